@@ -15,6 +15,7 @@ from modeaware.config import ClientConfig
 from modeaware.confluent.router import Router
 from modeaware.librdkafka import murmur2
 from modeaware.modes import PartitionMode
+from modeaware.testing import FakeViews
 from modeaware.topic_view import TopicView
 from partitioners import Hash
 from partitioners.columns import hash_column, partition_column
@@ -94,7 +95,7 @@ def keyed_path(rounds: int) -> Result:
 def routed(produce: Callable[..., object], *writable: int) -> Callable[..., object]:
     """``produce`` as a producer's router has it called after so many of 48 partitions were writable, one after the
     other, and keyed records were sent each time: a resize was warned of."""
-    router = Router(produce, produce, partitioner_of({"partitioner": "murmur2_random"}), ClientConfig(), lambda: None)
+    router = Router(produce, produce, FakeViews(), ClientConfig(), partitioner_of({"partitioner": "murmur2_random"}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for epoch, count in enumerate(writable, 1):

@@ -9,15 +9,17 @@ PYTEST_DONT_REWRITE: pytest would rewrite the assertions of a plugin's package, 
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from modeaware.printable import escape_logs
 
 if TYPE_CHECKING:
-    from modeaware.admin.topics_to_make import CreationResult as CreationResult
-    from modeaware.admin.topics_to_make import NewPartitions as NewPartitions
-    from modeaware.admin.topics_to_make import NewTopic as NewTopic
+    from modeaware.admin.new_topics import CreationResult as CreationResult
+    from modeaware.admin.new_topics import NewPartitions as NewPartitions
+    from modeaware.admin.new_topics import NewTopic as NewTopic
     from modeaware.adoption import install as install
     from modeaware.adoption import uninstall as uninstall
     from modeaware.confluent.admin import AdminClient as AdminClient
@@ -33,38 +35,42 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_EXPORTS = {
-    "AdminClient": "modeaware.confluent.admin",
-    "Consumer": "modeaware.confluent.consumer",
-    "CreationResult": "modeaware.admin.topics_to_make",
-    "DeletePartitions": "modeaware.confluent.admin",
-    "DeserializingConsumer": "modeaware.confluent.consumer",
-    "GroupRule": "modeaware.modelog.group_rules",
-    "ModeAwareError": "modeaware.errors",
-    "NewPartitions": "modeaware.admin.topics_to_make",
-    "NewTopic": "modeaware.admin.topics_to_make",
-    "PartitionMode": "modeaware.modes",
-    "Producer": "modeaware.confluent.producer",
-    "SerializingProducer": "modeaware.confluent.producer",
-    "TopicView": "modeaware.topic_view",
-    "install": "modeaware.adoption",
-    "uninstall": "modeaware.adoption",
-}
-
-__all__ = [*sorted(_EXPORTS), "__version__"]
-
-
 escape_logs()
 
 
-def __getattr__(name: str) -> Any:
-    module = _EXPORTS.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+def lazy_exports(
+    package: str, modules: Mapping[str, Sequence[str]]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are loaded when first used.
+
+    Args:
+        modules: the names by the modules below ``package`` that define them.
+    """
+    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+    exported = sorted(homes)
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return exported, load, lambda: exported
 
 
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "admin.new_topics": ("CreationResult", "NewPartitions", "NewTopic"),
+        "adoption": ("install", "uninstall"),
+        "confluent.admin": ("AdminClient", "DeletePartitions"),
+        "confluent.consumer": ("Consumer", "DeserializingConsumer"),
+        "confluent.producer": ("Producer", "SerializingProducer"),
+        "errors": ("ModeAwareError",),
+        "modelog.group_rules": ("GroupRule",),
+        "modes": ("PartitionMode",),
+        "topic_view": ("TopicView",),
+    },
+)
+__all__ += ["__version__"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from modeaware.errors import ConfigError
@@ -255,6 +256,45 @@ def _callable(name: str, value: Any) -> Callable[..., object] | None:
         raise ConfigError(f"{name}: must be a function, not {value!r}")
     function: Callable[..., object] | None = value
     return function
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a Java properties file, as far as Kafka's tools need it.
+
+    ``key=value``, comments with ``#`` or ``!``, and lines that go on after a ``\\`` at their end.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is neither.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # a BOM would be a part of the first key
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    settings = {}
+    for number, line in _logical_lines(text):
+        key, separator, value = line.partition("=")
+        if not separator or not key.strip():
+            # Not the line itself: it may hold a password.
+            raise ConfigError(f"{path}, line {number} is not key=value")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    begun, start = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        start = start if begun else number
+        begun += line
+        if begun.endswith("\\"):
+            begun = begun[:-1]
+            continue
+        yield start, begun
+        begun = ""
+    if begun:
+        yield start, begun
 
 
 _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {

@@ -9,46 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import confluent_kafka
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    OFFSET_INVALID,
-    OFFSET_STORED,
-    Consumer,
-    DeserializingConsumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    SerializingProducer,
-    TopicPartition,
-    consistent,
-    fnv1a,
-    murmur2,
-)
+import confluent_kafka as confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING as OFFSET_BEGINNING
+from confluent_kafka import OFFSET_END as OFFSET_END
+from confluent_kafka import OFFSET_INVALID as OFFSET_INVALID
+from confluent_kafka import OFFSET_STORED as OFFSET_STORED
+from confluent_kafka import Consumer as Consumer
+from confluent_kafka import DeserializingConsumer as DeserializingConsumer
+from confluent_kafka import KafkaError as KafkaError
+from confluent_kafka import KafkaException as KafkaException
+from confluent_kafka import Message as Message
+from confluent_kafka import Producer as Producer
+from confluent_kafka import SerializingProducer as SerializingProducer
+from confluent_kafka import TopicPartition as TopicPartition
+from confluent_kafka import consistent as consistent
+from confluent_kafka import fnv1a as fnv1a
+from confluent_kafka import murmur2 as murmur2
 
 from partitioners import Hash, HashFunction
 
 C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 """librdkafka's own functions for the hashes of :mod:`partitioners`, which are faster than the same in Python."""
-
-__all__ = [
-    "C_HASHES",
-    "OFFSET_BEGINNING",
-    "OFFSET_END",
-    "OFFSET_INVALID",
-    "OFFSET_STORED",
-    "Consumer",
-    "DeserializingConsumer",
-    "KafkaError",
-    "KafkaException",
-    "Message",
-    "Producer",
-    "SerializingProducer",
-    "TopicPartition",
-    "confluent_kafka",
-    "consistent",
-    "fnv1a",
-    "murmur2",
-]

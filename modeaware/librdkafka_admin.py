@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    IsolationLevel,
-    TopicCollection,
-)
-from confluent_kafka.admin import (
-    AclOperation,
-    AdminClient,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
-
-__all__ = [
-    "AclOperation",
-    "AdminClient",
-    "ConfigEntry",
-    "ConfigResource",
-    "ConsumerGroupState",
-    "IsolationLevel",
-    "NewPartitions",
-    "NewTopic",
-    "OffsetSpec",
-    "ResourceType",
-    "TopicCollection",
-]
+from confluent_kafka import IsolationLevel as IsolationLevel
+from confluent_kafka import TopicCollection as TopicCollection
+from confluent_kafka.admin import AdminClient as AdminClient
+from confluent_kafka.admin import ConfigResource as ConfigResource
+from confluent_kafka.admin import NewPartitions as NewPartitions
+from confluent_kafka.admin import NewTopic as NewTopic
+from confluent_kafka.admin import OffsetSpec as OffsetSpec
+from confluent_kafka.admin import ResourceType as ResourceType

@@ -8,8 +8,8 @@ partitioner picks one of them by index. librdkafka's names and rules are its own
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
     0
 
-To add a partitioner, write a file with a :class:`HashPartitioner` (``round_robin.py`` is a short one) and add the class
-to ``_OURS`` in ``table.py``.
+To add a partitioner, write a :class:`HashPartitioner` (``RoundRobin`` in ``spreading.py`` is a short one) and add the
+class to ``_OURS`` in ``table.py``.
 
 Not imported here: ``partitioners.columns`` (whole columns of keys; needs NumPy) and ``partitioners.call_forms`` (for
 plain kafka-python and aiokafka).
@@ -21,9 +21,7 @@ from __future__ import annotations
 
 from partitioners.hashes import NUMBERS, PURE_HASHES, Hash, HashFunction, crc32, fnv1a, murmur2
 from partitioners.librdkafka import DEFAULT_NAME, LIBRDKAFKA_NAMES, RULES, LibrdkafkaPartitioner, StickyRandom
-from partitioners.manual import Manual, ManualPartitionRequired
 from partitioners.minimal_movement import MinimalMovement, jump
-from partitioners.round_robin import RoundRobin
 from partitioners.seam import (
     BatchAware,
     HashPartitioner,
@@ -40,9 +38,8 @@ from partitioners.seam import (
     wants_batches,
     wants_load,
 )
-from partitioners.sticky import Sticky
+from partitioners.spreading import Manual, ManualPartitionRequired, RoundRobin, Sticky, UniformSticky
 from partitioners.table import NAMES, PLACERS, FunctionPartitioner, as_partitioner, is_plug_in, load, named, rule_named
-from partitioners.uniform_sticky import UniformSticky
 
 __all__ = [
     "DEFAULT_NAME",

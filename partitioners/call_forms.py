@@ -36,13 +36,7 @@ class CallForm:
         self._anonymous = partitioner.for_topic("")
 
     def __call__(self, key: bytes | None, all_partitions: Collection[int], available: Collection[int]) -> int:
-        """Return the partition for a record.
-
-        Args:
-            key: the serialized key; None for a record without one.
-            all_partitions: the topic's partitions, in any order: aiokafka passes a set.
-            available: those that have a leader, in any order.
-        """
+        """Return the partition for a record; ``available`` are the partitions that have a leader, in any order."""
         candidates = _candidates(self._anonymous, key, all_partitions, available)
         return candidates[self._anonymous.partition(key, len(candidates))]
 
@@ -64,12 +58,9 @@ class ClusterForm(CallForm):
         serialized_value: bytes | None = None,
         cluster: Any = None,
     ) -> int:
-        """Return the partition for a record.
+        """Return the partition for a record; ValueError if the cluster's metadata does not contain the topic.
 
         Older releases of kafka-python call it as ``partition(topic, serialized_key, cluster)``.
-
-        Raises:
-            ValueError: the cluster's metadata does not contain the topic.
         """
         if value is _ABSENT:
             return self._pick(topic, key, None, serialized_key)
@@ -114,10 +105,7 @@ def for_kafka_python(partitioner: Partitioner) -> Any:
     It has the six-argument ``partition`` of kafka-python 3 and its ``on_new_batch``, the three-argument one, and the
     call form of older releases. Records without a key go to available partitions, if there are any; hashed ones count
     all of them. The load is not known here, so a partitioner that follows it draws uniformly. Use one for each
-    producer. Safe to use from several threads.
-
-    Raises:
-        ModuleNotFoundError: kafka-python is not installed.
+    producer. Safe to use from several threads. Needs kafka-python.
     """
     from kafka.partitioner import Partitioner as KafkaPartitioner
 

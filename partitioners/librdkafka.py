@@ -61,11 +61,7 @@ class StickyRandom:
         return index
 
     def fresh(self, count: int) -> int:
-        """Return a random index.
-
-        Raises:
-            ValueError: ``count`` is not positive.
-        """
+        """Return a random index; ValueError if ``count`` is not positive."""
         return int(self._randomness() * positive(count))
 
 

@@ -39,21 +39,13 @@ class TopicPartitioner(Protocol):
     """Picks among the candidates for one topic. May hold state (sticking); safe to use from several threads."""
 
     def requires_consistency(self, key: bytes | None) -> bool:
-        """Return whether equal keys need the same candidates, whichever leaders are available.
-
-        If False, the caller may offer fewer candidates, such as those that have a leader.
-        """
+        """Return whether equal keys need the same candidates; if not, the caller may offer only those with a leader."""
         ...
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """Return the index of the pick, ``0 <= index < count``.
+        """Return the index of the pick, ``0 <= index < count``; ValueError if ``count`` is not positive.
 
-        Args:
-            key: the serialized key; None for a record without one.
-            count: the number of candidates, > 0.
-
-        Raises:
-            ValueError: ``count`` is not positive.
+        ``key`` is the serialized one; None for a record without a key.
         """
         ...
 
@@ -75,15 +67,11 @@ class LoadAware(Protocol):
     """A :class:`TopicPartitioner` that follows the sizes of records and queues (KIP-794)."""
 
     def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
-        """Return the index of the pick, ``0 <= index < count``.
+        """:meth:`TopicPartitioner.partition` by the load; ValueError if ``load`` has another length.
 
         Args:
-            key, count: as in :meth:`TopicPartitioner.partition`.
             size: the record's size in bytes.
             load: what is queued for each candidate, in bytes, batches or records (>= 0); empty if unknown.
-
-        Raises:
-            ValueError: ``count`` is not positive, or ``load`` has another length.
         """
         ...
 
@@ -116,8 +104,7 @@ def _makes(partitioner: Partitioner, capability: type) -> bool:
 def share_moved(old: int, new: int) -> float:
     """Return the share of keys that move from ``old`` to ``new`` partitions if the index is ``hash % count``.
 
-    Of each ``lcm(old, new)`` consecutive hashes, ``min(old, new)`` have the same remainder by both. That is the most
-    possible if one count divides the other.
+    Of each ``lcm(old, new)`` consecutive hashes, ``min(old, new)`` have the same remainder by both.
     """
     return 1 - min(positive(old), positive(new)) / math.lcm(old, new)
 
@@ -224,7 +211,7 @@ class Rule:
 
 
 class Options(TypedDict, total=False):
-    """The keyword arguments of every :class:`HashPartitioner`, which documents them."""
+    """The keyword arguments of every :class:`HashPartitioner`."""
 
     linger_s: float
     batch_size: int
@@ -239,17 +226,13 @@ class HashPartitioner:
         hash_function: an implementation of the rule's hash, such as one in C; by default that in Python.
         rule: in place of the class's.
         linger_s: how long records without a key stick to one pick, in seconds; 0: a new pick for each record.
-        batch_size: how many bytes stick to one pick, >= 1 (Java: ``batch.size``).
+        batch_size: how many bytes stick to one pick (Java: ``batch.size``); ValueError if not positive.
         clock: monotonic seconds.
         randomness: numbers ``0 <= x < 1``.
 
     Attributes:
-        rule: how keys are treated.
         hash_function: key and count to the index, for the keys that the rule hashes; None if it hashes none.
-        linger_s, batch_size, clock, randomness: as given.
-
-    Raises:
-        ValueError: ``batch_size`` is not positive.
+        rule, linger_s, batch_size, clock, randomness: as given.
     """
 
     RULE: ClassVar[Rule]
@@ -306,8 +289,7 @@ class TopicHashPartitioner(ABC):
 def share_moved_of(keys: Iterable[bytes], index: Callable[[bytes, int], int], old: int, new: int) -> float:
     """Return the share of ``keys`` that move, by a function of key and count; a key counts as often as it occurs.
 
-    Raises:
-        ValueError: there are no keys, or a count is not positive.
+    ValueError if there are no keys, or a count is not positive.
     """
     moved = [index(key, positive(old)) != index(key, positive(new)) for key in keys]
     if not moved:

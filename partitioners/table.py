@@ -10,22 +10,12 @@ from typing import Any, Unpack
 
 from partitioners.hashes import PURE_HASHES, Hash, HashFunction, positive
 from partitioners.librdkafka import DEFAULT_NAME, RULES, LibrdkafkaPartitioner
-from partitioners.manual import Manual
 from partitioners.minimal_movement import MinimalMovement
-from partitioners.round_robin import RoundRobin
 from partitioners.seam import REMAINDERS, HashPartitioner, Options, Partitioner, Placer, Rule
-from partitioners.sticky import Sticky
-from partitioners.uniform_sticky import UniformSticky
+from partitioners.spreading import Manual, RoundRobin, Sticky, UniformSticky
 
 _OURS: Mapping[str, type[HashPartitioner]] = {
-    kind.RULE.name: kind
-    for kind in (
-        RoundRobin,
-        Sticky,
-        UniformSticky,
-        Manual,
-        MinimalMovement,
-    )
+    kind.RULE.name: kind for kind in (RoundRobin, Sticky, UniformSticky, Manual, MinimalMovement)
 }
 """The partitioners that librdkafka does not have."""
 
@@ -45,11 +35,7 @@ PLACERS: Mapping[str, Placer] = MappingProxyType(
 
 
 def rule_named(name: str) -> Rule:
-    """Return the rule of the partitioner called ``name``.
-
-    Raises:
-        ValueError: there is none; the message lists the names.
-    """
+    """Return the rule of the partitioner called ``name``; ValueError, which lists the names, if there is none."""
     rule = _RULES.get(name)
     if rule is None:
         raise ValueError(f"unknown partitioner {name!r}; known: {', '.join(NAMES)}")
@@ -65,8 +51,7 @@ def named(
         name: one of :data:`NAMES`: librdkafka's (:data:`LIBRDKAFKA_NAMES`), ``round_robin``, ``sticky`` (KIP-480),
             ``uniform_sticky`` (KIP-794), ``manual`` and ``minimal_movement``.
         hashes: the hash functions to use.
-        options: ``linger_s``, ``batch_size``, ``clock``, ``randomness``; see
-            :class:`~partitioners.HashPartitioner`.
+        options: see :class:`~partitioners.HashPartitioner`.
 
     Raises:
         ValueError: there is no such partitioner; the message lists the names.
@@ -90,40 +75,29 @@ def is_plug_in(name: str) -> bool:
 
 
 def load(name: str) -> Partitioner:
-    """Return the partitioner that ``name`` points to.
-
-    Args:
-        name: ``package.module:name``; the part after the colon may have dots. A class, which is instantiated without
-            arguments, or a :class:`~partitioners.seam.Partitioner`, or a function of a key and a count.
+    """Return the partitioner that ``name`` (``package.module:name``, where the last part may have dots) points to.
 
     Raises:
         ValueError: the module, or the name in it, does not exist.
-        TypeError: it is none of these.
+        TypeError: as from :func:`as_partitioner`.
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
         raise ValueError(f"invalid partitioner {name!r}; write 'package.module:name'")
     try:
-        found: Any = importlib.import_module(module_name)
+        found = operator.attrgetter(path)(importlib.import_module(module_name))
     except ImportError as error:
         raise ValueError(f"cannot load the partitioner {name!r}: import of {module_name} failed: {error}") from error
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError as error:
-            raise ValueError(f"cannot load the partitioner {name!r}: {error}") from error
+    except AttributeError as error:
+        raise ValueError(f"cannot load the partitioner {name!r}: {error}") from error
     return as_partitioner(found, name)
 
 
 def as_partitioner(found: Any, name: str) -> Partitioner:
-    """Return an instance of a class, a partitioner as it is, or a function as a partitioner.
-
-    Args:
-        found: one of these.
-        name: for messages.
+    """Return an instance of a class, a partitioner as it is, or a function of a key and a count as a partitioner.
 
     Raises:
-        TypeError: it is none of these, or the class cannot be instantiated without arguments.
+        TypeError: it is none of these, or the class cannot be instantiated without arguments. The message has ``name``.
     """
     made: Any = found
     if isinstance(found, type):
@@ -142,9 +116,8 @@ def as_partitioner(found: Any, name: str) -> Partitioner:
 class FunctionPartitioner:
     """A function as a partitioner, for all topics. Safe to use from several threads if the function is.
 
-    Args:
-        function: called for each record, also for one without a key (None). Equal keys get the same candidates.
-        name: for messages.
+    It is called for each record, also for one without a key (None). Equal keys get the same candidates. ``name`` is for
+    messages.
     """
 
     def __init__(self, function: KeyFunction, name: str) -> None:
@@ -152,7 +125,7 @@ class FunctionPartitioner:
         self._name = name
 
     def for_topic(self, topic: str) -> FunctionPartitioner:
-        """Return itself: one function for all topics."""
+        """Return itself."""
         return self
 
     def requires_consistency(self, key: bytes | None) -> bool:
@@ -160,11 +133,7 @@ class FunctionPartitioner:
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """See :meth:`~partitioners.TopicPartitioner.partition`.
-
-        Raises:
-            ValueError: the function did not return an index below ``count``.
-        """
+        """Return what the function returns; ValueError if that is no index below ``count``."""
         given = self._function(key, positive(count))
         try:
             index = operator.index(given)

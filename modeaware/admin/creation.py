@@ -11,25 +11,24 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
-from modeaware.admin.placement import Assignments, candidates, check_given, place_by_policy
-from modeaware.admin.reassignments import list_reassignments
-from modeaware.admin.topics_to_make import CreationResult, minimum_of
-from modeaware.cluster.metadata import Registered, refusal, registered_brokers
+from modeaware.admin.new_topics import Assignments, CreationResult, candidates, check_given, minimum_of, place_by_policy
+from modeaware.admin.reassignments import list_reassignments, request_failure
+from modeaware.cluster.metadata import Registered, metadata_request, registered_brokers
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
 from modeaware.modelog.records import ObservedBrokersRecord
+from modeaware.retries import Deadline
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Brokers, ask_controller, route_to_controller
-from modeaware.wire.requests import CreatePartitionsRequest, CreateTopicsRequest, MetadataRequest
+from modeaware.wire.requests import CreatePartitionsRequest, CreateTopicsRequest
 
+_T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]
-Growth = tuple[str, int, Assignments | None]
-"""A topic, its new partition count, and where the new partitions go (None: the brokers decide)."""
 LOOK_DELAY_S = 0.1
 """Between looks at brokers' metadata, which follows the controller's in its own time."""
-_UNKNOWN_OUTCOME = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER)
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,10 @@ class Placement:
     live: frozenset[int] | None = None
 
 
+Send = Callable[[Sequence[Placement]], Mapping[str, object]]
+"""Has partitions created; returns for each topic an error, or anything else. What it raises is the error of each."""
+
+
 class Creation:
     """One call's creations. One thread; what it needs of the cluster is read once, when first needed.
 
@@ -56,105 +59,92 @@ class Creation:
         brokers: the connection; the caller closes it.
         observed: reads the observed brokers and the policy; None where the mode log has no such record. Called only
             where a minimum was asked for.
-        timeout_s: how long all of it may take.
-
-    Every method raises ModeSourceError where the policy cannot be read, and ClusterError where no broker answers.
+        deadline: by which all of it has to be done.
     """
 
     def __init__(
-        self, brokers: Brokers, observed: Callable[[], ObservedBrokersRecord | None], timeout_s: float
+        self, brokers: Brokers, observed: Callable[[], ObservedBrokersRecord | None], deadline: Deadline
     ) -> None:
         self._brokers = brokers
         self._observed = observed
-        self._deadline_s = time.monotonic() + timeout_s
-        self._seen: tuple[ObservedBrokersRecord, Registered] | None = None
+        self._deadline = deadline
 
-    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool = False) -> Outcomes:
+    def create_topics(self, topics: Iterable[NewTopic], validate_only: bool = False) -> Outcomes:
         """Create topics that have a minimum, each by its own request: a refusal concerns no other topic."""
-        return {new.topic: self.outcome(self._create_topic, new, validate_only) for new in topics}
+        return {new.topic: _outcome(partial(self._create_topic, new, validate_only)) for new in topics}
 
-    def create_partitions(self, growths: Sequence[tuple[str, NewPartitions]], validate_only: bool = False) -> Outcomes:
-        """Grow topics by one request."""
-        placements = self.place_growths(growths)
-        outcomes: Outcomes = {topic: p for topic, p in placements.items() if isinstance(p, ModeAwareError)}
-        wanted = [placement for placement in placements.values() if isinstance(placement, Placement)]
-        if not wanted:
-            return outcomes
-        asked = [(placement.topic, placement.count, placement.assignments) for placement in wanted]
+    def create_partitions(
+        self, growths: Mapping[str, NewPartitions], validate_only: bool = False, send: Send | None = None
+    ) -> Outcomes:
+        """Grow topics by one request. One that the answer to it does not mention is missing from the outcomes.
+
+        Args:
+            send: has the placed partitions created; None: by the brokers.
+        """
         try:
-            answers = create_partitions(self._brokers, asked, validate_only, self._left_s())
+            placements = self._place_growths(growths)
         except ModeAwareError as error:
-            return {**outcomes, **dict.fromkeys((placement.topic for placement in wanted), error)}
-        for placement in wanted:
-            refused = answers.get(placement.topic)
-            outcomes[placement.topic] = refused or self.outcome(self.result, placement, validate_only)
+            return dict.fromkeys(growths, error)
+        outcomes: Outcomes = {topic: each for topic, each in placements.items() if isinstance(each, ModeAwareError)}
+        placed = {topic: each for topic, each in placements.items() if isinstance(each, Placement)}
+        if not placed:
+            return outcomes
+        send = send or (lambda wanted: create_partitions(self._brokers, wanted, validate_only, self._deadline.left_s()))
+        try:
+            answers = send(list(placed.values()))
+        except ModeAwareError as error:
+            answers = dict.fromkeys(placed, error)
+        for topic, placement in placed.items():
+            if isinstance(answer := answers.get(topic), ModeAwareError):
+                outcomes[topic] = answer
+            elif topic in answers:
+                outcomes[topic] = _outcome(partial(self._result, placement, validate_only))
         return outcomes
 
-    def place_growths(self, growths: Iterable[tuple[str, NewPartitions]]) -> dict[str, Placement | ModeAwareError]:
-        """Return for each topic which partitions are to be made and, where there is a minimum, on which brokers.
+    def _place_growths(self, growths: Mapping[str, NewPartitions]) -> dict[str, Placement | ModeAwareError]:
+        """Which partitions are to be made and, where there is a minimum, on which brokers.
 
         A topic that does not exist gets a placement all the same: the brokers refuse it.
         """
-        wanted = list(growths)
-        shapes = created_partitions(self._brokers, [topic for topic, _ in wanted])
-        moving = self._moving({t: s for t, new in wanted if new.new_total_count > len(s := shapes.get(t, {}))})
-        placements: dict[str, Placement | ModeAwareError] = {}
-        for topic, new in wanted:
-            try:
-                if topic in moving:
-                    # KIP-195 has the controller refuse it; KRaft counts old and new replicas as replication factor.
-                    raise RequestRefused(
-                        f"topic {topic!r}: a reassignment is in progress, and new partitions would get the replicas of "
-                        "before and after it: wait until it is done (modeaware reassign-partitions --list)",
-                        code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                        topic=topic,
-                    )
-                placements[topic] = self._place_growth(topic, new, shapes.get(topic, {}))
-            except ModeAwareError as error:
-                placements[topic] = error
-        return placements
+        shapes = created_partitions(self._brokers, growths)
+        moving = self._moving({t: s for t, new in growths.items() if new.new_total_count > len(s := shapes.get(t, {}))})
+        return {
+            topic: _moving_refusal(topic)
+            if topic in moving
+            else _outcome(partial(self._place_growth, topic, new, shapes.get(topic, {})))
+            for topic, new in growths.items()
+        }
 
     def _moving(self, shapes: Mapping[str, Iterable[int]]) -> set[str]:
         """Topics with a reassignment in progress, as far as this user may know (DESCRIBE on the cluster)."""
         partitions = ((topic, p) for topic, shape in shapes.items() for p in shape)
         try:
-            return {topic for topic, _ in list_reassignments(self._brokers, partitions, self._left_s())}
-        except RequestRefused:
-            return set()
-        except ClusterError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of brokers before Kafka 2.4
+            return {topic for topic, _ in list_reassignments(self._brokers, partitions, self._deadline.left_s())}
+        except (RequestRefused, ClusterError) as error:
+            if isinstance(error, ClusterError) and error.code is not ErrorCode.UNSUPPORTED_VERSION:  # before Kafka 2.4
                 raise
             return set()
 
-    def result(self, placement: Placement, validate_only: bool) -> CreationResult:
-        """Return what the cluster says of the new partitions, once it shows them.
+    def _result(self, placement: Placement, validate_only: bool) -> CreationResult:
+        """What the cluster says of the new partitions, once it shows them.
 
         Raises:
             ClusterError: (REQUEST_TIMED_OUT) they were created, and no broker shows them in time.
         """
         topic, partitions = placement.topic, tuple(range(placement.first, placement.count))
         if not validate_only:
-            missing = missing_replicas(self._brokers, topic, partitions, self._left_s())
-            return CreationResult(topic, partitions, missing)
-        down: dict[int, tuple[int, ...]] = {}
+            return CreationResult(topic, partitions, missing_replicas(self._brokers, topic, partitions, self._deadline))
+        missing: dict[int, tuple[int, ...]] = {}
         if placement.assignments is not None and placement.live is not None:
-            live, replicas = placement.live, zip(partitions, placement.assignments, strict=False)
-            down = {p: tuple(node_id for node_id in ids if node_id not in live) for p, ids in replicas}
-        return CreationResult(topic, partitions, {p: ids for p, ids in down.items() if ids}, validate_only=True)
-
-    def outcome(
-        self, step: Callable[[Any, bool], CreationResult], what: Any, validate_only: bool
-    ) -> CreationResult | ModeAwareError:
-        """Return the result of a step, or its error."""
-        try:
-            return step(what, validate_only)
-        except (RequestRefused, ClusterError) as error:
-            return error
+            for partition, ids in zip(partitions, placement.assignments, strict=False):
+                if down := tuple(node_id for node_id in ids if node_id not in placement.live):
+                    missing[partition] = down
+        return CreationResult(topic, partitions, missing, validate_only=True)
 
     def _create_topic(self, new: NewTopic, validate_only: bool) -> CreationResult:
         placement = self._place_topic(new)
-        create_topics(self._brokers, new, placement.assignments, validate_only, self._left_s())
-        return self.result(placement, validate_only)
+        create_topic(self._brokers, new, placement.assignments, validate_only, self._deadline.left_s())
+        return self._result(placement, validate_only)
 
     def _place_topic(self, new: NewTopic) -> Placement:
         given = _given(new.replica_assignment)
@@ -162,7 +152,7 @@ class Creation:
             return self._checked(Placement(new.topic, 0, len(given), given), minimum_of(new))
         count, factor = int(new.num_partitions), int(new.replication_factor)
         if count == -1 or factor == -1:  # the brokers' defaults
-            answer = create_topics(self._brokers, new, None, True, self._left_s())
+            answer = create_topic(self._brokers, new, None, True, self._deadline.left_s())
             count, factor = answer.num_partitions, answer.replication_factor
         if count < 1 or factor < 1:
             raise RequestRefused(
@@ -192,13 +182,14 @@ class Creation:
             RequestRefused: no such topic, or another refusal of the growth.
             ClusterError: no answer, or no broker shows the topic in time.
         """
+        unplaced = [Placement(topic, 0, count)]
         while True:
-            refused = create_partitions(self._brokers, [(topic, count, None)], True, self._left_s()).get(topic)
+            refused = create_partitions(self._brokers, unplaced, True, self._deadline.left_s()).get(topic)
             if refused is not None:
                 raise refused
             if shown := created_partitions(self._brokers, [topic]).get(topic):
                 return shown
-            if time.monotonic() > self._deadline_s:
+            if self._deadline.is_over:
                 raise ClusterError(
                     f"topic {topic!r}: no broker shows its partitions in time; nothing was created",
                     code=ErrorCode.REQUEST_TIMED_OUT,
@@ -207,11 +198,11 @@ class Creation:
             time.sleep(LOOK_DELAY_S)  # no request waits for a broker's metadata to follow the controller's
 
     def _placed(self, placement: Placement, factor: int, minimum: int | None) -> Placement:
-        record, registered = self._known()
+        record, registered = self._known
         up = {b.node_id: b.rack for b in registered.brokers.values() if b.live}
         down = {b.node_id: b.rack for b in registered.brokers.values() if not b.live}
         # A broker that the cluster has unregistered since is gone (KIP-409: removed by hand).
-        remembered = {n: rack for n, rack in record.brokers.items() if not registered.complete}
+        remembered = {} if registered.complete else record.brokers
         assignments = place_by_policy(
             placement.topic,
             placement.count - placement.first,
@@ -226,25 +217,38 @@ class Creation:
     def _checked(self, placement: Placement, minimum: int | None) -> Placement:
         if minimum is None or placement.assignments is None:
             return placement
-        record, registered = self._known()
+        record, registered = self._known
         live = frozenset(broker.node_id for broker in registered.brokers.values() if broker.live)
         check_given(placement.topic, placement.assignments, minimum, live, record.policy)
         return replace(placement, live=live)
 
+    @cached_property
     def _known(self) -> tuple[ObservedBrokersRecord, Registered]:
-        if self._seen is None:
-            self._seen = (self._observed() or ObservedBrokersRecord(), registered_brokers(self._brokers))
-        return self._seen
+        return self._observed() or ObservedBrokersRecord(), registered_brokers(self._brokers)
 
-    def _left_s(self) -> float:
-        return max(self._deadline_s - time.monotonic(), 0.001)
+
+def _outcome(step: Callable[[], _T]) -> _T | ModeAwareError:
+    try:
+        return step()
+    except ModeAwareError as error:
+        return error
+
+
+def _moving_refusal(topic: str) -> RequestRefused:
+    # KIP-195 has the controller refuse it; KRaft counts old and new replicas as replication factor.
+    return RequestRefused(
+        f"topic {topic!r}: a reassignment is in progress, and new partitions would get the replicas of before and "
+        "after it: wait until it is done (modeaware reassign-partitions --list)",
+        code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        topic=topic,
+    )
 
 
 def _given(assignments: Sequence[Sequence[int]] | None) -> Assignments | None:
     return tuple(tuple(brokers) for brokers in assignments) if assignments else None
 
 
-def create_topics(
+def create_topic(
     brokers: Brokers, new: NewTopic, assignments: Assignments | None, validate_only: bool, timeout_s: float
 ) -> Any:
     """Create one topic, with ``assignments`` in place of its numbers; returns the broker's result for it.
@@ -272,15 +276,15 @@ def create_topics(
 
     what = f"create topic {new.topic!r}"
     (result,) = _send(brokers, what, request, lambda answer: answer.topics, timeout_s)
-    if (error := _error(what, result, new.topic)) is not None:
-        raise error
+    if result.error_code:
+        raise request_failure(what, result.error_code, result.error_message, new.topic)
     return result
 
 
 def create_partitions(
-    brokers: Brokers, growths: Sequence[Growth], validate_only: bool, timeout_s: float
-) -> dict[str, ModeAwareError]:
-    """Grow topics by one request; returns the errors, by topic.
+    brokers: Brokers, growths: Iterable[Placement], validate_only: bool, timeout_s: float
+) -> dict[str, ModeAwareError | None]:
+    """Grow topics by one request; returns for each topic an error, or None.
 
     Raises:
         RequestRefused: (UNSUPPORTED_VERSION) the cluster is older than KIP-195.
@@ -288,16 +292,20 @@ def create_partitions(
     """
     topic = CreatePartitionsRequest.CreatePartitionsTopic
     wanted = []
-    for name, count, assignments in growths:
-        placed = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments or ()]
-        wanted.append(topic(name=name, count=count, assignments=placed or None))
+    for growth in growths:
+        placed = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in growth.assignments or ()]
+        wanted.append(topic(name=growth.topic, count=growth.count, assignments=placed or None))
 
     def request(timeout_ms: int) -> Any:
         return CreatePartitionsRequest(topics=wanted, timeout_ms=timeout_ms, validate_only=validate_only)
 
     results = _send(brokers, "create partitions", request, lambda answer: answer.results, timeout_s)
-    errors = {r.name: _error(f"create partitions of topic {r.name!r}", r, r.name) for r in results}
-    return {name: error for name, error in errors.items() if error is not None}
+    return {
+        r.name: request_failure(f"create partitions of topic {r.name!r}", r.error_code, r.error_message, r.name)
+        if r.error_code
+        else None
+        for r in results
+    }
 
 
 def created_partitions(brokers: Brokers, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, ...]]]:
@@ -314,20 +322,19 @@ def created_partitions(brokers: Brokers, topics: Iterable[str]) -> dict[str, dic
 
 
 def missing_replicas(
-    brokers: Brokers, topic: str, partitions: Sequence[int], timeout_s: float
+    brokers: Brokers, topic: str, partitions: Sequence[int], deadline: Deadline
 ) -> dict[int, tuple[int, ...]]:
     """Return the under-replicated ones of ``partitions``, with their replicas that are not in sync, once shown.
 
     Raises:
         ClusterError: (REQUEST_TIMED_OUT) no broker shows all of them in time.
     """
-    deadline_s = time.monotonic() + timeout_s
     while partitions:
         shown = {int(p.partition_index): p for each in _described(brokers, [topic]) for p in each.partitions}
         if shown.keys() >= set(partitions):
             missing = {p: tuple(n for n in shown[p].replica_nodes if n not in shown[p].isr_nodes) for p in partitions}
             return {p: nodes for p, nodes in missing.items() if nodes}
-        if time.monotonic() > deadline_s:
+        if deadline.is_over:
             raise ClusterError(
                 f"topic {topic!r}: the new partitions were created, and the brokers do not show all of them yet: "
                 "whether all replicas are in sync is not known",
@@ -336,16 +343,6 @@ def missing_replicas(
             )
         time.sleep(LOOK_DELAY_S)  # as above
     return {}
-
-
-def _error(what: str, result: Any, topic: str) -> ModeAwareError | None:
-    """Our error for a broker's result of a creation; None for no error."""
-    if not result.error_code:
-        return None
-    error = refusal(what, result.error_code, result.error_message, topic=topic)
-    if result.error_code in _UNKNOWN_OUTCOME:
-        return error
-    return RequestRefused(error.message, code=error.code or ErrorCode.UNKNOWN_SERVER_ERROR, topic=topic)
 
 
 def _send(
@@ -368,7 +365,5 @@ def _send(
 
 
 def _described(brokers: Brokers, topics: Iterable[str]) -> list[Any]:
-    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in dict.fromkeys(topics) if topic]
-    if not wanted:
-        return []
-    return list(brokers.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4)).topics)
+    names = [topic for topic in dict.fromkeys(topics) if topic]
+    return list(brokers.ask(metadata_request(names, min_version=4)).topics) if names else []

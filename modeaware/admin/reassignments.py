@@ -22,14 +22,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.cluster.metadata import refusal
+from modeaware.cluster.metadata import metadata_request, refusal
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
 from modeaware.wire.brokers import Ask, Brokers, Route, ask_controller, route_to_controller
-from modeaware.wire.requests import (
-    AlterPartitionReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-    MetadataRequest,
-)
+from modeaware.wire.requests import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""
@@ -45,7 +41,7 @@ OPTION_NOT_SUPPORTED = (
 )
 """KIP-860's words."""
 _OPTION_VERSION = 1
-_PERHAPS_DONE = frozenset({int(ErrorCode.REQUEST_TIMED_OUT), int(ErrorCode.UNKNOWN_SERVER_ERROR)})
+_PERHAPS_DONE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER)
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ def list_reassignments(
 
     answer = _asked(brokers, route or route_to_controller(brokers), request, timeout_s)
     if answer.error_code:
-        raise _failure("list partition reassignments", answer.error_code, answer.error_message)
+        raise request_failure("list partition reassignments", answer.error_code, answer.error_message)
     return {
         (each.name, p.partition_index): PartitionReassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -139,11 +135,14 @@ def alter_reassignments(
     left = {key: replicas for key, replicas in wanted.items() if key not in failures}
     if not allow_replication_factor_change and any(replicas is not None for replicas in left.values()):
         answers = _alter(brokers, route, left, False, timeout_s)
-        if not _lacks_the_option(answers):
+        if any(error is None or error.code is not ErrorCode.UNSUPPORTED_VERSION for error in answers.values()):
             return {**failures, **answers}
-        refused = {key: replicas for key, replicas in left.items() if replicas is not None}
-        failures.update({key: _option_refusal(key) for key in refused})
-        left = dict.fromkeys(left.keys() - refused.keys())
+        # The whole request was refused, by this side or by a controller that is older than the broker.
+        unsupported = ErrorCode.UNSUPPORTED_VERSION
+        for (topic, p), replicas in left.items():
+            if replicas is not None:
+                failures[topic, p] = RequestRefused(OPTION_NOT_SUPPORTED, code=unsupported, topic=topic, partition=p)
+        left = dict.fromkeys(left.keys() - failures.keys())
     return {**failures, **(_alter(brokers, route, left, True, timeout_s) if left else {})}
 
 
@@ -157,7 +156,7 @@ def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[Partition
         ClusterError: no broker answered.
     """
     names = sorted(set(topics))
-    return _replicas_in(brokers.ask(_metadata(names))) if names else {}
+    return _replicas_in(brokers.ask(metadata_request(names, min_version=4))) if names else {}
 
 
 def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, Seen | None]:
@@ -167,7 +166,7 @@ def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, See
         ClusterError: no broker answered.
     """
     nodes, names = brokers.node_ids(), sorted(set(topics))
-    answers = brokers.ask_each(Ask(node, _metadata(names)) for node in nodes)
+    answers = brokers.ask_each(Ask(node, metadata_request(names, min_version=4)) for node in nodes)
     return {
         node: None if isinstance(answer, ClusterError) else _replicas_in(answer)
         for node, answer in zip(nodes, answers, strict=True)
@@ -200,16 +199,15 @@ def _alter(
             (topic, p): failure(f"cannot reassign {topic}-{p}: {error}", code=error.code, topic=topic, partition=p)
             for topic, p in wanted
         }
-    if answer.error_code:
-        return {key: _partition_failure(key, wanted[key], answer.error_code, answer.error_message) for key in wanted}
-    each = [(topic.name, p) for topic in answer.responses for p in topic.partitions]
-    answered = {(name, p.partition_index): (p.error_code, p.error_message) for name, p in each}
-    unanswered = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the answer does not mention it")
-    codes = {key: answered.get(key, unanswered) for key in wanted}
-    return {
-        key: _partition_failure(key, wanted[key], code, message) if code else None
-        for key, (code, message) in codes.items()
+    answered = {
+        (topic.name, p.partition_index): (p.error_code, p.error_message)
+        for topic in answer.responses
+        for p in topic.partitions
     }
+    if answer.error_code:
+        answered = dict.fromkeys(wanted, (answer.error_code, answer.error_message))
+    unanswered = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the answer does not mention it")
+    return {key: _partition_failure(key, ids, *answered.get(key, unanswered)) for key, ids in wanted.items()}
 
 
 def _request(wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool, timeout_s: float) -> Any:
@@ -237,11 +235,6 @@ def _asked(brokers: Brokers, route: Route, request: Callable[[], Any], timeout_s
     return answer
 
 
-def _metadata(topics: Iterable[str]) -> Any:
-    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=9)
-
-
 def _replicas_in(answer: Any) -> dict[PartitionKey, Replicas]:
     return {
         (topic.name, partition.partition_index): tuple(partition.replica_nodes)
@@ -262,34 +255,25 @@ def _timeout_ms(timeout_s: float) -> int:
     return max(int(timeout_s * 900), 1)  # it has to answer before we stop waiting for it
 
 
-def _lacks_the_option(answers: Mapping[PartitionKey, ModeAwareError | None]) -> bool:
-    """The whole request was refused, by this side or by a controller that is older than the broker."""
-    return all(e is not None and e.code is ErrorCode.UNSUPPORTED_VERSION for e in answers.values())
-
-
-def _option_refusal(key: PartitionKey) -> RequestRefused:
-    topic, partition = key
-    return RequestRefused(OPTION_NOT_SUPPORTED, code=ErrorCode.UNSUPPORTED_VERSION, topic=topic, partition=partition)
-
-
 def _partition_failure(
     key: PartitionKey, replicas: Replicas | None, number: int, message: str | None
-) -> ModeAwareError:
+) -> ModeAwareError | None:
     topic, partition = key
     what = f"cancel the reassignment of {topic}-{partition}"
     if replicas is not None:
         what = f"reassign {topic}-{partition} to {_ids(replicas)}"
-    return _failure(what, number, message, topic, partition)
+    return request_failure(what, number, message, topic, partition) if number else None
 
 
-def _failure(
+def request_failure(
     what: str, number: int, message: str | None, topic: str | None = None, partition: int | None = None
 ) -> ModeAwareError:
-    """Refused, which changed nothing, or (a timeout) perhaps done later."""
+    """Return the error for a broker's code: RequestRefused, which changed nothing, or perhaps done (ClusterError)."""
     error = refusal(what, number, message, topic=topic, partition=partition)
     if number in _PERHAPS_DONE:
         return error
-    return RequestRefused(error.message, code=error.code, topic=topic, partition=partition)
+    code = error.code or ErrorCode.UNKNOWN_SERVER_ERROR
+    return RequestRefused(error.message, code=code, topic=topic, partition=partition)
 
 
 def expectation_failures(
@@ -307,36 +291,26 @@ def expectation_failures(
         ReplicasChanged: other replicas, or a reassignment in progress; RequestRefused with the code REQUEST_TIMED_OUT:
         a broker did not answer; with UNKNOWN_TOPIC_OR_PARTITION: no broker has the partition.
     """
-    failures = {}
-    for key, replicas in expected.items():
-        if (failure := _expectation_failure(key, replicas, seen, key in in_progress)) is not None:
-            failures[key] = failure
-    return failures
+    found = {key: _expectation_failure(key, ids, seen, key in in_progress) for key, ids in expected.items()}
+    return {key: failure for key, failure in found.items() if failure is not None}
 
 
 def _expectation_failure(
     key: PartitionKey, expected: Replicas, seen: Mapping[int, Seen | None], in_progress: bool
 ) -> RequestRefused | None:
-    topic, partition = key
-    what = f"{topic}-{partition} was not reassigned"
+    what = f"{key[0]}-{key[1]} was not reassigned"
+    about: Any = {"topic": key[0], "partition": key[1]}
     if in_progress:
-        return ReplicasChanged(
-            f"{what}: a reassignment of it is in progress; wait for its end, or cancel it",
-            topic=topic,
-            partition=partition,
-        )
+        return ReplicasChanged(f"{what}: a reassignment of it is in progress; wait for its end, or cancel it", **about)
     answers = {node: replicas.get(key) for node, replicas in seen.items() if replicas is not None}
     if answers and all(replicas is None for replicas in answers.values()):
-        return RequestRefused(
-            f"{what}: no broker has it", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition
-        )
+        return RequestRefused(f"{what}: no broker has it", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **about)
     for node, replicas in sorted(answers.items()):
         if replicas != expected:
             named = "does not have it" if replicas is None else f"has {_ids(replicas)}"
             return ReplicasChanged(
                 f"{what}: its replicas are not the expected {_ids(expected)}: broker {node} {named}; look again",
-                topic=topic,
-                partition=partition,
+                **about,
             )
     silent = sorted(node for node, replicas in seen.items() if replicas is None)
     if silent or not seen:
@@ -344,8 +318,7 @@ def _expectation_failure(
             f"{what}: whether its replicas are the expected {_ids(expected)} is not known, since broker "
             f"{', '.join(map(str, silent)) or 'none'} did not answer; try again when all live brokers answer",
             code=ErrorCode.REQUEST_TIMED_OUT,
-            topic=topic,
-            partition=partition,
+            **about,
         )
     return None
 
@@ -387,24 +360,17 @@ def move_states(
         RequestRefused: not authorized, say.
         ClusterError: no answer.
     """
-    found = _move_states(brokers, plan)
-    for pause_s in pauses_s:
+    found: dict[PartitionKey, MoveState] = {}
+    for pause_s in (0.0, *pauses_s):
+        time.sleep(pause_s)  # no request waits for a broker to catch up
+        in_progress = list_reassignments(brokers)
+        current = assigned_replicas(brokers, (topic for topic, _ in plan))
+        for key, target in plan.items():
+            now = in_progress[key].replicas if key in in_progress else current.get(key, ())
+            found[key] = MoveState(now, target, active=key in in_progress)
         if all(state.active or state.completed for state in found.values()):
             break
-        time.sleep(pause_s)  # no request waits for a broker to catch up
-        found = _move_states(brokers, plan)
     return found
-
-
-def _move_states(brokers: Brokers, plan: Mapping[PartitionKey, Replicas]) -> dict[PartitionKey, MoveState]:
-    in_progress = list_reassignments(brokers)
-    current = assigned_replicas(brokers, (topic for topic, _ in plan))
-    return {
-        key: MoveState(
-            in_progress[key].replicas if key in in_progress else current.get(key, ()), target, key in in_progress
-        )
-        for key, target in plan.items()
-    }
 
 
 def replicas_before(

@@ -15,14 +15,14 @@ import ssl
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, Self
 
 import aiokafka
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
-from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
-from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
+from modeaware.clients.following import ClientErrors, acquired
+from modeaware.clients.routes import NO_STATS, VerifiedRoutes
 from modeaware.clients.settings import OVERRIDES, Settings, split_settings
 from modeaware.config import ClientConfig
 from modeaware.errors import ConfigError, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
@@ -96,7 +96,7 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc,unused-i
         self._modeaware = Modes(self, views, settings.config, loop)
         # Whenever aiokafka has requested its metadata again, the modes may be old as well.
         self._metadata.add_listener(lambda _: views.refresh_soon())
-        self._metadata.add_listener(self._modeaware.verified.metadata_changed)
+        self._metadata.add_listener(self._modeaware.metadata_changed)
 
     async def start(self) -> None:
         """As ``aiokafka.AIOKafkaProducer.start``; waits for the first view of the modes as well.
@@ -128,64 +128,44 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc,unused-i
         finally:
             if self._modeaware is not None:
                 # In a thread: where it is the last share, it waits for the views' thread.
-                await asyncio.to_thread(self._modeaware.share.release)
+                await asyncio.to_thread(self._modeaware.release)
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Return figures that cost nothing per record.
-
-        ``state`` (``waiting`` for the first view, ``direct`` = all partitions are chosen from, ``routed``),
-        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
-        many of topics with keys were reported), and ``views``: what the shared source reports (``view_age_ms``, ...).
-        """
+        """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = all partitions are chosen from. Without
+        ``in_c``."""
         return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
 update_wrapper(AIOKafkaProducer.__init__, aiokafka.AIOKafkaProducer.__init__, assigned=(), updated=())  # its signature
 
 
-class Modes:
-    """Follows the views for one producer, and stands before its ``_partition`` while that has to be.
+class Modes(VerifiedRoutes):
+    """The routes of one producer, which stand before its ``_partition`` while that has to be.
 
     aiokafka's ``partitioner`` is called without the topic, and not at all where the application names the partition. So
     ours is an attribute of the producer that hides the method: before the first view, and while a topic has retired
     partitions. At other times there is nothing of ours on the way of a record.
-
-    Args:
-        producer: is not kept alive.
-        views: the handle to follow, and to give back.
-        config: our settings.
-        loop: the producer's.
-
-    Attributes:
-        routes: where the records of each topic may go.
-        verified: those of them that are about the topic that has the name now.
-        share: the producer's share of the views.
+    The producer, whose ``loop`` it is, is not kept alive.
     """
 
     def __init__(self, producer: object, views: Views, config: ClientConfig, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(VERIFY_TIMEOUT_S, views, config, ERRORS)
         self._producer = weakref.ref(producer)
-        self._views = views
-        self._timeout_s = config.view_timeout_ms / 1000
+        self._view_timeout_s = config.view_timeout_ms / 1000
         self._loop = loop
         self._arrived = asyncio.Event()
-        self.routes = Routes(config, ERRORS)
-        self.verified = VerifiedRoutes(views, self.routes, VERIFY_TIMEOUT_S)
-        self._first_view = FirstView(config, lambda _: self.routes.known.is_set(), views.error, ERRORS)
-        setattr(producer, PICK, _Pick(self._producer, self))
-        self.share = ViewShare(producer, views, self._hand_over)
+        setattr(producer, PICK, self.pick)
+        self.serve(producer, self._hand_over)
 
     def _hand_over(self, changed: Mapping[str, TopicView]) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._follow, changed)
+            self._loop.call_soon_threadsafe(self.follow, changed)
         except RuntimeError as error:
             log.debug("a producer has outlived its event loop: %s", error)
 
-    def _follow(self, changed: Mapping[str, TopicView]) -> None:
-        try:
-            self.routes.follow(changed)
-        finally:  # the application's callback may have raised
-            self._arrived.set()
-            self._settle()
+    def _point(self) -> None:
+        self._arrived.set()
+        self._settle()
 
     async def await_view(self) -> None:
         """Return when records may be placed.
@@ -193,60 +173,36 @@ class Modes:
         Raises:
             FirstViewPending, FirstViewTimeout: not in time; by ``on_unknown``.
         """
-        self._first_view.begin()
+        self.first_view.begin()
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._view_timeout_s):
                 await self._arrived.wait()
         except TimeoutError:
-            self._first_view.wait()
+            self.first_view.wait()
             self._settle()
-
-    def check_known(self) -> None:
-        """Raise, by ``on_unknown``, where records cannot be placed yet."""
-        if not (self._first_view.over or self.routes.known.is_set()):
-            self._first_view.refuse()
-
-    def stats(self) -> dict[str, Any]:
-        return self.routes.stats(self._views, known=self._first_view.over or self.routes.known.is_set())
 
     def _settle(self) -> None:
         producer: Any = self._producer()
         if producer is None:
             return
-        if self.routes.routed_topics:
-            setattr(producer, PICK, _Pick(self._producer, self))
-            setattr(producer.client, WAIT, _Wait(weakref.ref(producer.client), self.verified))
+        if self.routed_topics:
+            setattr(producer, PICK, self.pick)
+            setattr(producer.client, WAIT, partial(self._wait, weakref.ref(producer.client)))
         else:
             vars(producer).pop(PICK, None)
             vars(producer.client).pop(WAIT, None)
 
-
-class _Wait:
-    """In the place of the ``_wait_on_metadata`` of a producer's client, while a topic has retired partitions."""
-
-    def __init__(self, client: weakref.ref[Any], verified: VerifiedRoutes) -> None:
-        self._client = client
-        self._verified = verified
-
-    async def __call__(self, topic: str) -> Any:
+    async def _wait(self, calling: weakref.ref[Any], topic: str) -> Any:
         """As ``AIOKafkaClient._wait_on_metadata``; the topic's route is verified when it returns."""
-        client: Any = self._client()  # which calls this
+        client: Any = calling()
         partitions = await getattr(type(client), WAIT)(client, topic)
-        if not self._verified.has(topic):
+        if not self.is_verified(topic):
             # A view that changes is handed over to the event loop before this returns, so it is followed by then.
-            await asyncio.to_thread(self._verified.verify, topic)
-            self._verified.mark(topic)
+            await asyncio.to_thread(self.verify, topic)
+            self.mark(topic)
         return partitions
 
-
-class _Pick:
-    """In the place of a producer's ``_partition``."""
-
-    def __init__(self, producer: weakref.ref[Any], modes: Modes) -> None:
-        self._producer = producer
-        self._modes = modes
-
-    def __call__(
+    def pick(
         self,
         topic: str,
         partition: int | None,
@@ -262,25 +218,25 @@ class _Pick:
             MovedKeyError: the key has moved, and is to be refused.
             FirstViewPending, FirstViewTimeout: there is no view yet.
         """
-        self._modes.check_known()
+        if not self._is_known():
+            self.first_view.refuse()
         producer: Any = self._producer()  # which calls this
-        routes = self._modes.routes
-        route = routes.of(topic)
+        route = self.of(topic)
         if partition is not None or route is None:
             chosen: int = getattr(type(producer), PICK)(
                 producer, topic, partition, key, value, serialized_key, serialized_value
             )
-            routes.refuse_retired(topic, chosen)
+            self.refuse_retired(topic, chosen)
             return chosen
         if not route.writable:
-            routes.refuse_retired(topic, 0)
+            self.refuse_retired(topic, 0)
         pick = producer._partitioner
         # The view's list also where aiokafka's metadata is older: all producers must hash over the same.
         available = producer._metadata.available_partitions_for_topic(topic) or ()
         chosen = pick(serialized_key, list(route.writable), [p for p in route.writable if p in available])
-        routes.refuse_retired(topic, chosen)
+        self.refuse_retired(topic, chosen)
         if serialized_key is not None:
-            routes.look_at_key(
+            self.look_at_key(
                 topic, serialized_key, chosen, lambda count: pick(serialized_key, [*range(count)], [*range(count)])
             )
         return chosen

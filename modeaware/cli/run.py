@@ -10,9 +10,8 @@ from pathlib import Path
 
 from modeaware.adoption.installing import NOT_TEXT, variable_of
 from modeaware.cli import BadUsage, Command
-from modeaware.config import PREFIX, split_client_config
+from modeaware.config import PREFIX, read_properties, split_client_config
 from modeaware.errors import ConfigError
-from modeaware.properties import read_properties
 
 
 class Run(Command):

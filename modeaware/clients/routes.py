@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modeaware.clients.following import ClientErrors
+from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
 from modeaware.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
@@ -105,13 +105,13 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
 
 
 class Routes:
-    """The routes of one producer's topics. One thread at a time calls :meth:`follow`, any may look.
+    """The routes of one producer's topics, by its share of the views. One thread at a time calls :meth:`follow`, any
+    may look.
 
     A send uses the route in force when it looks the topic up, and nothing of it is decided again later (invariant I7).
 
     Args:
-        config: our settings: what to do about resizes.
-        errors: what is raised.
+        views: the producer's, to follow and to give back.
         partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
             key by murmur2, as kafka-python's and aiokafka's do.
         backlog: returns what the producer has queued for a topic now; None: it never has anything queued.
@@ -119,11 +119,13 @@ class Routes:
 
     Attributes:
         known: set when the first views are followed.
+        first_view: the wait for them.
         changes: how often views came.
     """
 
     def __init__(
         self,
+        views: Views,
         config: ClientConfig,
         errors: ClientErrors,
         partitioner: Partitioner | None = None,
@@ -143,10 +145,22 @@ class Routes:
             held=errors.held,
             refused=errors.moved,
         )
+        self._views = views
         self._routes: dict[str, Any] = {}
         self._lock = threading.RLock()
+        self._share: ViewShare | None = None
         self.known = threading.Event()
+        self.first_view = FirstView(config, self.known.wait, views.error, errors)
         self.changes = 0
+
+    def serve(self, producer: object, follow: Callable[[Mapping[str, TopicView]], object] | None = None) -> None:
+        """Follow the views for ``producer``, which is not kept alive, through its method ``follow``."""
+        self._share = ViewShare(producer, self._views, follow or self.follow)
+
+    def release(self) -> None:
+        """Give the views back; the last ones stay in force. Idempotent."""
+        if self._share is not None:
+            self._share.release()
 
     def follow(self, changed: Mapping[str, TopicView]) -> None:
         """Put views in force. What the application's callback for resizes raises is raised afterwards."""
@@ -182,8 +196,7 @@ class Routes:
         return route
 
     def look_at_key(self, topic: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
-        """Apply the policy for resizes to a record that is about to be queued in ``chosen``; see
-        :func:`modeaware.resize.look_at_key`."""
+        """Apply :func:`modeaware.resize.look_at_key` to a record that is about to be queued in ``chosen``."""
         route = self.of(topic)
         if route is not None and not route.open:
             look_at_key(route.partitioner, key, before, chosen)
@@ -202,54 +215,50 @@ class Routes:
         """How many topics have retired partitions."""
         return sum(route is not None for route in list(self._routes.values()))
 
-    def stats(self, views: Views, *, known: bool) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """Return a producer's ``modeaware_stats()``."""
         return {
-            "state": ("routed" if self._is_routed() else "direct") if known else "waiting",
+            "state": ("routed" if self._is_routed() else "direct") if self._is_known() else "waiting",
             "routed_topics": self.routed_topics,
             "view_changes": max(self.changes - 1, 0),
             "resizes": self._resizes.count,
-            "views": views.stats(),
+            "views": self._views.stats(),
         }
+
+    def _is_known(self) -> bool:
+        return self.known.is_set() or self.first_view.over
 
     def _is_routed(self) -> bool:
         return bool(self.routed_topics)
 
 
-class VerifiedRoutes:
-    """Has each route verified before its first record, and again when the client's metadata has changed.
+class VerifiedRoutes(Routes):
+    """Routes that are verified each before its first record, and again when the client's metadata has changed.
 
     A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
     modes of the old topic. Thread-safe.
 
     Args:
-        timeout_s: how long a call of :meth:`check` may take.
+        timeout_s: how long a call of :meth:`verify` may take.
     """
 
-    def __init__(self, views: Views, routes: Routes, timeout_s: float) -> None:
-        self._views = views
-        self._routes = routes
+    def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
         self._verified: dict[str, Route | None] = {}
 
-    def has(self, topic: str) -> bool:
+    def is_verified(self, topic: str) -> bool:
         """Return whether the route in force of ``topic`` is verified."""
-        route = self._routes.of(topic)
+        route = self.of(topic)
         return route is None or self._verified.get(topic) is route
 
-    def check(self, topic: str) -> None:
-        """Have the view of ``topic`` verified, unless its route is (invariant I8); see ``Views.verify``."""
-        if not self.has(topic):
-            self.verify(topic)
-            self.mark(topic)
-
     def verify(self, topic: str) -> None:
-        """The first half of :meth:`check`, which may block."""
+        """Have the view of ``topic`` verified (invariant I8); may block. See ``Views.verify``."""
         self._views.verify([topic], self._timeout_s)
 
     def mark(self, topic: str) -> None:
-        """The second half: the route in force is verified. Not before the view that was found is followed."""
-        self._verified[topic] = self._routes.of(topic)
+        """Note that the route in force is verified. Not before the view that was found is followed."""
+        self._verified[topic] = self.of(topic)
 
     def metadata_changed(self, _: object = None) -> None:
         """The client's metadata has changed: verify again."""

@@ -5,29 +5,41 @@ Needs the extra ``controller`` (kafka-python's codec) for the requests that go t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, Answers
-from modeaware.confluent.creation import CreatingClient
-from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
-from modeaware.librdkafka import TopicPartition
-from modeaware.lifecycle.commands import AlterGroupRulesCommand
+from modeaware import librdkafka_admin
+from modeaware.admin.new_topics import CreationResult, minimum_of
+from modeaware.config import split_client_config, with_process_settings
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka_admin import NewPartitions, NewTopic
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
+from modeaware.views.source import Views
+from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 
 if TYPE_CHECKING:
+    from modeaware.admin.creation import Creation, Placement
     from modeaware.admin.reassignments import PartitionReassignment
     from modeaware.wire.brokers import Brokers
     from modeaware.wire.messages import TopicResult
 
+_OPTIONS = {"operation_timeout", "request_timeout", "validate_only"}
 _BROKER_TIMEOUT_S = 4.0
 _Key = TypeVar("_Key", TopicPartition, tuple[str, int])
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class DeletePartitions:
     evacuate: bool = False
 
 
-class AdminClient(CreatingClient):
+class AdminClient(librdkafka_admin.AdminClient):
     """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, and some of ours.
 
     The constructor does not block and sends nothing to the cluster. All methods may be called from any thread.
@@ -63,6 +75,162 @@ class AdminClient(CreatingClient):
         ConfigError: an unknown ``modeaware.`` setting, or a bad value.
     """
 
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        config, stock_conf = split_client_config(with_process_settings(conf))
+        super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
+        self._stock_conf = stock_conf
+        self._calls = ControllerCalls(stock_conf, config)
+        self._pool_lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
+        with self._pool_lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+        self._calls.close()
+
+    def __exit__(self, *exc_info: Any) -> bool | None:
+        if isinstance(exc_info[1], KeyboardInterrupt):
+            self._calls.give_up()  # it must not be done minutes after Ctrl-C
+        self.close()
+        return super().__exit__(*exc_info)
+
+    def create_topics(  # type: ignore[override]  # the stock method overrides its own base class likewise
+        self, new_topics: Sequence[NewTopic], **kwargs: Any
+    ) -> dict[str, Future[Any]]:
+        """Create topics: as the stock method, and those with a ``min_required_replication_factor`` by KIP-409.
+
+        Such a topic is placed here, rack-aware, and sent with its assignment: the brokers' own placement takes no
+        notice of which brokers are alive. The controller's policy in the mode log
+        (``modeaware.under.replicated.creation``) says which ones may be down; with ``disabled``, and without a mode
+        log, none. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
+
+        Args:
+            new_topics: stock ones and ours (:class:`modeaware.NewTopic`).
+            kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
+
+        Returns:
+            Per topic a future. Without a minimum: the stock method's. With one: of a
+            :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was created;
+            INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome unknown), or
+            ModeSourceError (the policy cannot be read).
+
+        Raises:
+            RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
+            ValueError: numbers of one with a minimum contradict its ``replica_assignment``.
+        """
+        ours = [new for new in new_topics if minimum_of(new) is not None]
+        if not ours or not kwargs.keys() <= _OPTIONS:
+            return super().create_topics(list(new_topics), **kwargs)  # type: ignore[no-any-return,unused-ignore]  # untyped
+        _refuse_duplicates(new.topic for new in new_topics)
+        for new in ours:
+            _check_numbers(new)
+        others = [new for new in new_topics if minimum_of(new) is None]
+        deadline, validate_only = _deadline(kwargs), _validate_only(kwargs)
+
+        def work() -> dict[str, CreationResult | ModeAwareError]:
+            with self._creation(deadline) as creation:
+                return creation.create_topics(ours, validate_only)
+
+        stock = super().create_topics(others, **kwargs) if others else {}
+        return {**stock, **self._futures([new.topic for new in ours], work)}
+
+    def create_partitions(  # type: ignore[override]  # the stock method overrides its own base class likewise
+        self,
+        new_partitions: Sequence[NewPartitions] | Mapping[str, NewPartitions],
+        *,
+        timeout_ms: int | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Future[Any]]:
+        """Grow topics: as the stock method (a list), or as KIP-195 has it (a mapping), and right for shrunk topics.
+
+        A topic with a record in the mode log goes to the controller: the count then is one of *writable* partitions,
+        retired ones are revived first, and assignments and the minimum are for the really new partitions. Every other
+        topic goes to the brokers. A minimum is kept as :meth:`create_topics` says.
+
+        Args:
+            new_partitions: a list, as the stock method has it, or by topic (``NewPartitions.increase_to(6)``).
+            timeout_ms: KIP-195's option, in milliseconds; in place of ``request_timeout``.
+            kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds, 60), ``validate_only``
+                (False; nothing is changed).
+
+        Returns:
+            Per topic a future. Of a list, without a minimum: the stock method's. Of a mapping, or with a minimum: of a
+            :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was changed;
+            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (a shrunk
+            topic, and nothing was sent) or ModeSourceError.
+
+        Raises:
+            RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
+        """
+        if timeout_ms is not None:
+            kwargs["request_timeout"] = timeout_ms / 1000
+        if isinstance(new_partitions, Mapping):
+            growths = list(new_partitions.items())
+            for topic, new in growths:
+                if not isinstance(new, NewPartitions):
+                    raise TypeError(f"topic {topic!r}: expected NewPartitions, not {new!r}")
+            typed = dict(growths)
+        else:
+            growths = [(new.topic, new) for new in new_partitions]
+            typed = {topic: new for topic, new in growths if minimum_of(new) is not None}
+            all_different = len(dict(growths)) == len(growths) > 0
+            if not kwargs.keys() <= _OPTIONS or not (typed or all_different):
+                # The stock method has an error for such arguments.
+                return super().create_partitions(list(new_partitions), **kwargs)  # type: ignore[no-any-return,unused-ignore]  # untyped
+        if unknown := sorted(kwargs.keys() - _OPTIONS):
+            raise TypeError(f"unknown arguments: {', '.join(unknown)}")
+        _refuse_duplicates(topic for topic, _ in growths)
+        plain = {topic: new for topic, new in growths if topic not in typed}
+        return {**self._create_as_stock(plain, kwargs), **self._create_typed(typed, kwargs)}
+
+    def _create_as_stock(self, growths: Mapping[str, NewPartitions], kwargs: dict[str, Any]) -> dict[str, Future[Any]]:
+        deadline = _deadline(kwargs)
+
+        def work() -> dict[str, Any]:
+            views = self._calls.views(deadline)
+            whole, shrunk = _split(views, growths)
+            options = dict(kwargs)
+            if "request_timeout" in options:
+                options["request_timeout"] = deadline.left_s()  # reading the modes has taken some of it
+            at_brokers = self._create_stock(list(whole.values()), options)
+            commands = [_command(topic, new, new.replica_assignment) for topic, new in shrunk.items()]
+            answers = self._calls.create_partitions(views, commands, _validate_only(kwargs), deadline)
+            results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
+            return results | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
+
+        return self._futures(growths, work, as_stock=True)
+
+    def _create_typed(self, growths: Mapping[str, NewPartitions], kwargs: dict[str, Any]) -> dict[str, Future[Any]]:
+        deadline, validate_only = _deadline(kwargs), _validate_only(kwargs)
+
+        def work() -> dict[str, CreationResult | ModeAwareError]:
+            views = self._calls.views(deadline)
+            whole, shrunk = _split(views, growths)
+
+            def send(placed: Sequence[Placement]) -> Mapping[str, object]:
+                commands = [_command(each.topic, growths[each.topic], each.assignments) for each in placed]
+                return self._calls.create_partitions(views, commands, validate_only, deadline)
+
+            with self._creation(deadline) as creation:
+                at_brokers = creation.create_partitions(whole, validate_only)
+                return at_brokers | creation.create_partitions(shrunk, validate_only, send)
+
+        return self._futures(growths, work)
+
+    def _create_stock(self, new_partitions: list[NewPartitions], options: dict[str, Any]) -> dict[str, Future[None]]:
+        return super().create_partitions(new_partitions, **options) if new_partitions else {}
+
+    @contextmanager
+    def _creation(self, deadline: Deadline) -> Iterator[Creation]:
+        from modeaware.admin.creation import Creation
+        from modeaware.wire.brokers import Brokers
+
+        with closing(Brokers(self._stock_conf)) as brokers:
+            yield Creation(brokers, lambda: self._calls.observed_brokers(deadline), deadline)
+
     def delete_partitions(
         self,
         partitions: Mapping[str, DeletePartitions],
@@ -74,17 +242,15 @@ class AdminClient(CreatingClient):
         Args:
             partitions: per topic, how many partitions to keep.
             delay_ms: records of the retired partitions are deleted once every group has consumed them, and no earlier
-                than this many milliseconds from now. None (the default): they are never deleted early, the topic's own
-                retention takes them.
-            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: no
-                controller answers, another one is taking over, partitions have no leader yet. See
-                ``modeaware.retries``, also for unknown topics and for requests without an answer.
+                than this many milliseconds from now. None: only the topic's own retention deletes them.
+            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: see
+                ``modeaware.retries``.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their
             modes. It is done when the shrink is on the log; draining follows. It fails with RequestRefused
-            (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (what became of
-            it is not known), or ModeSourceError (the mode log cannot be read).
+            (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (outcome
+            unknown), or ModeSourceError (the mode log cannot be read).
 
         Raises:
             RequestRefused: a count below 1 or a negative delay; nothing was sent.
@@ -93,22 +259,9 @@ class AdminClient(CreatingClient):
         _check_wanted(partitions)
         delay = RETENTION_DELAY_MS if delay_ms is None else _checked_delay_ms(delay_ms)
         deadline = Deadline(request_timeout)
-
-        def work() -> Answers:
-            answers: Answers = {}
-            views = self._calls.views(deadline)
-            for immediate in (False, True):  # a request says it once, for all of its topics
-                chosen = {t: p for t, p in partitions.items() if bool(p.immediate_delete) is immediate}
-                counts = {t: p.total_count for t, p in chosen.items()}
-                accepted = {t: p.accept_state_loss for t, p in chosen.items()}
-                evacuate = {t for t, p in chosen.items() if p.evacuate}
-                if counts:
-                    answers |= self._calls.delete_partitions(
-                        views, counts, delay, immediate, accepted, evacuate, deadline
-                    )
-            return answers
-
-        return self._futures(partitions, work)
+        return self._futures(
+            partitions, lambda: self._calls.delete_partitions(self._calls.views(deadline), partitions, delay, deadline)
+        )
 
     def describe_modes(
         self, topics: Iterable[str] | None = None, request_timeout: float = REQUEST_TIMEOUT_S
@@ -123,17 +276,17 @@ class AdminClient(CreatingClient):
         Raises:
             ModeSourceError: ``topics`` is None and the log cannot be read.
         """
-        wanted = None if topics is None else list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)
+        if topics is None:
+            found = dict(self._calls.views(deadline).views())
+            return self._futures(found, lambda: found)
+        wanted = list(dict.fromkeys(topics))
 
         def work() -> dict[str, TopicView]:
             views = self._calls.views(deadline)
-            return dict(views.views()) if wanted is None else {topic: views.view(topic) for topic in wanted}
+            return {topic: views.view(topic) for topic in wanted}
 
-        if wanted is not None:
-            return self._futures(wanted, work)
-        found = work()
-        return self._futures(found, lambda: found)
+        return self._futures(wanted, work)
 
     def alter_group_rules(
         self,
@@ -174,7 +327,7 @@ class AdminClient(CreatingClient):
             A future; it fails with ModeSourceError (the log cannot be read) or RecordError (nor can the rules).
         """
         deadline = Deadline(request_timeout)
-        return self._futures([""], lambda: {"": self._calls.group_rules(deadline)})[""]
+        return self._future(lambda: self._calls.group_rules(deadline))
 
     def alter_partition_reassignments(
         self,
@@ -190,42 +343,37 @@ class AdminClient(CreatingClient):
             reassignments: per partition (a TopicPartition, of which topic and partition count, or a pair) the broker
                 ids its replicas shall be on, the preferred leader first; None: cancel its reassignment in progress.
             allow_replication_factor_change: False: a partition whose number of replicas would change is refused
-                (KIP-860). For one in mid-reassignment the number counts that it shall have at its end, so that a set of
-                replicas that was read too early is not made permanent. Needs Kafka 4.1; no effect on cancellations.
+                (KIP-860), by the number that it has at the end of a reassignment in progress. Needs Kafka 4.1; no
+                effect on cancellations.
             expected_replicas: compare-and-set: of the partitions named here (all of them in ``reassignments``), only
-                those are reassigned whose replicas are these, in this order, on every live broker's metadata, and that
-                the controller is not reassigning. This is looked at right before the request is sent; no client can
-                shut the moment in between. Every live broker has to answer.
+                those are reassigned whose replicas are these, in this order, by the metadata of every live broker, and
+                that are not being reassigned. See :mod:`modeaware.admin.reassignments` for what this cannot exclude.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
-            Per partition, under the caller's own key, a future that is done when the reassignment is accepted (it goes
-            on after that: see :meth:`list_partition_reassignments`) or the cancellation is done. It fails for that
+            Per partition, under the caller's own key, a future that is done when the reassignment is accepted
+            (:meth:`list_partition_reassignments` shows how it proceeds) or the cancellation is done. It fails for that
             partition alone with
 
             - RequestRefused, nothing was changed there; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
               INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS (of a cancellation),
               CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION: the broker does not have the option;
-              cancellations of the same call are carried out all the same;
             - ReplicasChanged, a RequestRefused: its replicas are not the expected ones;
-            - ClusterError: no answer; what became of it is not known.
+            - ClusterError: outcome unknown.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
-            ValueError: a partition is named twice, or is in ``expected_replicas`` and not to be reassigned; nothing was
-                sent.
+            ValueError: a partition is named twice, or is in ``expected_replicas`` alone; nothing was sent.
         """
         keys = _pairs(reassignments)
         wanted = {
             pair: None if (replicas := reassignments[key]) is None else _ids(pair, replicas)
             for pair, key in keys.items()
         }
-        expected = None
-        if expected_replicas is not None:
-            expected_keys = _pairs(expected_replicas)
-            expected = {pair: _ids(pair, expected_replicas[key]) for pair, key in expected_keys.items()}
-            if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
-                raise ValueError(f"expected_replicas names what is not to be reassigned: {stray}")
+        expectations = expected_replicas or {}
+        expected = {pair: _ids(pair, expectations[key]) for pair, key in _pairs(expectations).items()}
+        if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
+            raise ValueError(f"expected_replicas names what is not to be reassigned: {stray}")
 
         def work() -> dict[tuple[str, int], ModeAwareError | None]:
             from modeaware.admin.reassignments import alter_reassignments
@@ -263,19 +411,114 @@ class AdminClient(CreatingClient):
         """
         wanted = None if partitions is None else [_pair(key) for key in partitions]
 
-        def work() -> dict[str, Any]:
+        def work() -> dict[tuple[str, int], PartitionReassignment]:
             from modeaware.admin.reassignments import list_reassignments
 
             with closing(self._brokers(request_timeout)) as brokers:
-                return {"": list_reassignments(brokers, wanted, request_timeout)}
+                return list_reassignments(brokers, wanted, request_timeout)
 
-        return self._futures([""], work)[""]
+        return self._future(work)
 
     def _brokers(self, timeout_s: float) -> Brokers:
         """Connections for one call, since they are one thread's at a time; kafka-python is loaded when first needed."""
         from modeaware.wire.brokers import Brokers
 
         return Brokers(self._stock_conf, timeout_s=min(timeout_s, _BROKER_TIMEOUT_S))
+
+    def _future(self, work: Callable[[], _T]) -> Future[_T]:
+        """Return a future of what ``work`` returns in another thread."""
+        return self._futures([""], lambda: {"": work()})[""]
+
+    def _futures(
+        self, keys: Iterable[Any], work: Callable[[], Mapping[Any, Any]], *, as_stock: bool = False
+    ) -> dict[Any, Future[Any]]:
+        """Return a future per key (a topic, say), filled from what ``work``, run in another thread, returns or raises.
+
+        An exception among the values fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
+        """
+        futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+        if futures:
+            with self._pool_lock:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="modeaware-admin")
+                whole = self._pool.submit(work)
+            whole.add_done_callback(partial(_fill, futures, as_stock))
+        return futures
+
+
+def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapping[Any, Any]]) -> None:
+    failure = whole.exception()
+    answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
+    for topic, future in futures.items():
+        unanswered = ModeAwareError(f"topic {topic!r}: the answer does not mention it", topic=str(topic))
+        answer = answers.get(topic, unanswered)
+        if isinstance(answer, ModeAwareError) and as_stock:
+            code = KafkaError._FAIL if answer.code is None else int(answer.code)
+            stock = KafkaException(KafkaError(code, answer.message))
+            stock.__cause__ = answer
+            future.set_exception(stock)
+        elif isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+def _split(
+    views: Views, growths: Mapping[str, NewPartitions]
+) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
+    """Those of topics without and with a record in the mode log."""
+    shrunk = {topic: new for topic, new in growths.items() if views.view(topic).topic_id is not None}
+    return {topic: new for topic, new in growths.items() if topic not in shrunk}, shrunk
+
+
+def _command(topic: str, new: NewPartitions, assignments: Sequence[Sequence[int]] | None) -> CreatePartitionsCommand:
+    placed = tuple(tuple(brokers) for brokers in assignments) if assignments else None
+    return CreatePartitionsCommand(topic, new.new_total_count, placed)
+
+
+def _refuse_duplicates(topics: Iterable[str]) -> None:
+    twice = next((topic for topic, times in Counter(topics).items() if times > 1), None)
+    if twice is not None:
+        raise RequestRefused(
+            f"topic {twice!r} is named twice in one request; name each topic once",
+            code=ErrorCode.INVALID_REQUEST,
+            topic=twice,
+        )
+
+
+def _check_numbers(new: NewTopic) -> None:
+    """As the stock method checks them."""
+    given = new.replica_assignment
+    if not given:
+        return
+    if new.replication_factor != -1:
+        raise ValueError(f"topic {new.topic!r}: replication_factor and replica_assignment are mutually exclusive")
+    if new.num_partitions not in (-1, len(given)):
+        raise ValueError(
+            f"topic {new.topic!r}: replica_assignment must be of as many partitions as num_partitions: "
+            f"{len(given)}, not {new.num_partitions}"
+        )
+
+
+def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseException | None:
+    try:
+        return future.exception(timeout_s)
+    except FutureTimeoutError:
+        return ClusterError(
+            f"create partitions of topic {topic!r}: no answer in time; it may have been done all the same",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            topic=topic,
+        )
+
+
+def _deadline(kwargs: Mapping[str, Any]) -> Deadline:
+    return Deadline(float(kwargs.get("request_timeout", REQUEST_TIMEOUT_S)))
+
+
+def _validate_only(kwargs: Mapping[str, Any]) -> bool:
+    return bool(kwargs.get("validate_only", False))
 
 
 def _check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:

@@ -1,16 +1,13 @@
-"""What the parts of our AdminClient share: requests to the controller that the mode log names, and futures filled by
-threads."""
+"""Requests of our AdminClient to the controller that the mode log names, and what it reads from that log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from modeaware import librdkafka_admin
-from modeaware.config import ClientConfig, split_client_config, with_process_settings
+from modeaware.config import ClientConfig
 from modeaware.errors import (
     ClusterError,
     ControllerUnavailable,
@@ -21,7 +18,6 @@ from modeaware.errors import (
     RequestRefused,
     ViewTimeout,
 )
-from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
@@ -30,9 +26,9 @@ from modeaware.modelog.replay import Replay
 from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from modeaware.views import registry
 from modeaware.views.source import Views
-from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 
 if TYPE_CHECKING:
+    from modeaware.confluent.admin import DeletePartitions
     from modeaware.wire.messages import TopicResult
 
 REQUEST_TIMEOUT_S = 60.0
@@ -47,12 +43,15 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
     Raises:
         RecordError: their record cannot be used here: which rules hold is not known.
     """
-    if replay.is_unreadable(GROUP_RULES_KEY):
-        raise RecordError(
-            f"the rules about groups in {mode_log_topic!r} cannot be used here (malformed, or written by a newer "
-            "version); upgrade modeaware, or look at the log"
-        )
+    _check_readable(replay, GROUP_RULES_KEY, f"the rules about groups in {mode_log_topic!r}", "look at the log")
     return replay.group_rules.rules if replay.group_rules is not None else ()
+
+
+def _check_readable(replay: Replay, key: str, what: str, instead: str) -> None:
+    if replay.is_unreadable(key):
+        raise RecordError(
+            f"{what} cannot be used here (malformed, or written by a newer version); upgrade modeaware, or {instead}"
+        )
 
 
 class ControllerCalls:
@@ -71,8 +70,7 @@ class ControllerCalls:
         self._given_up = Event()
 
     def give_up(self) -> None:
-        """Begin no further attempts, until :meth:`close`: calls that wait for one end with the answer that they
-        have."""
+        """Begin no further attempts, until :meth:`close`: waiting calls end with the answer that they have."""
         self._given_up.set()
 
     def views(self, deadline: Deadline) -> Views:
@@ -101,33 +99,40 @@ class ControllerCalls:
             views.close()
 
     def delete_partitions(
-        self,
-        views: Views,
-        counts: Mapping[str, int],
-        delay_ms: int,
-        immediate_delete: bool,
-        accept_state_loss: Mapping[str, Sequence[str]],
-        evacuate: Collection[str],
-        deadline: Deadline,
+        self, views: Views, shrinks: Mapping[str, DeletePartitions], delay_ms: int, deadline: Deadline
     ) -> Answers:
-        """Have topics shrunk to ``counts``. Errors, in the answers: RequestRefused (nothing changed),
-        ControllerUnavailable (nothing was sent), ClusterError (sent, outcome unknown), ModeSourceError.
+        """Have topics shrunk. Errors, in the answers: RequestRefused (nothing changed), ControllerUnavailable (nothing
+        was sent), ClusterError (sent, outcome unknown), ModeSourceError.
 
         An attempt without an answer is repeated, except an ``immediate_delete``. Whether an earlier attempt was carried
         out is read from the mode log.
         """
+        answers: Answers = {}
+        for immediate in (False, True):  # a request says it once, for all of its topics
+            if chosen := {topic: each for topic, each in shrinks.items() if bool(each.immediate_delete) is immediate}:
+                answers |= self._delete_partitions(views, chosen, delay_ms, immediate, deadline)
+        return answers
+
+    def _delete_partitions(
+        self,
+        views: Views,
+        shrinks: Mapping[str, DeletePartitions],
+        delay_ms: int,
+        immediate_delete: bool,
+        deadline: Deadline,
+    ) -> Answers:
         from modeaware.wire import messages
 
-        before = {topic: views.view(topic) for topic in counts}
+        before = {topic: views.view(topic) for topic in shrinks}
 
         def message(topics: Sequence[str], timeout_ms: int) -> Any:
             return messages.delete_partitions_request(
-                {topic: counts[topic] for topic in topics},
+                {topic: shrinks[topic].total_count for topic in topics},
                 delay_ms=delay_ms,
                 immediate_delete=immediate_delete,
                 timeout_ms=timeout_ms,
-                accept_state_loss=accept_state_loss,
-                evacuate=evacuate,
+                accept_state_loss={topic: shrinks[topic].accept_state_loss for topic in topics},
+                evacuate=[topic for topic in topics if shrinks[topic].evacuate],
             )
 
         def settle(topic: str, last: ModeAwareError) -> TopicResult | ModeAwareError:
@@ -139,12 +144,12 @@ class ControllerCalls:
             unchanged = (now.topic_id, now.epoch) == (before[topic].topic_id, before[topic].epoch)
             if unchanged and outcome_of(last) is Outcome.FINAL:
                 return last
-            if unchanged or len(now.writable) != counts[topic]:
+            if unchanged or len(now.writable) != shrinks[topic].total_count:
                 return in_doubt(topic, last)
             retired = {p: mode for p, mode in enumerate(now.modes) if not mode.writable}
             return messages.TopicResult(topic, retired, "an earlier attempt has done it")
 
-        return self._answers(counts, views, message, deadline, repeatable=not immediate_delete, settle=settle)
+        return self._answers(shrinks, views, message, deadline, repeatable=not immediate_delete, settle=settle)
 
     def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
         """Have rules about groups changed. The one answer has the key ``""``; errors as :meth:`delete_partitions`."""
@@ -162,24 +167,19 @@ class ControllerCalls:
             RecordError: their record cannot be used here.
             ModeSourceError: the mode log cannot be read (in time).
         """
-        log_topic = self._config.mode_log_topic
-        return group_rules_of(read_mode_log(self._conf, log_topic, deadline.left_s()), log_topic)
+        return group_rules_of(self._read_log(deadline), self._config.mode_log_topic)
 
     def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
         """The brokers that the controller has seen, and its policy of under-replicated creations; None: no record.
 
-        Raises:
-            RecordError: the record cannot be used here.
-            ModeSourceError: the mode log cannot be read (in time).
+        Raises: as :meth:`group_rules`.
         """
-        log_topic = self._config.mode_log_topic
-        replay = read_mode_log(self._conf, log_topic, deadline.left_s())
-        if replay.is_unreadable(OBSERVED_BROKERS_KEY):
-            raise RecordError(
-                f"the observed brokers in {log_topic!r} cannot be used here (malformed, or written by a newer "
-                "version); upgrade modeaware, or create without a minimum"
-            )
+        replay, what = self._read_log(deadline), f"the observed brokers in {self._config.mode_log_topic!r}"
+        _check_readable(replay, OBSERVED_BROKERS_KEY, what, "create without a minimum")
         return replay.observed_brokers
+
+    def _read_log(self, deadline: Deadline) -> Replay:
+        return read_mode_log(self._conf, self._config.mode_log_topic, deadline.left_s())
 
     def create_partitions(
         self, views: Views, commands: Sequence[CreatePartitionsCommand], validate_only: bool, deadline: Deadline
@@ -219,9 +219,9 @@ class ControllerCalls:
             first = False
             return ask(pending)
 
-        def ask(pending: Sequence[str]) -> dict[str, TopicResult | ModeAwareError]:
+        def ask(pending: Sequence[str]) -> Answers:
             try:
-                return self._ask(views.claim(), lambda timeout_ms: message_of(pending, timeout_ms), deadline)
+                return self._ask(views.claim(), partial(message_of, pending), deadline)
             except ModeAwareError as error:
                 if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(pending) < 2:
                     return dict.fromkeys(pending, error)
@@ -231,9 +231,7 @@ class ControllerCalls:
         retrying = Retrying(deadline, RetryPolicy.from_conf(self._conf), sleep=self._given_up.wait)
         return retrying.each(topics, attempt, repeatable=repeatable, settle=settle)
 
-    def _ask(
-        self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline
-    ) -> dict[str, TopicResult | ModeAwareError]:
+    def _ask(self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline) -> Answers:
         from modeaware.wire import client, messages
 
         if claim is None or claim.address is None:
@@ -258,73 +256,9 @@ class ControllerCalls:
         }
 
     def _unavailable(self, why: str, error: ModeAwareError | None = None) -> ControllerUnavailable:
-        code = error.code if error is not None else None
-        return ControllerUnavailable(f"{why}; {self._how_to_start()}", code=code)
-
-    def _how_to_start(self) -> str:
         servers = self._conf.get("bootstrap.servers", "HOST:PORT")
-        return (
-            f"start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds where "
-            "another one stands by, or let a command do its work: shrink, grow and apply with --wait"
+        return ControllerUnavailable(
+            f"{why}; start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds "
+            "where another one stands by, or let a command do its work: shrink, grow and apply with --wait",
+            code=error.code if error is not None else None,
         )
-
-
-class AdminBase(librdkafka_admin.AdminClient):
-    """The stock class with our settings taken out, a connection to the controller, and a few threads of its own."""
-
-    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
-        config, stock_conf = split_client_config(with_process_settings(conf))
-        super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
-        self._stock_conf = stock_conf
-        self._calls = ControllerCalls(stock_conf, config)
-        self._pool_lock = Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def close(self) -> None:
-        """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
-        with self._pool_lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown()
-        self._calls.close()
-
-    def __exit__(self, *exc_info: Any) -> bool | None:
-        if isinstance(exc_info[1], KeyboardInterrupt):
-            self._calls.give_up()  # it must not be done minutes after Ctrl-C
-        self.close()
-        return super().__exit__(*exc_info)
-
-    def _futures(
-        self, keys: Iterable[Any], work: Callable[[], Mapping[Any, Any]], *, as_stock: bool = False
-    ) -> dict[Any, Future[Any]]:
-        """Return a future per key (a topic, say), filled from what ``work``, run in another thread, returns or raises.
-
-        An exception among the values fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
-        """
-        futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
-        for future in futures.values():
-            future.set_running_or_notify_cancel()
-        if futures:
-            with self._pool_lock:
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="modeaware-admin")
-                whole = self._pool.submit(work)
-            whole.add_done_callback(partial(_fill, futures, as_stock))
-        return futures
-
-
-def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapping[Any, Any]]) -> None:
-    failure = whole.exception()
-    answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
-    for topic, future in futures.items():
-        unanswered = ModeAwareError(f"topic {topic!r}: the answer does not mention it", topic=str(topic))
-        answer = answers.get(topic, unanswered)
-        if isinstance(answer, ModeAwareError) and as_stock:
-            code = KafkaError._FAIL if answer.code is None else int(answer.code)
-            stock = KafkaException(KafkaError(code, answer.message))
-            stock.__cause__ = answer
-            future.set_exception(stock)
-        elif isinstance(answer, BaseException):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
 from modeaware import librdkafka
-from modeaware.clients.following import ViewShare
 from modeaware.clients.routes import NO_STATS
-from modeaware.clients.settings import is_beyond_librdkafka, partitioner_of
-from modeaware.config import PREFIX, split_client_config, with_oauth_callback, with_process_settings
+from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partitioner_of
+from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.router import Router, partition_count
 from modeaware.confluent.statistics import Backlogs, QueueLoads, stats_settings
 from modeaware.views import registry
-from modeaware.views.source import Views
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 from partitioners import wants_load
 
@@ -50,53 +48,43 @@ class Producer(librdkafka.Producer):
         KafkaException, TypeError: as from confluent_kafka.
     """
 
-    _modeaware: _Routing | None = None  # where __init__ has not run, the stock class has its say
+    _modeaware: Router | None = None  # where __init__ has not run, the stock class has its say
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(_over_patched(cls), *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        settings = {
-            str(name): value for conf in (*args[:1], kwargs) if isinstance(conf, dict) for name, value in conf.items()
-        }
-        config, conf = split_client_config(with_process_settings(settings))
+        config, conf = split_client_config(with_process_settings(given_conf(args, kwargs)))
         beyond = is_beyond_librdkafka(conf.get("partitioner"))
         partitioner = partitioner_of(conf) if beyond else None
         backlogs = Backlogs(conf) if config.on_resize == "hold" else None
         loads = QueueLoads() if partitioner is not None and wants_load(partitioner) else None
         hints = StaleHints()
-        theirs = [hints.listening(_without_ours(arg)) for arg in args]
-        named = hints.listening(_without_ours(kwargs))
-        # Of a setting in both forms, confluent_kafka takes the named one. Without any it has an error to raise.
-        target = next((conf for conf in (named, *theirs[:1]) if isinstance(conf, dict) and conf), None)
-        if target is not None:
-            target[SOFTWARE_NAME] = settings.get(SOFTWARE_NAME, UNDERLYING_NAME)
-            if backlogs is not None:
-                target.update(backlogs.settings())
-            if loads is not None:
-                target.update(stats_settings({**conf, **target}, loads.look))
-        if named:
-            super().__init__(*theirs, **named)
-        else:  # an empty ** is not nothing to it: it would take no configuration for an empty one
-            super().__init__(*theirs)
+        theirs = {SOFTWARE_NAME: UNDERLYING_NAME, **hints.listening(conf)}
+        if beyond:
+            del theirs["partitioner"]
+        if backlogs is not None:
+            theirs |= backlogs.settings()
+        if loads is not None:
+            theirs |= stats_settings(theirs, loads.look)
+        super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
         if backlogs is not None:
             backlogs.follow(self)
         # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
         views = hints.views = registry.acquire(conf, replace(config, resize_callback=None))
-        router = Router(
+        self._modeaware = router = Router(
             super().produce,
             super().produce_batch,
-            partitioner,
+            views,
             config,
-            views.error,
+            partitioner,
             count=partition_count(self, config.view_timeout_ms / 1000) if beyond else None,
             backlog=None if backlogs is None else backlogs.start,
             load=None if loads is None else loads.of,
-            verify=views.verify,
         )
-        self._modeaware = _Routing(router, views, ViewShare(self, views, router.follow))
+        router.serve(self)
         for name, ours, switch in (
             ("produce", _PRODUCE, router.produce),
             ("produce_batch", _PRODUCE_BATCH, router.produce_batch),
@@ -122,11 +110,11 @@ class Producer(librdkafka.Producer):
             BufferError, KafkaException, TypeError, RuntimeError: as from confluent_kafka.
         """
         # Reached by super().produce() and Producer.produce(p, ...) only: p.produce is an attribute, see __init__.
-        routing = self._modeaware
-        if routing is None:
+        router = self._modeaware
+        if router is None:
             super().produce(*args, **kwargs)
         else:
-            routing.router.produce.call(*args, **kwargs)
+            router.produce.call(*args, **kwargs)
 
     def produce_batch(self, *args: Any, **kwargs: Any) -> int:
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
@@ -139,10 +127,10 @@ class Producer(librdkafka.Producer):
             MovedKeyRefused: a key has moved (``modeaware.on.resize=error``); nothing was queued.
             BufferError, KafkaException, TypeError, RuntimeError: as there.
         """
-        routing = self._modeaware
-        if routing is None:
+        router = self._modeaware
+        if router is None:
             return super().produce_batch(*args, **kwargs)
-        return routing.router.produce_batch.call(*args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
+        return router.produce_batch.call(*args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
 
     def close(self) -> bool:
         """Flush and close, as confluent_kafka does. Records sent from delivery callbacks are routed by the last
@@ -162,48 +150,25 @@ class Producer(librdkafka.Producer):
         many of topics with keys were reported), ``in_c`` (records of shrunk topics go through the extension, not
         through Python), and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
-        if self._modeaware is None:
-            return {**NO_STATS, "in_c": False}
-        router = self._modeaware.router
-        return {**router.stats(self._modeaware.views, known=router.known.is_set()), "in_c": router.in_c}
-
-
-@dataclass(frozen=True)
-class _Routing:
-    """What a producer has of ours."""
-
-    router: Router
-    views: Views
-    share: ViewShare
+        return {**NO_STATS, "in_c": False} if self._modeaware is None else self._modeaware.stats()
 
 
 @contextmanager
-def _closing(routing: _Routing | None) -> Iterator[None]:
+def _closing(router: Router | None) -> Iterator[None]:
     """The views go before the client that they serve; the routes stay for what its delivery callbacks still send."""
-    if routing is None:
+    if router is None:
         yield
         return
-    routing.share.release()
+    router.release()
     try:
         yield
     finally:
-        routing.router.close()
+        router.close()
 
 
 # As they are now: a patch of the class made later is to be called.
 _PRODUCE = Producer.produce
 _PRODUCE_BATCH = Producer.produce_batch
-
-
-def _without_ours(conf: Any) -> Any:
-    if not isinstance(conf, dict):
-        return conf  # librdkafka's to refuse
-    theirs = {
-        name: value
-        for name, value in conf.items()
-        if not (str(name).startswith(PREFIX) or (name == "partitioner" and is_beyond_librdkafka(value)))
-    }
-    return with_oauth_callback(theirs)
 
 
 def _over_patched(cls: type[P]) -> type[P]:

@@ -21,7 +21,7 @@ from types import BuiltinFunctionType
 from typing import Any, Final, final
 
 from modeaware import librdkafka
-from modeaware.clients.following import ClientErrors, FirstView
+from modeaware.clients.following import ClientErrors
 from modeaware.clients.routes import Load, Route, Routes, route_over
 from modeaware.config import ClientConfig
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused, RetiredPartitionChosen
@@ -31,7 +31,7 @@ from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
 from modeaware.modes import PartitionMode
 from modeaware.resize import Backlog
 from modeaware.topic_view import TopicView
-from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S
+from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner
 
 logger = logging.getLogger(__name__)
@@ -438,40 +438,31 @@ class Router(Routes):
     Args:
         produce: the next ``produce`` after ours: librdkafka's own bound C method, or a Python function patched over it.
         produce_batch: likewise.
-        partitioner: what the producer's configuration names.
-        config: our settings.
-        failure: why the source of the views cannot be read now, for messages.
         count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
             even where nothing is retired.
         backlog: begins to follow what the producer has queued for a topic; None: it never has anything queued.
-        load: see :class:`~modeaware.clients.routes.Route`.
-        verify: ``Views.verify``; None: views hold for whatever topic has the name.
     """
 
     def __init__(
         self,
         produce: Target,
         produce_batch: Target,
-        partitioner: Partitioner,
+        views: Views,
         config: ClientConfig,
-        failure: Callable[[], Exception | None],
+        partitioner: Partitioner,
         count: PartitionCount | None = None,
         backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
-        verify: Callable[[Collection[str], float, float], Collection[str]] | None = None,
     ) -> None:
-        super().__init__(config, ERRORS, partitioner, backlog, load)
+        super().__init__(views, config, ERRORS, partitioner, backlog, load)
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
-        self._verify = verify
         self._verified: dict[str, str | None] = {}
         self._unanswered_since_s: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._unrouted = DIRECT if count is None else 0
         self._closed = False
-        self._first_view = FirstView(config, self.known.wait, failure, ERRORS)
-        self._first = (self._first_produce, self._first_produce_batch)
         self._stock = (produce, produce_batch)
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
         if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
@@ -480,13 +471,12 @@ class Router(Routes):
             one = faithful_produce(produce, self._routes, self._doubt)
         self._routed = (one, routed_batch(produce_batch, self._routes, self._doubt))
         self._direct = self._stock if count is None else self._routed
-        self.produce = Switch(self._first[0])
-        self.produce_batch = Switch(self._first[1])
+        self.produce = Switch(self._first_produce)
+        self.produce_batch = Switch(self._first_produce_batch)
 
-    @property
-    def in_c(self) -> bool:
-        """Whether records of shrunk topics go through the extension."""
-        return RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)
+    def stats(self) -> dict[str, Any]:
+        """Return ``modeaware_stats()``; ``in_c``: records of shrunk topics go through the extension."""
+        return {**super().stats(), "in_c": RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)}
 
     def _put(self, topic: str, route: Route | None) -> None:
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
@@ -502,7 +492,7 @@ class Router(Routes):
         return entry.route if isinstance(entry, Unverified) else entry
 
     def _is_verified(self, view: TopicView) -> bool:
-        return self._verify is None or view.topic_id is None or self._verified.get(view.topic) == view.topic_id
+        return view.topic_id is None or self._verified.get(view.topic) == view.topic_id
 
     def _settle(self, topic: str) -> Route | None:
         """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's.
@@ -534,9 +524,8 @@ class Router(Routes):
 
     def _compare(self, topic: str, timeout_s: float, max_age_s: float) -> Collection[str]:
         """Return the topic, where no broker has answered."""
-        if self._verify is None or self._closed:
-            return ()
-        return self._verify((topic,), timeout_s, max_age_s)  # without the lock: it calls this router with what changed
+        # Without the lock: it calls this router with what changed.
+        return () if self._closed else self._views.verify((topic,), timeout_s, max_age_s)
 
     def close(self) -> None:
         """Point at librdkafka's own methods for good: they raise that the producer is closed. Waiting calls return."""
@@ -553,6 +542,9 @@ class Router(Routes):
         self.produce.point_to(targets[0])
         self.produce_batch.point_to(targets[1])
 
+    def _is_known(self) -> bool:
+        return self.known.is_set()
+
     def _is_routed(self) -> bool:
         return self.produce.target is not self._stock[0]
 
@@ -566,7 +558,7 @@ class Router(Routes):
 
     def _await_view(self) -> None:
         """Wait for the first view, or raise by ``on_unknown``; then calls go elsewhere."""
-        self._first_view.wait()
+        self.first_view.wait()
         with self._lock:
             if not self.known.is_set():
                 self._point_to(self._direct)

@@ -40,10 +40,6 @@ _DECODED_FACTOR = 70
 """Bytes of memory for each byte of a request of many small parts: assignments without a replica are the worst."""
 
 
-NOT_SAID = -(2**31)
-"""The bit field of a response to a request without operations, or of a broker that does not return them."""
-
-
 class AclOperation(IntEnum):
     """Kafka's ACL operations; the number is the operation's bit."""
 
@@ -61,17 +57,17 @@ class AclOperation(IntEnum):
     DESCRIBE_TOKENS = 14
 
 
-DELETE_PARTITIONS_NEEDS = frozenset({AclOperation.ALTER, AclOperation.DELETE})
-"""Of DeletePartitions, on its topic."""
-CREATE_PARTITIONS_NEEDS = frozenset({AclOperation.ALTER})
-"""Of CreatePartitions, on its topic, as with Kafka's own brokers."""
-GROUP_RULES_NEED = frozenset({AclOperation.ALTER})
-"""Of AlterGroupRules, on the topic a rule names, or on the cluster."""
+_TO_ALTER = frozenset({AclOperation.ALTER})
+"""Needed for CreatePartitions on its topic, as with Kafka's own brokers; and for AlterGroupRules on the topic a rule
+names, or on the cluster."""
+_TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
+"""Needed for DeletePartitions on its topic."""
 
 
-def granted(bitfield: int | None) -> frozenset[AclOperation]:
-    """Return the operations in an ``authorized_operations`` field: none if it is None or negative (as NOT_SAID)."""
-    if bitfield is None or bitfield < 0:
+def granted(bitfield: int) -> frozenset[AclOperation]:
+    """Return the operations in an ``authorized_operations`` field: none if it is negative (not requested, or not
+    known to the broker)."""
+    if bitfield < 0:
         return frozenset()
     return frozenset(operation for operation in AclOperation if bitfield >> operation & 1)
 
@@ -115,21 +111,31 @@ class ChangeRequest:
         """Refuse what the broker's response (a whole frame) does not authorize."""
         _, metadata = codec.decode_response(answer, codec.METADATA_KEY, QUESTION_VERSION)
         rights = _Rights(metadata)
-        refusals = ((number, rights.refusal(command)) for number, command in enumerate(self.commands))
-        self.refused = {number: refusal for number, refusal in refusals if refusal is not None}
+        for number, command in enumerate(self.commands):
+            if (refusal := rights.refusal(command)) is not None:
+                self.refused[number] = refusal
 
     def answer(self, outcome: Outcome) -> bytes:
         """Return the response for the ``outcome`` of the allowed commands ([] where there was none)."""
         if isinstance(outcome, ControllerFenced):  # its code is retriable in Kafka, and says that nothing was done
             return self._failed(ModeAwareError(f"{outcome.message}; {_LOOK}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
-            return self._failed(outcome if isinstance(outcome, ModeAwareError) else _unexpected(outcome))
+            unexpected = f"the controller failed ({type(outcome).__name__}); {_LOOK}"
+            failure = ClusterError(unexpected, code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            return self._failed(outcome if isinstance(outcome, ModeAwareError) else failure)
         done = iter(outcome)
         results = [self.refused[n] if n in self.refused else next(done) for n in range(len(self.commands))]
-        return self._encode(messages.response_of(self.request, [_clipped(result) for result in results]))
+        clipped = [replace(each, message=each.message and each.message[:_MAX_MESSAGE]) for each in results]
+        return self._encode(messages.response_of(self.request, clipped))
 
     def not_controller(self, active: ActiveController | None) -> bytes:
-        return self._failed(ControllerUnavailable(_standby(active)))
+        if active is None:
+            known = "no active one is known: try again"
+        elif active.host is None:
+            known = f"the last active one, {active.controller_id}, has stopped or takes no commands: try again"
+        else:
+            known = f"the active one is {active.controller_id} at {active.host}:{active.port}: send the request there"
+        return self._failed(ControllerUnavailable(f"this controller is a standby; {known}"))
 
     def _failed(self, error: ModeAwareError) -> bytes:
         clipped = ModeAwareError(error.message[:_MAX_MESSAGE], code=error.code)
@@ -164,8 +170,9 @@ class _Rights:
     def refusal(self, command: Command) -> CommandResult | None:
         if isinstance(command, AlterGroupRulesCommand):
             return self._rules_refusal(command)
-        needed = DELETE_PARTITIONS_NEEDS if isinstance(command, DeletePartitionsCommand) else CREATE_PARTITIONS_NEEDS
-        return self._topic_refusal(command.topic, needed)
+        return self._topic_refusal(
+            command.topic, _TO_DELETE if isinstance(command, DeletePartitionsCommand) else _TO_ALTER
+        )
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
         if not _is_name(name):
@@ -185,7 +192,7 @@ class _Rights:
 
     def _rules_refusal(self, command: AlterGroupRulesCommand) -> CommandResult | None:
         """ALTER on the cluster is enough for any rule: it allows one with a glob for every topic."""
-        if self._cluster >= GROUP_RULES_NEED:
+        if self._cluster >= _TO_ALTER:
             return None
         names = list(_named(command))
         if not names or any(map(has_glob_characters, names)):
@@ -195,9 +202,10 @@ class _Rights:
                 "rules for more than one topic need ALTER on the cluster, which the broker does not grant this user. "
                 "Name the topic, or ask the administrator of the cluster's ACLs; nothing was changed",
             )
-        refusals = (self._topic_refusal(name, GROUP_RULES_NEED) for name in names)
-        refusal = next((each for each in refusals if each is not None), None)
-        return None if refusal is None else replace(refusal, topic="")
+        for name in names:
+            if (refusal := self._topic_refusal(name, _TO_ALTER)) is not None:
+                return replace(refusal, topic="")
+        return None
 
 
 def _named(command: Command) -> Iterator[str]:
@@ -211,22 +219,3 @@ def _named(command: Command) -> Iterator[str]:
 def _is_name(name: str) -> bool:
     """Whether a broker can be asked about it; the broker checks the characters."""
     return 0 < len(name) <= _MAX_NAME
-
-
-def _clipped(result: CommandResult) -> CommandResult:
-    return replace(result, message=result.message[:_MAX_MESSAGE]) if result.message else result
-
-
-def _unexpected(outcome: object) -> ModeAwareError:
-    text = f"the controller failed ({type(outcome).__name__}); {_LOOK}"
-    return ClusterError(text, code=ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _standby(active: ActiveController | None) -> str:
-    if active is None:
-        known = "no active one is known: try again"
-    elif active.host is None:
-        known = f"the last active one, {active.controller_id}, has stopped or takes no commands: try again"
-    else:
-        known = f"the active one is {active.controller_id} at {active.host}:{active.port}: send the request there"
-    return f"this controller is a standby; {known}"

@@ -2,32 +2,51 @@
 
 Every response is made from the broker's response to this very user, so no user learns of a topic that the broker would
 not show. Brokers are asked for topic ids as well: a record counts for the topic id that it was written for, and a topic
-of another id that has its name now is answered as one without a record. Nothing here does IO.
+of another id that has its name now is answered as one without a record.
+
+KIP-694's version 10 is version 9 with a mode at the end of each partition. The broker's response is version 9, or
+Kafka's own 10, which has a topic id in each topic and is version 9 otherwise. Only what must change of it is taken
+apart: a response about thousands of partitions is made in the one thread that serves all clients. Nothing here does IO.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cachetools import LRUCache
 
 from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import EndpointLimits
-from modeaware.endpoint.splice import Additions, Node, of_live, with_controller, with_modes, without_ids
 from modeaware.errors import ErrorCode, ModeAwareError
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView, known_id
 from modeaware.wire import codec
-from modeaware.wire.frames import MalformedFrame
+from modeaware.wire.codec import Header
+from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
 
 _CONTROLLER_SINCE = 1
+_CLUSTER_ID_SINCE = 2
+_THROTTLE_TIME_SINCE = 3
 _CREATION_ASKED_SINCE = 4
 _NO_LISTENER_SINCE = 6
 """Below it, brokers return LEADER_NOT_AVAILABLE in place of LISTENER_NOT_FOUND."""
+_COMPACT_SINCE = 9
 _ENTRY_BYTES = 500  # of an entry beside the response itself
 _DECODED_FACTOR = 32
 """Bytes of memory for each byte of a Metadata request of many short names."""
+_LISTED = struct.Struct(">hiii")  # error code, index, leader, leader epoch
+_EMPTY_ARRAYS = b"\1\1\1"
+_EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
+_MODES = {mode: struct.pack(">b", mode) for mode in PartitionMode}
+_READ_WRITE = b"\0\0"  # the mode, and no tagged field
+_NONE = -1
+_ID_BYTES = 16
+_NO_PLAIN_STRING = b"\xff\xff"
+_UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 class Answers:
@@ -55,6 +74,30 @@ class Answers:
         return body
 
 
+@dataclass(frozen=True)
+class Node:
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a response gets beside the modes.
+
+    Attributes:
+        node: the active controller, also as ``controller_id``; None: -1.
+        controller_name: the ControllerName tag.
+        known_only: topics that do not exist, or that the user may not see, are left out.
+        removed: the RemovedTopicIds tag.
+    """
+
+    node: Node | None
+    controller_name: str | None
+    known_only: bool
+    removed: tuple[str, ...] = ()
+
+
 class ModesQuery:
     """One Metadata 10 request.
 
@@ -80,19 +123,37 @@ class ModesQuery:
     def question(self, controller: ControllerView, correlation_id: int, version: int) -> bytes:
         """Return the Metadata request in ``version`` that is sent to the broker instead."""
         asked = self._request
-        if self.modes_only:
-            topics: list[str] | None = [name for name in controller.records() if _is_encodable(name)]
-        else:
-            topics = None if asked.topics is None else [topic.name for topic in asked.topics]
-        return codec.metadata_question(
-            version,
-            correlation_id,
-            self._header.client_id,
-            topics,
-            creation=asked.allow_auto_topic_creation and not self.modes_only,
-            cluster_operations=asked.include_cluster_authorized_operations,
-            topic_operations=asked.include_topic_authorized_operations,
-        )
+        names = _names(asked)
+        if self.modes_only:  # a topic's name is ASCII; the mode log is JSON, which has strings that no frame can hold
+            names = [name for name in controller.records() if name.isascii()]
+        creation = asked.allow_auto_topic_creation and not self.modes_only
+        return _question(self._header, asked, names, correlation_id, version, creation)
+
+
+def old_question(payload: bytes, correlation_id: int, version: int) -> bytes:
+    """Return the Metadata request in ``version`` that replaces the one in ``payload``, of an old client."""
+    header, asked = codec.decode_request(payload)
+    names = _names(asked) if asked.topics or header.api_version else None  # version 0 names none for all
+    creation = header.api_version < _CREATION_ASKED_SINCE or asked.allow_auto_topic_creation
+    return _question(header, asked, names, correlation_id, version, creation)
+
+
+def _names(asked: Any) -> list[str] | None:
+    return None if asked.topics is None else [topic.name for topic in asked.topics]
+
+
+def _question(
+    header: Header, asked: Any, names: Iterable[str] | None, correlation_id: int, version: int, creation: bool
+) -> bytes:
+    return codec.metadata_question(
+        version,
+        correlation_id,
+        header.client_id,
+        names,
+        creation=creation,
+        cluster_operations=asked.include_cluster_authorized_operations,
+        topic_operations=asked.include_topic_authorized_operations,
+    )
 
 
 def with_modes_of(
@@ -129,67 +190,45 @@ def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
     if node is None or version < _CONTROLLER_SINCE:
         return upstream
     # By one id at every endpoint: a client that asks the active one next must not close the connection to the node.
-    return with_controller(upstream, version, Node(codec.ENDPOINT_NODE_ID, node.host, node.port))
+    return _with_controller(upstream, version, Node(codec.ENDPOINT_NODE_ID, node.host, node.port))
 
 
-def gate_question(payload: bytes, correlation_id: int, version: int) -> bytes:
-    """Return the question in ``version`` that replaces the Metadata request in ``payload`` of an old client."""
-    header, asked = codec.decode_request(payload)
-    everything = asked.topics is None or (header.api_version == 0 and not asked.topics)
-    return codec.metadata_question(
-        version,
-        correlation_id,
-        header.client_id,
-        None if everything else [topic.name for topic in asked.topics],
-        creation=header.api_version < _CREATION_ASKED_SINCE or asked.allow_auto_topic_creation,
-        cluster_operations=asked.include_cluster_authorized_operations,
-        topic_operations=asked.include_topic_authorized_operations,
+def refused(upstream: bytes, header: Header, asked: int, controller: ControllerView, answers: Answers) -> bytes:
+    """Return the broker's response (a whole frame, of version ``asked``) for a client that does not read modes, when
+    such clients are refused; ``header`` is that of its request.
+
+    A topic with a partition that takes no writes has no leader. The brokers are the remaining leaders and this
+    endpoint, so that a client whose topics are all refused keeps asking here. The controller is the active one's
+    endpoint, or this one, where another is not known.
+    """
+    here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
+    added = tuple(dict.fromkeys((here, _active(controller)[0] or here)))
+    body = answers.get(
+        memoryview(upstream)[4:],
+        ("refused", header.api_version, asked, controller.version(), added),
+        lambda: _refused(upstream, header.api_version, asked, controller, added),
     )
+    return INT32.pack(header.correlation_id) + body
 
 
-@dataclass(frozen=True)
-class Gate:
-    """A Metadata request of a client that does not read modes, where such clients are refused."""
-
-    correlation_id: int
-    version: int
-    asked: int
-
-    def refused(self, upstream: bytes, controller: ControllerView, answers: Answers) -> bytes:
-        """Return the response for the client, from the broker's (a whole frame).
-
-        A topic with a partition that takes no writes has no leader. The brokers are the remaining leaders and this
-        endpoint, so that a client whose topics are all refused keeps asking here. The controller is the active one's
-        endpoint, or this one, where another is not known.
-        """
-        here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
-        added = dict.fromkeys((here, _active(controller)[0] or here))
-        body = answers.get(
-            memoryview(upstream)[4:],
-            ("refused", self.version, self.asked, controller.version(), *added),
-            lambda: self._refused(upstream, controller, list(added)),
-        )
-        return struct.pack(">i", self.correlation_id) + body
-
-    def _refused(self, upstream: bytes, controller: ControllerView, added: Sequence[Node]) -> bytes:
-        upstream, ids = without_ids(upstream) if self.asked >= codec.METADATA_WITH_IDS else (upstream, {})
-        _, answer = codec.decode_response(upstream, codec.METADATA_KEY, codec.METADATA_WITHOUT_IDS)
-        for topic in answer.topics:
-            if topic.error_code:  # the user may not be authorized to learn more
-                continue
-            if not of_live(controller.views(topic.name), ids.get(topic.name)).all_writable:
-                topic.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
-                topic.partitions = []
-            if self.version < _NO_LISTENER_SINCE:
-                for partition in topic.partitions:
-                    if partition.error_code == ErrorCode.LISTENER_NOT_FOUND:
-                        partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
-        leaders = {partition.leader_id for topic in answer.topics for partition in topic.partitions}
-        broker = type(answer).MetadataResponseBroker
-        nodes = [broker(version=self.version, node_id=n.node_id, host=n.host, port=n.port, rack=None) for n in added]
-        answer.brokers = [*(broker for broker in answer.brokers if broker.node_id in leaders), *nodes]
-        answer.controller_id = added[-1].node_id
-        return codec.encode_response(answer, self.version, self.correlation_id)[4:]
+def _refused(upstream: bytes, version: int, asked: int, controller: ControllerView, added: Sequence[Node]) -> bytes:
+    answer = codec.decode_metadata(upstream, asked)
+    for topic in answer.topics:
+        if topic.error_code:  # the user may not be authorized to learn more
+            continue
+        if not of_live(controller.views(topic.name), topic.topic_id).all_writable:
+            topic.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+            topic.partitions = []
+        if version < _NO_LISTENER_SINCE:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.LISTENER_NOT_FOUND:
+                    partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+    leaders = {partition.leader_id for topic in answer.topics for partition in topic.partitions}
+    broker = type(answer).MetadataResponseBroker
+    nodes = [broker(version=version, node_id=n.node_id, host=n.host, port=n.port, rack=None) for n in added]
+    answer.brokers = [*(broker for broker in answer.brokers if broker.node_id in leaders), *nodes]
+    answer.controller_id = added[-1].node_id
+    return codec.encode_response(answer, version, 0)[4:]
 
 
 def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
@@ -203,10 +242,196 @@ def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
     return node, claim.controller_id
 
 
-def _is_encodable(name: str) -> bool:
-    """Whether a frame can hold the name: JSON has strings that UTF-8 has not."""
+# Bytes
+
+
+def of_live(view: TopicView, live_id: object) -> TopicView:
+    """Return ``view``; where its record is of another id than the live topic's, a view without modes (invariant I8)."""
+    if view.topic_id is None:
+        return view
+    live = known_id(live_id)
+    return view if view.applies_to(live) else TopicView(view.topic, live)
+
+
+def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions, *, with_ids: bool = False) -> bytes:
+    """Return the v10 body (what follows the response header) for a broker's response (a whole frame).
+
+    A topic with an error is returned as it came, without a mode: the user may not be authorized to know. One whose
+    record is of another topic id is returned without modes and epochs, and with its own id.
+    """
+    cursor = Cursor(answer)
+    cursor.take(4)
+    cursor.skip_tags()
+    out = [cursor.take(4), *_brokers(cursor, added.node)]
+    start = cursor.at
+    cursor.string()  # the cluster id
+    out += [answer[start : cursor.at], INT32.pack(added.node.node_id if added.node else _NONE)]
+    cursor.take(4)
+    topics = [topic for topic in _topics(cursor, views, added.known_only, with_ids) if topic]
+    out += [_varint(len(topics) + 1), *topics, cursor.take(4)]
+    cursor.skip_tags()
+    cursor.end()
+    out += _answer_tags(added)
+    return b"".join(out)
+
+
+def _with_controller(answer: bytes, version: int, node: Node) -> bytes:
+    """Return a broker's response to Metadata 1 to 9 (a whole frame) with ``node`` as a broker and as the controller."""
+    cursor = Cursor(answer)
+    cursor.take(4)
+    if version >= _COMPACT_SINCE:
+        cursor.skip_tags()
+    if version >= _THROTTLE_TIME_SINCE:
+        cursor.take(4)
+    out = [answer[: cursor.at]]
+    out += _brokers(cursor, node) if version >= _COMPACT_SINCE else _plain_brokers(cursor, node)
+    start = cursor.at
+    if version >= _COMPACT_SINCE:
+        cursor.string()  # the cluster id
+    elif version >= _CLUSTER_ID_SINCE:
+        cursor.skip_plain_string()
+    out += [answer[start : cursor.at], INT32.pack(node.node_id)]
+    cursor.take(4)
+    out.append(answer[cursor.at :])
+    return b"".join(out)
+
+
+def _plain_brokers(cursor: Cursor, node: Node) -> Iterator[bytes]:
+    (count,) = cursor.unpack(INT32)
+    start = cursor.at
+    for _ in range(count):
+        cursor.take(4)
+        cursor.skip_plain_string()
+        cursor.take(4)
+        cursor.skip_plain_string()
+    yield INT32.pack(count + 1)
+    yield cursor.body[start : cursor.at]
+    host = node.host.encode()
+    yield INT32.pack(node.node_id) + INT16.pack(len(host)) + host + INT32.pack(node.port) + _NO_PLAIN_STRING
+
+
+def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
+    count = cursor.count()
+    start = cursor.at
+    for _ in range(count):
+        cursor.take(4)
+        cursor.string()
+        cursor.take(4)
+        cursor.string()
+        cursor.skip_tags()
+    yield _varint(count + 1 + (node is not None))
+    yield cursor.body[start : cursor.at]
+    if node is not None:
+        yield INT32.pack(node.node_id) + _string(node.host) + INT32.pack(node.port) + b"\0\0"
+
+
+def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool, with_ids: bool) -> Iterator[bytes]:
+    """Each topic's bytes; none at all for one that is left out."""
+    for _ in range(cursor.count()):
+        start = cursor.at
+        (error_code,) = cursor.unpack(INT16)
+        name = cursor.string()
+        head = cursor.body[start : cursor.at]
+        live_id = cursor.take(_ID_BYTES) if with_ids else None
+        head += cursor.take(1)
+        if name is None:
+            raise MalformedFrame("a Metadata answer with a topic without a name")
+        view = TopicView.unlisted(name) if error_code else of_live(views(name), live_id)
+        partitions = _listed(cursor)
+        operations = cursor.take(4)
+        cursor.skip_tags()
+        if known_only and error_code in _UNKNOWN:
+            yield b""
+            continue
+        partitions = _moded(partitions, view) if view.modes else [each + _READ_WRITE for each in partitions]
+        yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view)])
+
+
+def _listed(cursor: Cursor) -> list[bytes]:
+    """The partitions of one topic as they came, without their tagged fields. The innermost loop: see the module."""
+    body, found = cursor.body, []
+    count = cursor.count()
+    at = cursor.at
     try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        for _ in range(count):
+            start = at
+            at += 14
+            for _array in range(3):
+                length = body[at]
+                if length > 127 or length == 0:
+                    cursor.at = at
+                    length = cursor.count(4) + 1
+                    at = cursor.at - 1
+                at += 4 * length - 3
+            found.append(body[start:at])
+            if body[at]:
+                cursor.at = at
+                cursor.skip_tags()
+                at = cursor.at
+            else:
+                at += 1
+    except IndexError as error:
+        raise MalformedFrame("a Metadata response that ends early") from error
+    cursor.at = at
+    return found
+
+
+def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
+    """Each partition with its mode, and those that only the mode log names: a retired one never disappears."""
+    indices = [INT32.unpack_from(partition, 2)[0] for partition in partitions]
+    every = range(len(view.modes))
+    missing = [] if indices == list(every) else sorted(set(every).difference(indices))
+    absent = [_LISTED.pack(ErrorCode.LEADER_NOT_AVAILABLE, index, _NONE, _NONE) + _EMPTY_ARRAYS for index in missing]
+    return [
+        partition + _mode_and_tags(view, index)
+        for partition, index in zip(partitions + absent, indices + missing, strict=True)
+    ]
+
+
+def _mode_and_tags(view: TopicView, index: int) -> bytes:
+    mode = _MODES[view.mode(index)]
+    if index not in view.resume_offsets and index not in view.reclaimed and index not in view.handed_over:
+        return mode + b"\0"
+    tags = []
+    if (offset := view.resume_offsets.get(index)) is not None:
+        tags.append(_tag(0, struct.pack(">q", offset)))
+    if index in view.reclaimed:
+        tags.append(_tag(1, b"\1"))
+    if index in view.handed_over:
+        tags.append(_tag(2, b"\1"))
+    return mode + bytes([len(tags)]) + b"".join(tags)
+
+
+def _topic_tags(view: TopicView) -> bytes:
+    epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
+    topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
+    counts = () if view.previous_count is None else (*view.earlier_counts, view.previous_count)
+    previous = b"" if not counts else _tag(3, _varint(len(counts) + 1) + struct.pack(f">{len(counts)}i", *counts))
+    return bytes([2 * bool(epochs) + bool(topic_id) + bool(previous)]) + topic_id + epochs + previous
+
+
+def _answer_tags(added: Additions) -> list[bytes]:
+    tags = []
+    if added.controller_name is not None:
+        tags.append(_tag(0, _string(added.controller_name)))
+    if added.removed:
+        tags.append(_tag(1, _varint(len(added.removed) + 1) + b"".join(map(_string, added.removed))))
+    return [bytes([len(tags)]), *tags]
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode(errors="replace")  # the mode log is JSON, which can say what UTF-8 cannot
+    return _varint(len(encoded) + 1) + encoded
+
+
+def _tag(number: int, value: bytes) -> bytes:
+    return bytes([number]) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
 from modeaware.endpoint import api_versions, changes, metadata
 from modeaware.endpoint.api_versions import Awareness
@@ -46,7 +47,7 @@ from modeaware.endpoint.facade import (
     ToUpstream,
 )
 from modeaware.endpoint.limits import EndpointLimits
-from modeaware.endpoint.metadata import Answers, Gate, ModesQuery
+from modeaware.endpoint.metadata import Answers, ModesQuery
 from modeaware.errors import ModeAwareError, ModeSourceError
 from modeaware.wire import codec
 from modeaware.wire.codec import (
@@ -314,28 +315,24 @@ class ClientSession:
 
     def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.modes_bytes)
-        gate = Gate(header.correlation_id, header.api_version, self._metadata_version)
-        self._replace(
-            lambda own_id: metadata.gate_question(payload, own_id, gate.asked),
-            gate.asked,
-            Slot(rewrite=lambda answer: gate.refused(answer, self._controller, self._answers), limited=False),
+        asked = self._metadata_version
+        slot = Slot(
+            rewrite=lambda answer: metadata.refused(answer, header, asked, self._controller, self._answers),
+            limited=False,
         )
+        self._replace(lambda own_id: metadata.old_question(payload, own_id, asked), asked, slot)
 
     def _ask_modes(self, query: ModesQuery) -> None:
-        version, removed = self._metadata_version, query.removed(self._controller)
-        correlation_id, known_only = query.correlation_id, query.modes_only
-
-        def rewrite(answer: bytes) -> bytes:  # keeps nothing else of the query: many may wait for a broker
-            return metadata.with_modes_of(
-                answer,
-                correlation_id,
-                self._controller,
-                self._answers,
-                version=version,
-                known_only=known_only,
-                removed=removed,
-            )
-
+        version = self._metadata_version
+        rewrite = partial(  # keeps nothing else of the query: many may wait for a broker
+            metadata.with_modes_of,
+            correlation_id=query.correlation_id,
+            controller=self._controller,
+            answers=self._answers,
+            version=version,
+            known_only=query.modes_only,
+            removed=query.removed(self._controller),
+        )
         self._replace(lambda own_id: query.question(self._controller, own_id, version), version, Slot(rewrite=rewrite))
 
     def _begin_change(self, payload: bytes, header: Header) -> None:

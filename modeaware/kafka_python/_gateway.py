@@ -9,40 +9,24 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka import ConsumerRebalanceListener as ConsumerRebalanceListener
+from kafka import KafkaConsumer as KafkaConsumer
+from kafka import KafkaProducer as KafkaProducer
+from kafka import TopicPartition as TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.abstract import RebalanceProtocol as RebalanceProtocol
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor as CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor as RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as StickyPartitionAssignor
+from kafka.errors import KafkaError as KafkaError
+from kafka.errors import KafkaTimeoutError as KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
-from kafka.partitioner import Partitioner
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
-from kafka.structs import OffsetAndMetadata
+from kafka.partitioner import Partitioner as Partitioner
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment as ConsumerProtocolAssignment
+from kafka.structs import OffsetAndMetadata as OffsetAndMetadata
 
 from modeaware.wire.capabilities import UNDERLYING_NAME
-
-__all__ = [
-    "AsyncConsumerRebalanceListener",
-    "ConsumerProtocolAssignment",
-    "ConsumerRebalanceListener",
-    "CooperativeStickyAssignor",
-    "KafkaConsumer",
-    "KafkaError",
-    "KafkaNetClient",
-    "KafkaProducer",
-    "KafkaTimeoutError",
-    "OffsetAndMetadata",
-    "Partitioner",
-    "RangePartitionAssignor",
-    "RebalanceProtocol",
-    "RoundRobinPartitionAssignor",
-    "StickyPartitionAssignor",
-    "TopicPartition",
-    "named_client",
-]
 
 
 def named_client(configs: dict[str, Any]) -> dict[str, Any]:

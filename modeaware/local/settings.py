@@ -128,13 +128,6 @@ def broker_command(
     ]
 
 
-def format_command(java: str, jars: Path, properties: Path, cluster_id: str, arguments: Sequence[str]) -> list[str]:
-    """Return the command that formats a node's data folder."""
-    quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1"]
-    tool = ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
-    return [java, *quick, *tool, *arguments]
-
-
 # Below the range that systems hand out to outgoing connections (from 32 768 on Linux): while a killed broker is down,
 # no client's connection can take its port.
 _LOWEST, _HIGHEST = 15_000, 32_000

@@ -6,8 +6,9 @@ their first use: an executor that unpickles a writer loads little else.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from modeaware import lazy_exports
 
 if TYPE_CHECKING:
     from modeaware.spark.connector import packages as packages
@@ -29,28 +30,17 @@ if TYPE_CHECKING:
     from modeaware.spark.writer import foreach_partition_writer as foreach_partition_writer
     from modeaware.spark.writer import write_arrow as write_arrow
 
-_MODULES = {
-    "connector": ("packages",),
-    "datasource": ("register",),
-    "errors": ("EpochMoved", "WriteFailed"),
-    "evacuation.job": ("EvacuationReport", "evacuate"),
-    "planning": ("plan",),
-    "progress": ("ProgressListener", "progress_group"),
-    "sink": ("foreach_batch_writer", "write_to_kafka"),
-    "source": ("read_from_kafka", "read_stream_from_kafka"),
-    "writer": ("ArrowWriter", "PartitionWriter", "arrow_writer", "foreach_partition_writer", "write_arrow"),
-}
-_EXPORTS = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-
-__all__ = sorted(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_EXPORTS[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "connector": ("packages",),
+        "datasource": ("register",),
+        "errors": ("EpochMoved", "WriteFailed"),
+        "evacuation.job": ("EvacuationReport", "evacuate"),
+        "planning": ("plan",),
+        "progress": ("ProgressListener", "progress_group"),
+        "sink": ("foreach_batch_writer", "write_to_kafka"),
+        "source": ("read_from_kafka", "read_stream_from_kafka"),
+        "writer": ("ArrowWriter", "PartitionWriter", "arrow_writer", "foreach_partition_writer", "write_arrow"),
+    },
+)

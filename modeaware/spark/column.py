@@ -41,16 +41,13 @@ def with_partition(frame: DataFrame, placed: Placement, hash_in: HashIn) -> Data
     """Return ``frame`` with the column ``partition`` (int, never null).
 
     A ``partition`` that the frame has is kept where it is not null. A retired one fails the job when its row is
-    written.
-
-    Raises:
-        ConfigError: the partitioner picks no partitions, and there is no column ``partition``.
+    written. ConfigError where there is no such column, and the partitioner picks none.
     """
     given = "partition" in frame.columns
     if placed.rule is not None and not placed.rule.spreads:
         if not given:
-            raise ConfigError(f"{placed.topic}: the partitioner {placed.name!r} needs a column 'partition'")
-        ours = _raise(F.lit(f"{placed.topic}: a record has no partition, and {placed.name!r} chooses none"))
+            raise ConfigError(f"{placed.topic}: the partitioner {placed.rule.name!r} needs a column 'partition'")
+        ours = _raise(F.lit(f"{placed.topic}: a record has no partition, and {placed.rule.name!r} chooses none"))
     else:
         ours = _index(frame, placed, hash_in)
         if placed.partitions != tuple(range(len(placed.partitions))):
@@ -79,7 +76,7 @@ def _index(frame: DataFrame, placed: Placement, hash_in: HashIn) -> Column:
     if rule is not None and (rule.hash is None or key is None):
         return spread(count)
     if hash_in == "jvm" and rule is not None and key is not None:
-        hashed, why = _index_in_jvm(frame.sparkSession, key, placed, rule)
+        hashed, why = _index_in_jvm(frame.sparkSession, key, count, rule)
         if hashed is not None:
             return hashed
         logger.warning("%s: keys are hashed in Python: %s", placed.topic, why)
@@ -99,7 +96,8 @@ def index_udf(placed: Placement) -> Callable[[Column], Column]:
 
     Rows that are not hashed take turns, from a random candidate on in each batch of rows.
     """
-    name, partitioner, topic, count = placed.name, placed.partitioner, placed.topic, len(placed.partitions)
+    partitioner, topic, count = placed.partitioner, placed.topic, len(placed.partitions)
+    name = None if placed.rule is None else placed.rule.name
     made: list[TopicPartitioner] = []  # one for each task
 
     def hashed(keys: pd.Series) -> pd.Series:
@@ -117,17 +115,16 @@ def index_udf(placed: Placement) -> Callable[[Column], Column]:
     return udf
 
 
-def _index_in_jvm(spark: SparkSession, key: Column, placed: Placement, rule: Rule) -> tuple[Column | None, str]:
+def _index_in_jvm(spark: SparkSession, key: Column, count: int, rule: Rule) -> tuple[Column | None, str]:
     """The index by the JVM's hash; or None, and why there is none."""
-    count, name = len(placed.partitions), placed.name or ""
     placer = rule.placer
     if placer is None or placer.hash not in _FORMS or not placer.is_remainder:
-        return None, f"the JVM has no {name}"
+        return None, f"the JVM has no {rule.name}"
     if (why := _why_not(spark, placer.hash)) is not None:
         return None, why
     hashed = _FORMS[placer.hash](spark, key, count)
     if rule.null_hashed:
-        return F.coalesce(hashed, F.lit(int(partition_column([b""], count, name)[0]))), ""
+        return F.coalesce(hashed, F.lit(int(partition_column([b""], count, rule.name)[0]))), ""
     if rule.empty_hashed:
         return F.coalesce(hashed, spread(count)), ""
     return F.when(F.length(key) > 0, hashed).otherwise(spread(count)), ""

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeaware.adoption.installing import from_environment
+from modeaware.config import read_properties
 from modeaware.errors import ModeAwareError
 from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
-from modeaware.properties import read_properties
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.spark.connector import packages
 from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate

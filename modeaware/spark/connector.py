@@ -18,7 +18,7 @@ from modeaware.clients.settings import partitioner_of
 from modeaware.config import split_client_config, with_topic_config
 from modeaware.errors import ConfigError, ModeAwareError
 from modeaware.wire.security import PROTOCOLS, TLS_SETTINGS, servers
-from partitioners import NAMES, Partitioner, is_plug_in, named
+from partitioners import NAMES, Partitioner, Rule, is_plug_in, named
 
 Role = Literal["producer", "consumer"]
 PREFIX = "kafka."
@@ -102,23 +102,22 @@ def packages() -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{release}"
 
 
-def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[str | None, Partitioner]:
-    """Return the partitioner of ``conf`` and its name, None for an application's own; ConfigError where it is none."""
+def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | None, Partitioner]:
+    """Return the partitioner of ``conf`` and its rule, None for an application's own; ConfigError where it is none."""
     chosen = with_topic_config(split_client_config(conf)[1]).get("partitioner") or default
     if not isinstance(chosen, str) or is_plug_in(chosen):
         return None, partitioner_of({"partitioner": chosen})
     if chosen not in NAMES:
         raise ConfigError(f"partitioner: unknown {chosen!r}; use one of {', '.join(NAMES)}")
-    return chosen, named(chosen)
+    partitioner = named(chosen)
+    return partitioner.rule, partitioner
 
 
 def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:
     """Return the options ``kafka.*`` with which Spark's connector reaches the same cluster as the same user.
 
-    Certificate and key are read here; the CA's file must be present on every executor.
-
-    Args:
-        role: which settings to translate beside those of the connection.
+    Certificate and key are read here; the CA's file must be present on every executor. ``role`` decides which settings
+    are translated beside those of the connection.
 
     Raises:
         ConfigError: a setting cannot be translated; an option ``kafka.<Java's name>`` of Spark can take its place.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from modeaware.spark.connector import chosen_partitioner, option_text, spark_opt
 from modeaware.spark.errors import EpochMoved
 from modeaware.spark.snapshot import TopicClient, topic_view
 from modeaware.topic_view import TopicView
-from partitioners import Partitioner, Rule, rule_named
+from partitioners import Partitioner, Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,47 +86,33 @@ class Placement:
 
     Attributes:
         partitions: the candidates, ascending; the partitioner picks an index in them.
-        name: of the partitioner; None for one of the application's own.
+        rule: of the partitioner; None for one of the application's own.
         refusal: the end of the message that refuses another partition; empty where all are writable.
     """
 
     topic: str
     partitions: tuple[int, ...]
     partitioner: Partitioner
-    name: str | None
+    rule: Rule | None
     refusal: str = ""
 
-    @property
-    def rule(self) -> Rule | None:
-        """How the named partitioner treats keys."""
-        return None if self.name is None else rule_named(self.name)
 
-
-def placement(
-    view: TopicView, conf: Mapping[str, Any], partitions: Callable[[], list[int]] | None = None
-) -> Placement | None:
+def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
     """Return how the records of a job go to the topic of ``view``; None where the sink's producer does exactly that.
 
-    Args:
-        partitions: returns all that the topic has (default: requested from the cluster); called only where needed.
-
-    Raises:
-        ConfigError: the partitioner does not exist, or cannot be loaded.
-        PartitionRetired: no partition is writable.
-        ClusterError: the topic does not exist, or no broker answered.
+    Raises ConfigError, PartitionRetired and ClusterError as :func:`write_to_kafka` does.
     """
-    name, partitioner = chosen_partitioner(conf, JAVA_NAME)
+    rule, partitioner = chosen_partitioner(conf, JAVA_NAME)
     if view.all_writable:
-        if name is not None and rule_named(name).is_javas:  # it spreads null keys in its own way (KIP-794)
+        if rule is not None and rule.is_javas:  # it spreads null keys in its own way (KIP-794)
             return None
-        found = partitions() if partitions else TopicClient(conf, view.topic).describe().partitions
-        return Placement(view.topic, tuple(found), partitioner, name)
+        return Placement(view.topic, tuple(TopicClient(conf, view.topic).describe().partitions), partitioner, rule)
     if not view.writable:
         raise PartitionRetired(
             f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic", topic=view.topic
         )
     refusal = f" of {view.topic} takes no records ({view.describe()}): leave it null, or name a ReadWrite one"
-    return Placement(view.topic, view.writable, partitioner, name, refusal)
+    return Placement(view.topic, view.writable, partitioner, rule, refusal)
 
 
 def foreach_batch_writer(
@@ -152,9 +138,6 @@ def foreach_batch_writer(
             murmur2_random for the first, consistent_random for the others.
         retries: how often a batch is written again, at most.
         hash_in, options: for ``sink``; see :func:`write_to_kafka`.
-
-    Raises:
-        ConfigError: a bad argument.
     """
     return BatchWriter(topic, dict(conf), through, retries, hash_in, options)
 

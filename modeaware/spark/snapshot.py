@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from modeaware.librdkafka_admin import (
 )
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
 from modeaware.spark.errors import error_code
+from modeaware.spark.worker import ProcessCache
 from modeaware.topic_view import TopicView, known_id
 from modeaware.views.registry import acquire
 from modeaware.views.source import VERIFY_TIMEOUT_S
@@ -59,8 +59,8 @@ def topic_view(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> T
     config, rest = split_client_config(conf)
     timeout_s = config.view_timeout_ms / 1000
     kept = kept_views(rest, config)
-    views, ready, failure = kept.views, kept.views.wait_ready(timeout_s), None
-    if ready:
+    views, failure = kept.views, None
+    if ready := views.wait_ready(timeout_s):
         try:
             kept.refresh(timeout_s)
         except ModeSourceError as error:
@@ -98,7 +98,7 @@ class KeptViews:
             self.views.refresh(timeout_s)
 
     def _is_current(self) -> bool:
-        """Whether the views come from a log, and include all of it. In doubt: no."""
+        """Whether the views come from a log, and include all of it; False in doubt."""
         with self._lock:
             if self._closed or not self.views.stats().get("log_present"):
                 return False
@@ -111,7 +111,6 @@ class KeptViews:
         return bool(stats["source"] == "log" and stats["log_position"] == end)
 
     def close(self) -> None:
-        """Release the views and the consumer."""
         with self._lock:
             self._closed = True
             consumer, self._consumer = self._consumer, None
@@ -125,14 +124,14 @@ def kept_views(conf: Mapping[str, Any], config: ClientConfig) -> KeptViews:
     key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
 
     def release() -> None:
-        with _lock:
+        with _kept.lock:
             if kept.idle is not threading.current_thread():
                 return  # used again in the meantime
-            del _kept[key]
+            del _kept.held[key]
         kept.close()
 
-    with _lock:
-        kept = _kept.get(key) or _kept.setdefault(key, KeptViews(conf, config))
+    with _kept.lock:
+        kept = _kept.held.get(key) or _kept.held.setdefault(key, KeptViews(conf, config))
         kept.idle.cancel()
         kept.idle = threading.Timer(IDLE_S, release)
         kept.idle.daemon = True
@@ -142,27 +141,15 @@ def kept_views(conf: Mapping[str, Any], config: ClientConfig) -> KeptViews:
 
 def release_kept() -> None:
     """Close all kept views now."""
-    with _lock:
-        released = list(_kept.values())
-        _kept.clear()
+    with _kept.lock:
+        released = list(_kept.held.values())
+        _kept.held.clear()
     for kept in released:
         kept.idle.cancel()
         kept.close()
 
 
-_lock = threading.Lock()
-_kept: dict[Hashable, KeptViews] = {}
-_of_parents: list[dict[Hashable, KeptViews]] = []
-
-
-def _forget_parent() -> None:
-    """In a forked child, where librdkafka's handles must not be destroyed: leave the parent's alone."""
-    global _lock, _kept
-    _of_parents.append(_kept)
-    _lock, _kept = threading.Lock(), {}
-
-
-os.register_at_fork(after_in_child=_forget_parent)
+_kept: ProcessCache[KeptViews] = ProcessCache()
 atexit.register(release_kept)
 
 
@@ -191,7 +178,6 @@ class TopicClient:
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def describe(self) -> TopicDescription:
-        """Return the topic's partitions and id."""
         topics = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
         found = self._answer(topics[self.topic], "cannot be described")
         return TopicDescription(sorted(each.id for each in found.partitions), known_id(found.topic_id))

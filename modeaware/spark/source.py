@@ -48,13 +48,8 @@ def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, A
     from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session: without it no drain waits
     for the stream, unread records may be deleted, and ``failOnDataLoss``, true by default, then fails the query.
 
-    Args:
-        conf: as for :func:`read_from_kafka`; the modes play no part here.
-        options: options of the Kafka source (``startingOffsets``, ``maxOffsetsPerTrigger``, ``kafka.*``), with Spark's
-            defaults.
-
-    Raises:
-        ConfigError: an option names the topic or partitions, or ``conf`` cannot be translated for Java's client.
+    ``conf`` and ``options`` (``maxOffsetsPerTrigger``, ...) are as for :func:`read_from_kafka`, and so is ConfigError;
+    the modes play no part here.
     """
     settings = {**spark_options(conf, "consumer"), **caller_options(options)}
     return spark.readStream.format("kafka").options(**settings).option("subscribe", topic).load()

@@ -1,13 +1,35 @@
-"""What Spark's Python workers do between tasks, and a part of it that they can skip."""
+"""What the Python processes of a Spark job keep, and what they can skip, between tasks. Imports no Spark."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import threading
 import zipimport
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 _SPARKS = re.compile(r".*\.jar|pyspark\.zip|py4j-.*-src\.zip")
+_T = TypeVar("_T")
+
+
+class ProcessCache(Generic[_T]):
+    """Objects that a process keeps by key in ``held``, under ``lock``.
+
+    A forked child begins without any and leaves its parent's alone: librdkafka's handles must not be destroyed there.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: dict[Hashable, _T] = {}
+        self._of_parents: list[dict[Hashable, _T]] = []
+        os.register_at_fork(after_in_child=self.forget_parent)
+
+    def forget_parent(self) -> None:
+        self._of_parents.append(self.held)
+        self.lock, self.held = threading.Lock(), {}
 
 
 def forget_archive_finders() -> None:

@@ -1,28 +1,68 @@
 """Writers through our Producer on the executors: row by row, and by Arrow batches, which cost less: no row is pickled.
 
 Of the columns ``value``, ``key``, ``partition``, ``timestamp``, ``headers`` and ``topic`` all but ``value`` may be
-missing; other columns are ignored.
+missing; other columns are ignored. Delivery is at least once: where anything fails, the whole task fails and is run
+again. Spark runs many short tasks in one Python worker, so producers are kept for the next task, by configuration.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import operator
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, groupby, repeat
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from modeaware.errors import ConfigError
-from modeaware.spark.sender import Sender, Version, key_of, producer_conf
-from modeaware.topic_view import TopicView
+from modeaware.config import split_client_config
+from modeaware.confluent.errors import FirstViewPending
+from modeaware.confluent.producer import Producer
+from modeaware.errors import ConfigError, KeyHeld, ModeAwareError, ModeSourceError, ViewTimeout
+from modeaware.librdkafka import KafkaError, KafkaException, Message
+from modeaware.spark.errors import WriteFailed, error_code
+from modeaware.spark.worker import ProcessCache, forget_archive_finders
+from modeaware.topic_view import NO_EPOCH, TopicView
+from modeaware.views.registry import acquire
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+logger = logging.getLogger(__name__)
+
 COLUMNS = ("key", "value", "partition", "timestamp", "headers", "topic")
 SCHEMA = "records long"
 """What the function of :func:`arrow_writer` yields: how many records a task has written, in one row."""
+MOST = 8
+"""How many unused producers a process keeps."""
+LINGER_MS = 50
+POLL_EVERY = 2_000
+"""After how many records delivery reports are served: they free places in the queue."""
+FULL_POLL_S = 0.05
+HELD_WARNING_S = 30.0
+_REFUSED = {
+    "on_delivery": "the writer serves delivery reports itself, and raises what fails",
+    "delivery.report.only.error": "the writer serves delivery reports itself",
+    "transactional.id": "Spark runs tasks again and in parallel, which one transactional id does not allow",
+}
+# Settings that librdkafka may refuse together with idempotence: where one is set, the default stays.
+_ABOUT_IDEMPOTENCE = frozenset(
+    {
+        *("enable.idempotence", "acks", "request.required.acks", "retries", "message.send.max.retries"),
+        *("max.in.flight", "max.in.flight.requests.per.connection", "queuing.strategy", "default.topic.config"),
+    }
+)
+_ABOUT_LINGER = frozenset({"linger.ms", "queue.buffering.max.ms", "default.topic.config"})
+
+Version = tuple[int, int]
+Headers = list[tuple[str, bytes | None]]
+
+
+# The writers
 
 
 class PartitionWriter:
@@ -62,13 +102,12 @@ def foreach_partition_writer(
     """Return a function that writes the rows of one partition of a frame or an RDD: ``df.foreachPartition(writer)``.
 
     On the executor our Producer chooses among the writable partitions, by the modes in force there when a row is sent.
-    A full queue makes the task wait; a record that was not delivered fails it, at the latest at its end. Delivery is at
-    least once; producers are idempotent (order survives retries) with a ``linger.ms`` of 50, unless ``conf`` sets
-    these.
+    A full queue makes the task wait; a record that was not delivered fails it, at the latest at its end. Producers are
+    idempotent (order survives retries) with a ``linger.ms`` of 50, unless ``conf`` sets these.
 
     Rows are ``Row``, named tuples or dicts with ``value`` and optionally ``key`` (bytes or str), ``partition`` (int;
     null: the partitioner chooses), ``timestamp`` (a Spark timestamp, or Unix time in ms; null: now), ``headers`` (array
-    of struct of ``key`` and ``value``) and ``topic`` (null: ``topic``). Other columns are ignored.
+    of struct of ``key`` and ``value``) and ``topic`` (null: ``topic``).
 
     Args:
         topic: where rows go that name none.
@@ -79,7 +118,7 @@ def foreach_partition_writer(
 
     Raises:
         ConfigError: ``conf`` holds a setting that cannot be respected. On executors: as from
-            :class:`~modeaware.spark.sender.Sender`.
+            :class:`~modeaware.spark.writer.Sender`.
     """
     return PartitionWriter(topic, conf, at_least=at_least)
 
@@ -114,6 +153,9 @@ def write_arrow_by(view: TopicView, df: DataFrame, conf: Mapping[str, Any]) -> i
     return sum(row.records for row in written.collect())
 
 
+# Rows and batches as records
+
+
 def _send_rows(sender: Sender, fields: Sequence[str], rows: Iterator[Any]) -> None:
     """Send rows that have the same columns."""
     if "value" not in fields:
@@ -143,14 +185,12 @@ def _nothing(row: Any) -> None:
 
 def _fields(row: Any) -> Sequence[str]:
     """The names of a row's columns."""
-    try:
-        return row.__fields__  # type: ignore[no-any-return] # a Row's
-    except AttributeError:
-        if isinstance(row, Mapping):
-            return list(row)
-        if isinstance(row, tuple) and hasattr(row, "_fields"):
-            return list(row._fields)
-    raise ConfigError(f"a row must be a Row with names, a named tuple or a dict, not {type(row).__name__}")
+    names: Sequence[str] | None = getattr(row, "__fields__", None)  # a Row's
+    if names is None:
+        names = list(row) if isinstance(row, Mapping) else getattr(row, "_fields", None)
+    if names is None:
+        raise ConfigError(f"a row must be a Row with names, a named tuple or a dict, not {type(row).__name__}")
+    return names
 
 
 def as_bytes(value: Any) -> bytes | None:
@@ -161,7 +201,7 @@ def as_bytes(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise ConfigError(f"keys and values are binary or string, not {type(value).__name__}: cast the column")
+    raise _no_bytes(type(value).__name__)
 
 
 def as_ms(timestamp: Any) -> int | None:
@@ -173,11 +213,15 @@ def as_ms(timestamp: Any) -> int | None:
     raise _no_timestamp(type(timestamp).__name__)
 
 
+def _no_bytes(kind: object) -> ConfigError:
+    return ConfigError(f"keys and values are binary or string, not {kind}: cast the column")
+
+
 def _no_timestamp(kind: object) -> ConfigError:
     return ConfigError(f"the column timestamp is {kind}: cast it to timestamp, or to whole ms (bigint)")
 
 
-def as_headers(headers: Any) -> list[tuple[str, bytes | None]] | None:
+def as_headers(headers: Any) -> Headers | None:
     """Return headers given as structs, tuples or dicts of ``key`` and ``value``."""
     if not headers:
         return None
@@ -215,7 +259,7 @@ def _bytes_column(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = column.cast(pa.large_binary())
     elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise ConfigError(f"keys and values are binary or string, not {kind}: cast the column")
+        raise _no_bytes(kind)
     return column.to_pylist()  # type: ignore[no-any-return] # pyarrow's
 
 
@@ -227,3 +271,255 @@ def _ms_column(column: pa.Array) -> list[int | None]:
     elif not pa.types.is_integer(column.type):
         raise _no_timestamp(column.type)
     return column.to_pylist()  # type: ignore[no-any-return] # pyarrow's
+
+
+# Producers, shared by the tasks of a process
+
+
+def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``conf`` as the writers use it: only failures are reported, and unless it says otherwise the producer is
+    idempotent (retries keep the order of a task's records) and ``linger.ms`` is 50 (a task sends whole batches).
+    ConfigError where it holds a setting that the writers decide, or a bad ``modeaware.`` one.
+    """
+    for name, why in _REFUSED.items():
+        if conf.get(name) is not None:
+            raise ConfigError(f"{name}: {why}; remove the setting")
+    split_client_config(conf)
+    ours: dict[str, Any] = {"delivery.report.only.error": True}
+    if not _ABOUT_IDEMPOTENCE.intersection(conf):
+        ours["enable.idempotence"] = True
+    if not _ABOUT_LINGER.intersection(conf):
+        ours["linger.ms"] = LINGER_MS
+    return {**conf, **ours}
+
+
+def key_of(conf: Mapping[str, Any]) -> str:
+    """Return a digest of a configuration. With functions in it, compute it once and pass it on."""
+    from pyspark import cloudpickle
+
+    pickled: bytes = cloudpickle.dumps(sorted(conf.items(), key=lambda item: item[0]))  # type: ignore[no-untyped-call] # pyspark's
+    return hashlib.sha256(pickled).hexdigest()
+
+
+class SharedProducer:
+    """A producer for the tasks of one process, in sequence or in parallel."""
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self._config, rest = split_client_config(conf)
+        self.producer = Producer(producer_conf(conf))
+        self.views = acquire(rest, self._config)
+        self._turn = threading.Condition()
+        self._versions: dict[str, Version] = {}
+        self.views.subscribe(self._on_views)  # after the producer, which therefore has the views before this does
+        self.users = 0  # the senders that have it now
+        self.broken = False  # it had a fatal error: the next task makes another one
+
+    def await_version(self, topic: str, version: Version) -> None:
+        """Wait until the producer routes by modes of ``topic`` that are at least of ``version``; ViewTimeout after
+        ``modeaware.view.timeout.ms``."""
+        if self._follows(topic, version):
+            return
+        timeout_s = self._config.view_timeout_ms / 1000
+        failure: Exception | None = None
+        if self.views.wait_ready(timeout_s):
+            try:
+                self.views.refresh(timeout_s)
+            except ModeSourceError as error:
+                failure = error
+        with self._turn:  # the view may be in force a moment before the producer's listener has run
+            followed = self._turn.wait_for(lambda: self._follows(topic, version), 0 if failure else timeout_s)
+        if not followed:
+            view = self.views.view(topic) if self.views.ready else TopicView.unlisted(topic)
+            raise ViewTimeout(
+                f"{topic}: the job was planned by epoch {version[1]} of its modes, and this executor has only "
+                f"{view.describe()}: {failure or self.views.error() or 'its mode source lags'}; nothing was written",
+                topic=topic,
+            )
+
+    def _follows(self, topic: str, version: Version) -> bool:
+        return version <= NO_EPOCH or self._versions.get(topic, NO_EPOCH) >= version
+
+    def _on_views(self, changed: Mapping[str, TopicView]) -> None:
+        with self._turn:
+            self._versions.update({topic: view.version for topic, view in changed.items()})
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        self.views.close()
+        self.producer.flush(1.0)
+        self.producer.close()
+
+
+producers: ProcessCache[SharedProducer] = ProcessCache()  # the least recently used first
+
+
+def borrow(key: str, conf: Mapping[str, Any]) -> SharedProducer:
+    """Return this process's producer for ``conf``, to be given back. Thread-safe."""
+    with producers.lock:
+        shared = producers.held.pop(key, None)
+        if shared is None or shared.broken:
+            shared = SharedProducer(conf)
+        producers.held[key] = shared
+        shared.users += 1
+        return shared
+
+
+def give_back(key: str, shared: SharedProducer) -> None:
+    """Keep the producer for the next task, unless it is broken or too many are unused."""
+    with producers.lock:
+        shared.users -= 1
+        closing = []
+        if shared.broken and not shared.users:
+            closing.append(shared)
+            if producers.held.get(key) is shared:
+                del producers.held[key]
+        unused = [name for name, each in producers.held.items() if not each.users]
+        closing += [producers.held.pop(name) for name in unused[: max(len(unused) - MOST, 0)]]
+    for each in closing:
+        each.close()
+
+
+class Sender:
+    """Sends the records of one task: ``with Sender(topic, conf) as sender``. For one thread.
+
+    The block's end waits until every record is delivered, at most ``message.timeout.ms``, and raises the first failure.
+    A block that raises does not wait: queued records may still be delivered. ``sent`` is how many were queued.
+
+    Args:
+        topic, conf, at_least: as for :func:`foreach_partition_writer`.
+        key: :func:`key_of` ``conf``, where the caller has it.
+
+    Raises:
+        ViewTimeout: the modes of ``at_least`` did not arrive.
+        ConfigError, KafkaException: as from :class:`modeaware.Producer`.
+    """
+
+    def __init__(
+        self, topic: str, conf: Mapping[str, Any], *, at_least: Version | None = None, key: str | None = None
+    ) -> None:
+        self.topic = topic
+        self.sent = 0
+        self._failure: WriteFailed | None = None
+        self._key = key or key_of(conf)
+        forget_archive_finders()
+        self._shared = borrow(self._key, conf)
+        # Bound once: the attribute follows the modes (see modeaware.Producer).
+        self._produce = self._shared.producer.produce
+        self._poll = self._shared.producer.poll
+        self._failed = self._on_delivery
+        self._next_poll = POLL_EVERY
+        if at_least is not None:
+            try:
+                self._shared.await_version(topic, at_least)
+            except ModeAwareError:
+                give_back(self._key, self._shared)
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            while kind is None and self._failure is None and self._shared.producer.flush(1.0):
+                pass
+        finally:
+            give_back(self._key, self._shared)
+        if kind is None and self._failure is not None:
+            raise self._failure
+
+    def send(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """Queue a record; waits while the queue is full.
+
+        Raises:
+            PartitionRetired: ``partition`` takes no records.
+            ViewTimeout: the modes are unknown within ``modeaware.view.timeout.ms``.
+            WriteFailed: this record was refused, or an earlier one has failed.
+        """
+        arguments: dict[str, Any] = {"on_delivery": self._failed}
+        if partition is not None:
+            arguments["partition"] = partition
+        if timestamp_ms is not None:
+            arguments["timestamp"] = timestamp_ms or 1  # 0 means "now" to confluent_kafka
+        if headers:
+            arguments["headers"] = headers
+        try:
+            self._produce(topic or self.topic, value, key, **arguments)
+        except (BufferError, KafkaException) as error:
+            self._retry(error, topic or self.topic, value, key, arguments)
+        self.sent += 1
+        if self.sent >= self._next_poll:
+            self._serve()
+
+    def send_pairs(self, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """:meth:`send` many keys and values and nothing else, faster."""
+        produce, topic, failed = self._produce, self.topic, self._failed
+        left = POLL_EVERY
+        for key, value in pairs:
+            try:
+                produce(topic, value, key, on_delivery=failed)
+            except (BufferError, KafkaException) as error:
+                self._retry(error, topic, value, key, {"on_delivery": failed})
+            left -= 1
+            if not left:
+                left = POLL_EVERY
+                self.sent += POLL_EVERY
+                self._serve()
+        self.sent += POLL_EVERY - left
+
+    def _serve(self) -> None:
+        """Serve delivery reports; raise the first failure."""
+        self._next_poll = self.sent + POLL_EVERY
+        self._poll(0)
+        if self._failure is not None:
+            raise self._failure
+
+    def _retry(
+        self, error: Exception, topic: str, value: bytes | None, key: bytes | None, arguments: Mapping[str, Any]
+    ) -> None:
+        """The record was not queued because of ``error``: retry until it is, or raise what waiting cannot change."""
+        warn_at_s = time.monotonic() + HELD_WARNING_S
+        # Without a first view, produce has waited for it already. With one, it bounds the wait for the topic id itself.
+        while isinstance(error, BufferError) and (self._shared.views.ready or not isinstance(error, FirstViewPending)):
+            self._poll(FULL_POLL_S)
+            if self._failure is not None:
+                raise self._failure
+            if isinstance(error, KeyHeld) and time.monotonic() > warn_at_s:
+                logger.warning("%s: still waiting: %s", topic, error)
+                warn_at_s = time.monotonic() + HELD_WARNING_S
+            try:
+                self._produce(topic, value, key, **arguments)
+                return
+            except (BufferError, KafkaException) as further:
+                error = further
+        if isinstance(error, FirstViewPending):
+            raise ViewTimeout(f"{topic}: {error.message}", topic=topic) from error
+        if isinstance(error, ModeAwareError):
+            raise error  # a retired partition, or a moved key
+        raise self._write_failed(error.args[0], topic, None) from error
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failure is None:
+            self._failure = self._write_failed(error, message.topic() or self.topic, message.partition())
+
+    def _write_failed(self, error: KafkaError, topic: str, partition: int | None) -> WriteFailed:
+        if error.fatal() or error.code() == KafkaError._FATAL:  # delivery reports have only the code
+            self._shared.broken = True
+        known = partition if partition is not None and partition >= 0 else None
+        where = topic if known is None else f"partition {known} of {topic}"
+        return WriteFailed(
+            f"{where}: a record was not delivered: {error.str()} ({error.name()}). Delivered records of this task are "
+            "written again when it is run again",
+            code=error_code(error),
+            topic=topic,
+            partition=known,
+        )

@@ -6,8 +6,9 @@ used: pytest imports this package in every run, and only ``run_controller`` need
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from modeaware import lazy_exports
 
 if TYPE_CHECKING:
     from modeaware.testing.kafka import MockKafka as MockKafka
@@ -17,26 +18,7 @@ if TYPE_CHECKING:
     from modeaware.testing.modes import ScriptedModes as ScriptedModes
     from modeaware.testing.modes import modes_of as modes_of
 
-_EXPORTS = {
-    "FakeViews": "modeaware.testing.modes",
-    "MockKafka": "modeaware.testing.kafka",
-    "ScriptedModes": "modeaware.testing.modes",
-    "catch_up": "modeaware.testing.kafka",
-    "modes_of": "modeaware.testing.modes",
-    "run_controller": "modeaware.testing.kafka",
-}
-
-__all__ = sorted(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    module = _EXPORTS.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {"kafka": ("MockKafka", "catch_up", "run_controller"), "modes": ("FakeViews", "ScriptedModes", "modes_of")},
+)

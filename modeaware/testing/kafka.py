@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from modeaware.config import ControllerConfig, split_client_config, with_process_settings
@@ -37,12 +36,8 @@ class MockKafka:
 
     def __init__(self) -> None:
         self._host: Producer | None = None
-        self._bootstrap_servers = ""
-
-    @property
-    def bootstrap_servers(self) -> str:
+        self.bootstrap_servers = ""
         """For the setting ``bootstrap.servers``; empty while it does not run."""
-        return self._bootstrap_servers
 
     def start(self) -> Self:
         """Start it; harmless while it runs.
@@ -56,7 +51,7 @@ class MockKafka:
         brokers = self._host.list_topics(timeout=MOCK_START_TIMEOUT_S).brokers.values()
         if not brokers:
             raise LocalKafkaError("librdkafka's mock broker has no address")
-        self._bootstrap_servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        self.bootstrap_servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
         return self
 
     def make_topic(self, topic: str) -> str:
@@ -73,16 +68,14 @@ class MockKafka:
     def stop(self) -> None:
         """Stop it: its records are gone. Idempotent."""
         host, self._host = self._host, None
-        self._bootstrap_servers = ""
+        self.bootstrap_servers = ""
         if host is not None:
             host.close()
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import builtins
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 from unittest import mock
 
@@ -228,16 +226,14 @@ class ScriptedModes:
         self._views: dict[str, TopicView] = {}
         self._handles: list[FakeViews] = []
         self._failure: Exception | None = None
-        self._undo = ExitStack()
+        self._patch = mock.patch.object(registry, "acquire", self._acquire)
 
     def __enter__(self) -> Self:
-        self._undo.enter_context(mock.patch.object(registry, "acquire", self._acquire))
+        self._patch.start()
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._undo.close()
+    def __exit__(self, *exception: object) -> None:
+        self._patch.stop()
 
     # What a controller does
 

@@ -38,7 +38,7 @@ try:
     from kafka.protocol.admin.topics import CreatePartitionsRequest, CreatePartitionsResponse
     from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
-    from kafka.protocol.metadata import MetadataRequest
+    from kafka.protocol.metadata import MetadataRequest, MetadataResponse
     from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 except ImportError as error:
     raise MissingExtra(
@@ -152,18 +152,16 @@ def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, An
     An ApiVersions response with an error is read as version 0, as Kafka has it (``message.version`` is 0 then); its
     header has no tagged fields in any version (KIP-511).
     """
-    budget = strict.Budget(*RESPONSE_LIMITS)
-    with _malformed(f"a response of api key {api_key} version {version}"):
-        (correlation_id,) = INT32.unpack_from(payload)
-        position = INT32.size
-        if api_key == API_VERSIONS_KEY and payload[position : position + 2] != b"\0\0":
-            version = 0
-        if not _is_supported(api_key, version):
-            raise ValueError("it is not supported")
-        message_class = MESSAGES[api_key][1]
-        if api_key != API_VERSIONS_KEY and message_class.flexible_version_q(version):
-            position = strict.skip_tagged_fields(payload, position, budget)
-        return correlation_id, _read_to_end(message_class, payload, position, version, budget)
+    if api_key == API_VERSIONS_KEY and payload[4:6] != b"\0\0":
+        version = 0
+    if not _is_supported(api_key, version):
+        raise MalformedFrame(f"a response of api key {api_key} version {version} is not supported")
+    return _decode_response(MESSAGES[api_key][1], payload, version)
+
+
+def decode_metadata(payload: bytes, version: int) -> Any:
+    """Return the message of a broker's response to Kafka's own Metadata, up to version 10."""
+    return _decode_response(MetadataResponse, payload, version)[1]
 
 
 def metadata_question(
@@ -206,6 +204,16 @@ def _encode(message: Any, version: int, **header: Any) -> bytes:
     message.API_VERSION = version
     message.with_header(**header)
     return bytes(message.encode(header=True))
+
+
+def _decode_response(message_class: Any, payload: bytes, version: int) -> tuple[int, Any]:
+    budget = strict.Budget(*RESPONSE_LIMITS)
+    with _malformed(f"a response of api key {message_class.API_KEY} version {version}"):
+        (correlation_id,) = INT32.unpack_from(payload)
+        position = INT32.size
+        if message_class.API_KEY != API_VERSIONS_KEY and message_class.flexible_version_q(version):
+            position = strict.skip_tagged_fields(payload, position, budget)
+        return correlation_id, _read_to_end(message_class, payload, position, version, budget)
 
 
 def _read_to_end(message_class: Any, data: bytes, position: int, version: int, budget: strict.Budget) -> Any:

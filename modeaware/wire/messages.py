@@ -1,4 +1,7 @@
-"""Admin commands and their results as protocol messages, and back. No IO."""
+"""Admin commands and their results as protocol messages, and back. No IO.
+
+A decoded message follows its schema (:mod:`modeaware.wire.strict`): no name or list of it is null that may not be.
+"""
 
 from __future__ import annotations
 
@@ -54,20 +57,13 @@ def delete_partitions_request(
 ) -> Any:
     """Return the request to keep ``counts[topic]`` partitions of each topic."""
     topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
-    accepted = accept_state_loss or {}
+    accepted = {name: list(groups) for name, groups in (accept_state_loss or {}).items()}
+    topics = [
+        topic(name=name, partitions=count, accept_state_loss=accepted.get(name, []), evacuate=name in evacuate)
+        for name, count in counts.items()
+    ]
     return codec.DeletePartitionsRequest(
-        timeout_ms=timeout_ms,
-        immediate_delete=immediate_delete,
-        delete_partitions_delay=delay_ms,
-        topics=[
-            topic(
-                name=name,
-                partitions=count,
-                accept_state_loss=list(accepted.get(name, ())),
-                evacuate=name in evacuate,
-            )
-            for name, count in counts.items()
-        ],
+        timeout_ms=timeout_ms, immediate_delete=immediate_delete, delete_partitions_delay=delay_ms, topics=topics
     )
 
 
@@ -76,21 +72,14 @@ def create_partitions_request(
 ) -> Any:
     """Return the request for ``total_count`` writable partitions of each command's topic."""
     topic = codec.CreatePartitionsRequest.CreatePartitionsTopic
-    assignment = topic.CreatePartitionsAssignment
-    return codec.CreatePartitionsRequest(
-        topics=[
-            topic(
-                name=command.topic,
-                count=command.total_count,
-                assignments=None
-                if command.assignments is None
-                else [assignment(broker_ids=list(brokers)) for brokers in command.assignments],
-            )
-            for command in commands
-        ],
-        timeout_ms=timeout_ms,
-        validate_only=validate_only,
-    )
+
+    def assignments(command: CreatePartitionsCommand) -> list[Any] | None:
+        if command.assignments is None:
+            return None
+        return [topic.CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in command.assignments]
+
+    topics = [topic(name=each.topic, count=each.total_count, assignments=assignments(each)) for each in commands]
+    return codec.CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms, validate_only=validate_only)
 
 
 def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: int) -> Any:
@@ -119,13 +108,13 @@ def lost_in_version(message: Any, api_version: int) -> str | None:
     """Return why an older controller would misread a request; None where it would not."""
     if not isinstance(message, codec.AlterGroupRulesRequest) or api_version >= _GLOB_SINCE:
         return None
-    other = [rule.group for rule in message.add if bool(rule.glob) is not has_glob_characters(rule.group)]
-    if not other:
-        return None
-    return (
-        f"the controller is of 0.2.0 or older, and would take the name {other[0]!r} for a glob: nothing was sent. "
-        "Upgrade the controllers first"
-    )
+    for rule in message.add:
+        if bool(rule.glob) is not has_glob_characters(rule.group):
+            return (
+                f"the controller is of 0.2.0 or older, and would take the name {rule.group!r} for a glob: nothing was "
+                "sent. Upgrade the controllers first"
+            )
+    return None
 
 
 def commands_of(message: Any) -> list[Command]:
@@ -133,7 +122,7 @@ def commands_of(message: Any) -> list[Command]:
     if isinstance(message, codec.AlterGroupRulesRequest):
         return [_alter_rules_command(message)]
     command_of = _delete_command if isinstance(message, codec.DeletePartitionsRequest) else _create_command
-    commands = [command_of(message, topic) for topic in _list(message.topics)]
+    commands = [command_of(message, topic) for topic in message.topics]
     if repeated := _repeated(command.topic for command in commands):
         raise RequestRefused(f"topics named twice in one request: {', '.join(repeated)}", topic=repeated[0])
     return commands
@@ -141,11 +130,11 @@ def commands_of(message: Any) -> list[Command]:
 
 def _delete_command(message: Any, topic: Any) -> Command:
     return DeletePartitionsCommand(
-        topic=_text(topic.name),
+        topic=topic.name,
         total_count=topic.partitions,
         delay_ms=message.delete_partitions_delay,
         immediate_delete=message.immediate_delete,
-        accept_state_loss=tuple(_text(group) for group in _list(topic.accept_state_loss)),
+        accept_state_loss=tuple(topic.accept_state_loss),
         evacuate=topic.evacuate,
     )
 
@@ -153,17 +142,17 @@ def _delete_command(message: Any, topic: Any) -> Command:
 def _create_command(message: Any, topic: Any) -> Command:
     assignments = topic.assignments
     return CreatePartitionsCommand(
-        topic=_text(topic.name),
+        topic=topic.name,
         total_count=topic.count,
-        assignments=None if assignments is None else tuple(tuple(_list(brokers.broker_ids)) for brokers in assignments),
+        assignments=None if assignments is None else tuple(tuple(brokers.broker_ids) for brokers in assignments),
         validate_only=message.validate_only,
     )
 
 
 def _alter_rules_command(message: Any) -> Command:
     command = AlterGroupRulesCommand(
-        add=tuple(_group_rule(rule) for rule in _list(message.add)),
-        remove=tuple((_text(rule.kind), _text(rule.group), _text(rule.topic)) for rule in _list(message.remove)),
+        add=tuple(_group_rule(rule) for rule in message.add),
+        remove=tuple((rule.kind, rule.group, rule.topic) for rule in message.remove),
     )
     for keys in ([rule.key for rule in command.add], command.remove):
         if repeated := _repeated(keys):
@@ -175,14 +164,14 @@ def _group_rule(rule: Any) -> GroupRule:
     if rule.created_ms < 0 or rule.expires_ms < _NEVER:
         raise RequestRefused(f"a rule with a time below 0: created {rule.created_ms}, expires {rule.expires_ms}")
     return GroupRule(
-        kind=_text(rule.kind),
-        group=_text(rule.group),
-        topic=_text(rule.topic),
-        reason=_text(rule.reason),
+        kind=rule.kind,
+        group=rule.group,
+        topic=rule.topic,
+        reason=rule.reason,
         created_ms=rule.created_ms,
         expires_ms=None if rule.expires_ms == _NEVER else rule.expires_ms,
         uncommitted_only=rule.uncommitted_only,
-        glob=has_glob_characters(_text(rule.group)) if rule.glob == _BY_CHARACTERS else bool(rule.glob),
+        glob=has_glob_characters(rule.group) if rule.glob == _BY_CHARACTERS else bool(rule.glob),
     )
 
 
@@ -218,7 +207,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
         return codec.DeletePartitionsResponse(error_code=code, error_message=error.message, responses=[])
     if isinstance(request, codec.AlterGroupRulesRequest):
         return codec.AlterGroupRulesResponse(error_code=code, error_message=error.message)
-    names = dict.fromkeys(_text(topic.name) for topic in _list(request.topics))
+    names = dict.fromkeys(topic.name for topic in request.topics)
     return codec.CreatePartitionsResponse(results=[(name, code, error.message) for name in names])
 
 
@@ -226,22 +215,22 @@ def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
     """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
         return {
-            _text(each.name): _refusal(each.error_code, each.error_message, each.name)
+            each.name: _refusal(each.error_code, each.error_message, each.name)
             if each.error_code
             else TopicResult(each.name, message=each.error_message)
-            for each in _list(response.results)
+            for each in response.results
         }
     if response.error_code:
         raise _refusal(response.error_code, response.error_message)
     if isinstance(response, codec.AlterGroupRulesResponse):
         return {"": TopicResult("", message=response.error_message)}
-    return {_text(topic.name): _delete_result(topic) for topic in _list(response.responses)}
+    return {topic.name: _delete_result(topic) for topic in response.responses}
 
 
 def _delete_result(topic: Any) -> TopicResult | RequestRefused:
     message = None
     retired = {}
-    for partition in _list(topic.partitions):
+    for partition in topic.partitions:
         if partition.error_code:
             return _refusal(partition.error_code, partition.error_message, topic.name)
         if partition.partition_index == WHOLE_TOPIC:
@@ -257,15 +246,3 @@ def _delete_result(topic: Any) -> TopicResult | RequestRefused:
 def _refusal(code: int, message: str | None, topic: str | None = None) -> RequestRefused:
     known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
     return RequestRefused(message or f"the controller returned error {code}", code=known, topic=topic)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise MalformedFrame("a name that must not be null is null")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise MalformedFrame("a list that must not be null is null")
-    return value

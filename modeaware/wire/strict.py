@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -30,8 +30,6 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 _NO_UUID = bytes(16)
-_SHORT = 8
-"""Arrays of numbers below this length, such as replicas, have their layouts ready."""
 
 
 @dataclass(slots=True)
@@ -65,17 +63,12 @@ def read_message(message_class: Any, data: bytes, position: int, version: int, b
     Raises:
         ValueError, IndexError, struct.error: the bytes do not follow the schema.
     """
-    message = message_class(version=version)
-    fill, lists = _message_filler(message_class, version)
-    for name in lists:
-        setattr(message, name, [])
-    return message, fill(message, data, position, budget)
+    return _message(message_class, version)(data, position, budget)
 
 
 def read_nullable_string(data: bytes, position: int, budget: Budget) -> tuple[str | None, int]:
     """The ``client_id`` of a request's header: the one string that is in the old form in flexible versions too."""
-    value, position = _string(compact=False, nullable=True)(data, position, budget)
-    return value, position
+    return _string(compact=False, nullable=True)(data, position, budget)
 
 
 def skip_tagged_fields(data: bytes, position: int, budget: Budget) -> int:
@@ -83,48 +76,48 @@ def skip_tagged_fields(data: bytes, position: int, budget: Budget) -> int:
     return _read_tagged_fields(None, {}, data, position, budget)
 
 
-_Fill = Callable[[Any, bytes, int, Budget], int]
-"""Reads the fields of a struct into an object; gives the position after them."""
-
-
 @cache
-def _message_filler(message_class: Any, version: int) -> tuple[_Fill, list[str]]:
-    schema = message_class._struct
-    return _filler(schema, version, message_class.flexible_version_q(version))[0], _absent_lists(schema, version)
+def _message(message_class: Any, version: int) -> Read:
+    make = partial(message_class, version=version)
+    return _struct(message_class._struct, make, version, message_class.flexible_version_q(version)).read
 
 
-def _absent_lists(schema: Any, version: int) -> list[str]:
-    """Lists that may not be in the bytes: kafka-python has one and the same list for all messages as their default."""
-    read = {field.name for field in schema.untagged_fields(version)}
-    return [field.name for field in schema._fields if field.name not in read and isinstance(field.default, list)]
-
-
-def _filler(schema: Any, version: int, flexible: bool) -> tuple[_Fill, int]:
-    """Fills an object by the schema of its struct; and the bytes such a struct has at least."""
+def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) -> _Reader:
+    """Reads a struct into an object that ``make`` returns."""
     readers = [(field.name, _reader(field, version, flexible)) for field in schema.untagged_fields(version)]
     steps = _steps(readers)
     known = {
         field.tag: (field.name, _reader(field, version, flexible).read)
         for field in schema.tagged_fields(version)._fields
     }
-    least_bytes = sum(reader.least_bytes for _, reader in readers) + flexible
+    # Set at once, because an attribute that is not set is looked up by a slow way each time. Each object has lists of
+    # its own: kafka-python has one and the same list for all as their default.
+    read_names = {name for name, _ in readers}
+    absent = [(field.name, field.default) for field in schema._fields if field.name not in read_names]
+    lists = [name for name, default in absent if isinstance(default, list)]
+    absent += [("_version", version), ("tags", None), ("unknown_tags", None)]
 
-    def fill(item: Any, data: bytes, position: int, budget: Budget) -> int:
-        for names, layout, read in steps:
+    def read(data: bytes, position: int, budget: Budget) -> tuple[Any, int]:
+        item = make()
+        for name, default in absent:
+            setattr(item, name, default)
+        for name in lists:
+            setattr(item, name, [])
+        for names, layout, read_field in steps:
             if layout is not None:
                 for name, value in zip(names, layout.unpack_from(data, position), strict=True):
                     setattr(item, name, value)
                 position += layout.size
             else:
-                value, position = read(data, position, budget)
+                value, position = read_field(data, position, budget)
                 setattr(item, names[0], value)
         if not flexible:
-            return position
+            return item, position
         if data[position] == 0:  # in nearly all structs
-            return position + 1
-        return _read_tagged_fields(item, known, data, position, budget)
+            return item, position + 1
+        return item, _read_tagged_fields(item, known, data, position, budget)
 
-    return fill, least_bytes
+    return _Reader(read, sum(reader.least_bytes for _, reader in readers) + flexible)
 
 
 _Step = tuple[tuple[str, ...], struct.Struct | None, Read]
@@ -145,36 +138,14 @@ def _steps(readers: Iterable[tuple[str, _Reader]]) -> list[_Step]:
 
 def _reader(field: Any, version: int, flexible: bool) -> _Reader:
     nullable = field.nullable_for_version_q(version)
-    if field.is_array():
-        return _Reader(_array(_element(field, version, flexible), flexible, nullable), 1 if flexible else 4)
-    return _simple(field.type_str, flexible, nullable)
-
-
-def _element(field: Any, version: int, flexible: bool) -> _Reader:
+    if not field.is_array():
+        return _simple(field.type_str, flexible, nullable)
     if field.is_struct_array():
-        return _struct(field, version, flexible)
-    return _simple(field.array_of.type_str, flexible, nullable=False)
-
-
-def _struct(field: Any, version: int, flexible: bool) -> _Reader:
-    schema, data_class = field.array_of, field.data_class
-    fill, least_bytes = _filler(schema, version, flexible)
-    make = data_class.__new__
-    lists = _absent_lists(schema, version)
-    read_names = {each.name for each in schema.untagged_fields(version)}
-    # Set at once, because an attribute that is not set is looked up by a slow way each time.
-    absent = [(each.name, each.default) for each in schema._fields if each.name not in read_names.union(lists)]
-    absent += [("_version", version), ("tags", None), ("unknown_tags", None)]
-
-    def read(data: bytes, position: int, budget: Budget) -> tuple[Any, int]:
-        item = make(data_class)
-        for name, default in absent:
-            setattr(item, name, default)
-        for name in lists:
-            setattr(item, name, [])
-        return item, fill(item, data, position, budget)
-
-    return _Reader(read, least_bytes)
+        make = partial(field.data_class.__new__, field.data_class)
+        element = _struct(field.array_of, make, version, flexible)
+    else:
+        element = _simple(field.array_of.type_str, flexible, nullable=False)
+    return _Reader(_array(element, flexible, nullable), 1 if flexible else 4)
 
 
 def _simple(kind: str, flexible: bool, nullable: bool) -> _Reader:
@@ -182,6 +153,8 @@ def _simple(kind: str, flexible: bool, nullable: bool) -> _Reader:
         return _Reader(_string(flexible, nullable), 1 if flexible else 2)
     if kind == "uuid":
         return _Reader(_read_uuid, 16)
+    if kind == "bitfield":
+        return _Reader(_read_bitfield, 4)
     layout = struct.Struct(">" + _FIXED[kind])
 
     def read(data: bytes, position: int, budget: Budget) -> tuple[Any, int]:
@@ -191,8 +164,7 @@ def _simple(kind: str, flexible: bool, nullable: bool) -> _Reader:
 
 
 def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
-    read_element, least_bytes, layout = element.read, element.least_bytes, element.format
-    short = [struct.Struct(f">{count}{layout}") for count in range(_SHORT)] if layout else []
+    read_element, least_bytes, kind = element.read, element.least_bytes, element.format
 
     def read(data: bytes, position: int, budget: Budget) -> tuple[list[Any] | None, int]:
         if not flexible:
@@ -210,9 +182,9 @@ def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
         budget.elements -= count
         if budget.elements < 0:
             raise budget.exceeded()
-        if layout:
-            elements = short[count] if count < _SHORT else struct.Struct(f">{count}{layout}")
-            return list(elements.unpack_from(data, position)), position + elements.size
+        if kind:
+            layout = _layout(count, kind)
+            return list(layout.unpack_from(data, position)), position + layout.size
         items = []
         for _ in range(count):
             item, position = read_element(data, position, budget)
@@ -220,6 +192,11 @@ def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
         return items, position
 
     return read
+
+
+@lru_cache
+def _layout(count: int, kind: str) -> struct.Struct:
+    return struct.Struct(f">{count}{kind}")
 
 
 def _string(compact: bool, nullable: bool) -> Read:
@@ -251,6 +228,12 @@ def _read_uuid(data: bytes, position: int, budget: Budget) -> tuple[UUID | None,
     end = _end(data, position, 16)
     value = data[position:end]
     return (None if value == _NO_UUID else UUID(bytes=value)), end
+
+
+def _read_bitfield(data: bytes, position: int, budget: Budget) -> tuple[set[int] | None, int]:
+    """kafka-python's form of the operations that a user is authorized for; None: not requested."""
+    bits = int.from_bytes(data[position : _end(data, position, 4)], "big")
+    return (None if bits == 1 << 31 else {bit for bit in range(32) if bits >> bit & 1}), position + 4
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from modeaware.admin.creation import Creation
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
+from modeaware.retries import Deadline
 from tests.support.fake_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews
 
@@ -27,14 +28,14 @@ def cluster() -> CreatingBrokers:
 
 def creation(cluster: CreatingBrokers, policy: str = "enabled", timeout_s: float = 10.0, **observed: Any) -> Creation:
     brokers: Any = cluster
-    return Creation(brokers, lambda: ObservedBrokersRecord(policy, **observed), timeout_s)
+    return Creation(brokers, lambda: ObservedBrokersRecord(policy, **observed), Deadline(timeout_s))
 
 
 def grown(
     cluster: CreatingBrokers, *arguments: Any, topic: str = "t", validate_only: bool = False, **kwargs: Any
 ) -> Any:
     new = NewPartitions.increase_to(*arguments, **kwargs)
-    return creation(cluster).create_partitions([(topic, new)], validate_only)[topic]
+    return creation(cluster).create_partitions({topic: new}, validate_only)[topic]
 
 
 def test_a_minimum_is_kept_or_nothing_is_sent(cluster: CreatingBrokers) -> None:
@@ -84,7 +85,7 @@ def test_only_the_mode_log_knows_the_dead_of_older_brokers(cluster: CreatingBrok
 def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) -> None:
     cluster.placed["u"] = [(1, 2)]
     cluster.moving = {"t"}
-    answers = creation(cluster).create_partitions([(name, NewPartitions.increase_to(2)) for name in ("t", "u")])
+    answers = creation(cluster).create_partitions({name: NewPartitions.increase_to(2) for name in ("t", "u")})
     assert isinstance(answers["t"], RequestRefused)
     assert answers["t"].code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     assert [topic.name for request in cluster.sent for topic in request.topics] == ["u"]
@@ -121,8 +122,7 @@ def test_growth_needs_no_list_of_reassignments_but_an_answer(
     if grows:
         assert grown(cluster, 2).partitions == (1,)
     else:
-        with pytest.raises(ClusterError, match="no answer"):
-            grown(cluster, 2)
+        assert str(grown(cluster, 2)) == str(answer)
 
 
 def test_each_topic_that_cannot_be_created_has_its_error(cluster: CreatingBrokers) -> None:
@@ -137,7 +137,7 @@ def test_each_topic_that_cannot_be_created_has_its_error(cluster: CreatingBroker
 
 def test_a_topic_that_is_not_shown_in_time_is_an_error(cluster: CreatingBrokers) -> None:
     cluster.unseen, growth = 99, NewPartitions.increase_to(2)
-    unseen = creation(cluster, timeout_s=0.0).create_partitions([("t", growth)])["t"]
+    unseen = creation(cluster, timeout_s=0.0).create_partitions({"t": growth})["t"]
     assert isinstance(unseen, ClusterError)
     assert "nothing was created" in unseen.message
     new = NewTopic("new", 1, 2, min_required_replication_factor=1)

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from modeaware.endpoint.facade import REFUSE, ActiveController
-from modeaware.endpoint.splice import Additions, with_modes, without_ids
+from modeaware.endpoint.metadata import Additions, with_modes
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.modelog.connection import connection_conf
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
-    LIVE_IDS,
     NONE,
     NOT_SAID,
     ORDERS_ID,
@@ -104,13 +103,6 @@ def test_an_answer_that_ends_early_or_late_is_none(version: int) -> None:
     for broken in (*(answer[:length] for length in range(len(answer))), answer + b"\0"):
         with pytest.raises(MalformedFrame):
             with_modes(broken, views, added, with_ids=with_ids)
-
-
-def test_an_answer_without_topic_ids_is_the_brokers_own_of_the_version_before() -> None:
-    told = {"orders": (0, 3, 0), "plain": (0, 130, 192), "denied": (29, 0, NOT_SAID)}
-    plain, ids = without_ids(metadata_answer(1, told, version=10))
-    assert plain == metadata_answer(1, told, version=9)
-    assert ids == {"orders": LIVE_IDS["orders"], "plain": b"-----------plain", "denied": b"----------denied"}
 
 
 # -- old clients, refused --------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from partitioners import (
     wants_load,
 )
 from partitioners.call_forms import for_aiokafka, for_kafka_python
-from partitioners.uniform_sticky import draw
+from partitioners.spreading import draw
 from tests.support.partitioning import C_HASHES, Dice, Metadata, Ticks
 
 COUNTS = st.integers(min_value=1, max_value=100_000)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from modeaware.admin.placement import Assignments, Candidate, candidates, check_given, place, place_by_policy
+from modeaware.admin.new_topics import Assignments, Candidate, candidates, check_given, place, place_by_policy
 from modeaware.config import DISABLED, ENABLED, PREFER_OBSERVED
 from modeaware.errors import ErrorCode, RequestRefused
 

