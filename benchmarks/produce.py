@@ -13,7 +13,7 @@ import confluent_kafka
 import modeaware
 from benchmarks.harness import Result, Timing, compare, interleave, stopwatch
 from benchmarks.setting import Setting
-from modeaware.confluent import router
+from modeaware.confluent import retarget, router
 
 SIZES = (100, 1000)
 ENQUEUED, ENQUEUE_ROUNDS = 4_000, 120
@@ -77,11 +77,12 @@ by position; by name the extension gains, since it passes arguments on by positi
 @contextmanager
 def in_python() -> Iterator[None]:
     """Producers made meanwhile do without the extension."""
-    built, router.RoutedProduce = router.RoutedProduce, None
+    built = router.RoutedProduce, retarget.Forward
+    router.RoutedProduce, retarget.Forward = None, partial
     try:
         yield
     finally:
-        router.RoutedProduce = built
+        router.RoutedProduce, retarget.Forward = built
 
 
 class Contender:

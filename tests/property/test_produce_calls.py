@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeaware.clients.routes import Route, route_for
-from modeaware.confluent import router  # private: both functions, whatever this machine has built
+from modeaware.confluent import retarget, router  # private: both functions, whatever this machine has built
 from modeaware.librdkafka import C_HASHES
 from modeaware.topic_view import TopicView
 from partitioners import Hash, named
@@ -114,6 +115,8 @@ def stock() -> Iterator[confluent_kafka.Producer]:
 def test_librdkafka_refuses_the_same(stock: confluent_kafka.Producer, call: Any) -> None:
     in_c, in_python = both(stock.produce)
     assert outcome(in_c, *call) == outcome(in_python, *call)
+    plain = outcome(stock.produce, *call)
+    assert outcome(retarget.Forward(stock.produce), *call) == outcome(partial(stock.produce), *call) == plain
 
 
 @pytest.mark.parametrize("hash_name", Hash)

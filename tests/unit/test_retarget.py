@@ -1,0 +1,100 @@
+"""What is handed out for ``produce``, ``poll`` and ``consume``: the same in C as a ``functools.partial``."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from modeaware.confluent import retarget
+from modeaware.confluent.retarget import Switch
+
+
+@pytest.fixture(params=["in C", "partial"], autouse=True)
+def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "partial":
+        monkeypatch.setattr(retarget, "Forward", partial)
+
+
+@pytest.fixture
+def producer() -> Iterator[confluent_kafka.Producer]:
+    made = confluent_kafka.Producer({"log_level": 0})
+    yield made
+    made.purge()
+
+
+def test_librdkafkas_methods_are_called_as_they_are(producer: confluent_kafka.Producer) -> None:
+    produce, poll = Switch(producer.produce).call, Switch(producer.poll).call
+    produce("orders", b"v")
+    produce("orders", value=b"v", key="k")
+    produce("orders", b"v", on_delivery=None)
+    assert len(producer) == 3
+    assert poll(0) == poll(timeout=0) == poll(0.0) == 0
+    for args, kwargs in [((), {}), ((1,), {}), (("orders", b"v", None, None), {}), (("orders",), {"colour": 1})]:
+        with pytest.raises(TypeError) as ours:
+            produce(*args, **kwargs)
+        with pytest.raises(TypeError) as theirs:
+            producer.produce(*args, **kwargs)  # type: ignore[arg-type]  # wrong on purpose
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_an_alias_follows(producer: confluent_kafka.Producer) -> None:
+    switch = Switch(producer.flush)
+    alias = switch.call
+    for target in (len, lambda *args, **kwargs: (args, kwargs), producer.flush):
+        switch.point_to(target)
+        assert switch.target is target
+        assert alias is switch.call
+    switch.point_to(lambda *args, **kwargs: (args, kwargs))
+    assert alias(1, 2, a=3) == ((1, 2), {"a": 3})
+    switch.point_to(len)
+    assert alias("abc") == 3
+
+
+def test_a_call_under_way_keeps_its_target() -> None:
+    """In C the forward holds it; before a partial the switch does."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def make() -> Callable[[], Any]:
+        kept = object()
+
+        def target() -> Any:
+            inside.set()
+            assert leave.wait(30)
+            return kept
+
+        return target
+
+    switch = Switch(make())
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(switch.call()))
+    thread.start()
+    assert inside.wait(30)
+    switch.point_to(len)
+    gc.collect()
+    leave.set()
+    thread.join(30)
+    assert type(found[0]) is object
+
+
+def test_it_can_be_collected_and_referred_to_weakly() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.method = Switch(self.called).call
+
+        def called(self) -> Owner:
+            return self
+
+    owner = Owner()
+    assert owner.method() is owner
+    reference, method = weakref.ref(owner), weakref.ref(owner.method)
+    del owner
+    gc.collect()
+    assert reference() is None
+    assert method() is None
