@@ -309,17 +309,16 @@ class ClientSession:
         elif self._client.drops:
             self._pass_on(payload, header, Slot())
         else:
-            controller = self._controller
-            rewrite = lambda answer: metadata.served(answer, version, controller)  # noqa: E731 - as long as its call
+            rewrite = partial(metadata.served, version=version, controller=self._controller)
             self._pass_on(payload, header, Slot(rewrite=rewrite, limited=False))
 
     def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.modes_bytes)
         asked = self._metadata_version
-        slot = Slot(
-            rewrite=lambda answer: metadata.refused(answer, header, asked, self._controller, self._answers),
-            limited=False,
+        rewrite = partial(
+            metadata.refused, header=header, asked=asked, controller=self._controller, answers=self._answers
         )
+        slot = Slot(rewrite=rewrite, limited=False)
         self._replace(lambda own_id: metadata.old_question(payload, own_id, asked), asked, slot)
 
     def _ask_modes(self, query: ModesQuery) -> None:
