@@ -285,10 +285,11 @@ class ClientSession:
         version, controller_id = header.api_version, self._controller.controller_id
 
         def rewrite(answer: bytes) -> bytes:
-            if (newest := api_versions.metadata_version(answer, version, self._answers)) is not None:
+            ours, newest = api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
+            if newest is not None:
                 has_ids = newest >= codec.METADATA_WITH_IDS
                 self._metadata_version = codec.METADATA_WITH_IDS if has_ids else codec.METADATA_WITHOUT_IDS
-            return api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
+            return ours
 
         self._pass_on(payload, header, Slot(rewrite=rewrite))
 
