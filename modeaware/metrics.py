@@ -18,7 +18,7 @@ except ModuleNotFoundError as missing:
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from modeaware import tally
 from modeaware.topic_view import TopicView
@@ -28,6 +28,18 @@ __all__ = ["ClientCollector", "register"]
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ClientCollector] = weakref.WeakKeyDictionary()
 _registering = threading.Lock()
+Families = dict[str, GaugeMetricFamily | CounterMetricFamily]
+Table = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Families: name -> help and labels."""
+_SOURCE = ("cluster", "mode_log")
+_GAUGES: Table = {
+    "view_age_seconds": ("Since the source of the modes last confirmed the views.", _SOURCE),
+    "view_ready": ("1: the first view of the modes is there.", _SOURCE),
+    "view_stale": ("1: the source fails, or the views are older than they may be.", _SOURCE),
+    "view_clients": ("Clients of this process that share the views.", _SOURCE),
+    "topic_epoch": ("Mode epoch of the topic's view in force.", (*_SOURCE, "topic")),
+    "topic_partitions": ("Partitions by mode, as this process sees them.", (*_SOURCE, "topic", "mode")),
+}
 _EVENTS = {
     "sends_refused": (tally.SENDS_REFUSED, "Sends to an explicit partition that takes no records."),
     "sends_held": (tally.SENDS_HELD, "Sends refused with KeyHeld: the old partition of their key is not handed over."),
@@ -35,6 +47,20 @@ _EVENTS = {
     "partitions_left_out": (tally.PARTITIONS_LEFT_OUT, "Partitions that consumers were given and left out."),
     "partitions_taken_up": (tally.PARTITIONS_TAKEN_UP, "Partitions that consumers have taken up again."),
 }
+_COUNTERS: Table = {
+    "view_refresh_failures": ("Failed requests to the source.", _SOURCE),
+    **{name: (text, ()) for name, (_, text) in _EVENTS.items()},
+}
+
+
+def empty_families(prefix: str, gauges: Table, counters: Table) -> Families:
+    """Return families without samples, by their names in the tables."""
+    families: Families = {
+        name: GaugeMetricFamily(f"{prefix}_{name}", text, labels=labels) for name, (text, labels) in gauges.items()
+    }
+    for name, (text, labels) in counters.items():
+        families[name] = CounterMetricFamily(f"{prefix}_{name}", text, labels=labels)
+    return families
 
 
 def register(registry: CollectorRegistry = REGISTRY, topics: Collection[str] | None = None) -> ClientCollector:
@@ -82,12 +108,7 @@ class ClientCollector(Collector):
             families[name].add_metric((), counts[event])
         yield from families.values()
 
-    def _add(
-        self,
-        families: dict[str, GaugeMetricFamily | CounterMetricFamily],
-        labels: tuple[str, str],
-        found: list[Source],
-    ) -> None:
+    def _add(self, families: Families, labels: tuple[str, str], found: list[Source]) -> None:
         """Add the worst of the sources under one label, so that a failing one shows."""
         stats = [source.stats for source in found]
         if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
@@ -107,22 +128,5 @@ class ClientCollector(Collector):
                 families["topic_partitions"].add_metric((*labels, view.topic, mode), count)
 
 
-def _families() -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
-    source = ("cluster", "mode_log")
-    gauges = {
-        "view_age_seconds": ("Since the source of the modes last confirmed the views.", source),
-        "view_ready": ("1: the first view of the modes is there.", source),
-        "view_stale": ("1: the source fails, or the views are older than they may be.", source),
-        "view_clients": ("Clients of this process that share the views.", source),
-        "topic_epoch": ("Mode epoch of the topic's view in force.", (*source, "topic")),
-        "topic_partitions": ("Partitions by mode, as this process sees them.", (*source, "topic", "mode")),
-    }
-    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
-        name: GaugeMetricFamily(f"modeaware_client_{name}", text, labels=labels)
-        for name, (text, labels) in gauges.items()
-    }
-    failures = "modeaware_client_view_refresh_failures"
-    families["view_refresh_failures"] = CounterMetricFamily(failures, "Failed requests to the source.", labels=source)
-    for name, (_, text) in _EVENTS.items():
-        families[name] = CounterMetricFamily(f"modeaware_client_{name}", text, labels=())
-    return families
+def _families() -> Families:
+    return empty_families("modeaware_client", _GAUGES, _COUNTERS)

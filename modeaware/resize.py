@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from modeaware.errors import KeyHeld, KeyMoved, ResizeWarning
 from modeaware.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
@@ -87,137 +87,125 @@ class Backlog(Protocol):
         """Whether all of it that was queued for ``partition`` has."""
 
 
-class FirstKeyObserver:
-    """A partitioner that calls ``keyed`` once, before it picks for the first record with a key. Several threads may use
-    it; what ``keyed`` raises reaches the sender.
-    """
+class KeyWatch(ABC):
+    """A partitioner that sees the keys which another one, ``inner``, places. Several threads may use it."""
 
-    __slots__ = ("_keyed", "inner")
-
-    def __init__(self, inner: TopicPartitioner, keyed: Callable[[], None]) -> None:
-        self.inner = inner
-        self._keyed: Callable[[], None] | None = keyed
+    inner: TopicPartitioner
 
     def requires_consistency(self, key: bytes | None) -> bool:
         return self.inner.requires_consistency(key)
 
-    def partition(self, key: bytes | None, count: int) -> int:
-        if self._keyed is not None and self.inner.requires_consistency(key):
-            self.notice()
-        return self.inner.partition(key, count)
-
-    @property
-    def over(self) -> bool:
-        return self._keyed is None
-
-    def notice(self) -> None:
-        """A record with a key is being sent."""
-        keyed, self._keyed = self._keyed, None
-        if keyed is not None:  # another thread was faster
-            keyed()
-
-
-class KeyGuard:
-    """A partitioner that rejects keys that have moved: always, or while an old partition of theirs is not handed over.
-
-    Partitions are retired from the end, so an index among the earlier writable ones was the partition.
-
-    Args:
-        inner: picks.
-        view: the view that moved them.
-        old_counts: how many partitions were writable before; several where the keys moved again before all were handed
-            over: then a key waits for each partition that it may have been written to.
-        waited_for: old partitions whose keys are held until they are handed over; None: every moved key is rejected.
-        backlog: the producer's own records in old partitions, which keys wait for as well; None: nothing is queued.
-        ended: called after the first moved key that has nothing to wait for any more.
-        held, refused: what is raised in which case.
-    """
-
-    __slots__ = ("_backlog", "_ended", "_held", "_old_counts", "_refused", "_view", "_waited_for", "inner")
-
-    def __init__(
-        self,
-        inner: TopicPartitioner,
-        view: TopicView,
-        old_counts: Iterable[int],
-        waited_for: frozenset[int] | None = None,
-        *,
-        backlog: Backlog | None = None,
-        ended: Callable[[], object] | None = None,
-        held: Callable[..., KeyHeld] = KeyHeld,
-        refused: type[KeyMoved] = KeyMoved,
-    ) -> None:
-        self.inner = inner
-        self._view = view
-        self._old_counts = tuple(old_counts)
-        self._waited_for = waited_for
-        self._backlog = backlog
-        self._ended = ended
-        self._held = held
-        self._refused = refused
-
-    @property
-    def over(self) -> bool:
-        """Whether no key is held any more, nor will be."""
-        return self._waited_for is not None and not self._waited_for and (self._backlog is None or self._backlog.over)
-
-    def requires_consistency(self, key: bytes | None) -> bool:
-        return self.inner.requires_consistency(key)
-
+    @abstractmethod
     def partition(self, key: bytes | None, count: int) -> int:
         """See :meth:`~partitioners.seam.TopicPartitioner.partition`.
+
+        Raises: as :meth:`judge`.
+        """
+
+    @abstractmethod
+    def judge(self, before: Callable[[int], int], now: int) -> None:
+        """A record's key was in partition ``before(count)`` when ``count`` were writable, and is in ``now``.
 
         Raises:
             KeyHeld: the key has moved, and not all groups have read its old partition, or not all is written there.
             KeyMoved: the key has moved.
         """
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether it has nothing to do any more, nor will have."""
+
+
+@dataclass(eq=False)
+class FirstKeyObserver(KeyWatch):
+    """Calls ``keyed`` once, before the pick for the first record with a key. What that raises reaches the sender."""
+
+    inner: TopicPartitioner
+    keyed: Callable[[], None] | None
+
+    def partition(self, key: bytes | None, count: int) -> int:
+        if self.keyed is not None and self.inner.requires_consistency(key):
+            self._notice()
+        return self.inner.partition(key, count)
+
+    def judge(self, before: Callable[[int], int], now: int) -> None:
+        self._notice()
+
+    @property
+    def over(self) -> bool:
+        return self.keyed is None
+
+    def _notice(self) -> None:
+        keyed, self.keyed = self.keyed, None
+        if keyed is not None:  # another thread was faster
+            keyed()
+
+
+@dataclass(eq=False)
+class KeyGuard(KeyWatch):
+    """Rejects keys that have moved: always, or while an old partition of theirs is not handed over.
+
+    Partitions are retired from the end, so an index among the earlier writable ones was the partition.
+
+    Attributes:
+        view: the view that moved them.
+        old_counts: how many partitions were writable before; several where the keys moved again before all were handed
+            over: then a key waits for each partition that it may have been written to.
+        waited_for: old partitions whose keys are held until they are handed over; None: every moved key is rejected.
+        backlog: the producer's own records in old partitions, which keys wait for as well; None: nothing is queued.
+    """
+
+    inner: TopicPartitioner
+    resizes: Resizes
+    view: TopicView
+    old_counts: Sequence[int]
+    waited_for: frozenset[int] | None = None
+    backlog: Backlog | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.waited_for is not None and not self.waited_for and (self.backlog is None or self.backlog.over)
+
+    def partition(self, key: bytes | None, count: int) -> int:
         index = self.inner.partition(key, count)
         if self.inner.requires_consistency(key):
-            self.judge(lambda count: self.inner.partition(key, count), self._view.writable[index])
+            self.judge(lambda count: self.inner.partition(key, count), self.view.writable[index])
         return index
 
     def judge(self, before: Callable[[int], int], now: int) -> None:
-        """A record's key was in partition ``before(count)`` when ``count`` were writable, and is in ``now``.
-
-        Raises:
-            KeyHeld, KeyMoved: see :meth:`partition`.
-        """
-        moved = False
-        for count in self._old_counts:
-            old = before(count)
+        topic, moved = self.view.topic, False
+        for old in map(before, self.old_counts):
             if old == now:
                 continue
             moved = True
-            if self._waited_for is None:
-                raise self._refused(
-                    f"{self._moved(old, now)}, and modeaware.on.resize is error; nothing was queued. A new producer "
-                    "accepts the key",
-                    topic=self._view.topic,
+            what = f"{topic}: the key moved from partition {old} to {now} (epoch {self.view.epoch})"
+            if self.waited_for is None:
+                raise self.resizes.refused(
+                    f"{what}, and modeaware.on.resize is error; nothing was queued. A new producer accepts the key",
+                    topic=topic,
                     partition=now,
                 )
-            if old in self._waited_for:
-                raise self._keep_back(old, now, f"not every group is known to have read partition {old}")
-            if self._backlog is not None and not self._backlog.drained(old):
-                raise self._keep_back(old, now, f"records of this producer for partition {old} are still queued")
-        if moved and self._ended is not None and self.over:
-            self._ended()
-
-    def _keep_back(self, old: int, now: int, why: str) -> KeyHeld:
-        message = f"{self._moved(old, now)}, and {why}; nothing was queued, try again"
-        return self._held(message, topic=self._view.topic, partition=old)
-
-    def _moved(self, old: int, now: int) -> str:
-        return f"{self._view.topic}: the key moved from partition {old} to {now} (epoch {self._view.epoch})"
+            if old in self.waited_for:
+                why = f"not every group is known to have read partition {old}"
+            elif self.backlog is not None and not self.backlog.drained(old):
+                why = f"records of this producer for partition {old} are still queued"
+            else:
+                continue
+            TALLY.add(SENDS_HELD)
+            raise self.resizes.held(f"{what}, and {why}; nothing was queued, try again", topic=topic, partition=old)
+        if moved and self.over:
+            self.resizes.lighten(topic)
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:
     """Return whether a policy needs ``partitioner`` to see every key."""
-    return isinstance(partitioner, FirstKeyObserver | KeyGuard)
+    return isinstance(partitioner, KeyWatch)
 
 
 def without_finished_guards(partitioner: TopicPartitioner) -> TopicPartitioner:
     """Return ``partitioner`` without what stood before it and has nothing to do any more."""
-    while isinstance(partitioner, FirstKeyObserver | KeyGuard) and partitioner.over:
+    while isinstance(partitioner, KeyWatch) and partitioner.over:
         partitioner = partitioner.inner
     return partitioner
 
@@ -235,56 +223,49 @@ def look_at_key(partitioner: TopicPartitioner, key: bytes, before: Callable[[int
     """
     if not partitioner.requires_consistency(key):
         return
-    if isinstance(partitioner, FirstKeyObserver):
-        partitioner.notice()
-        partitioner = partitioner.inner
-    if isinstance(partitioner, KeyGuard):
+    while isinstance(partitioner, KeyWatch):
         partitioner.judge(before, now)
+        partitioner = partitioner.inner
 
 
+@dataclass(eq=False)
+class _Topic:
+    """What is kept of one topic from view to view."""
+
+    last: TopicView | None = None
+    keyed: bool = False
+    first_count: int | None = None  # for ``error``
+    old_counts: frozenset[int] = frozenset()  # for ``hold``
+    backlog: Backlog | None = None  # likewise
+
+
+@dataclass(eq=False)
 class Resizes:
-    """Follows the views of one producer; the policy is ``modeaware.on.resize``. The caller serialises the calls of
-    :meth:`guarded` and :meth:`take_due`; :meth:`report` may be called from any thread.
+    """Follows the views of one producer. The caller serialises the calls of :meth:`guarded` and :meth:`take_due`;
+    :meth:`report` may be called from any thread.
 
-    Args:
-        policy: ``ignore``, ``warn``, ``error`` or ``hold``.
+    Attributes:
+        policy: ``modeaware.on.resize``: ``ignore``, ``warn``, ``error`` or ``hold``.
         partitioner: what the producer picks with.
         callback: ``modeaware.resize_cb``.
         lighten: called with a topic when a guard of it is over: see :func:`without_finished_guards`.
         backlog: called with a topic whose keys move, with ``hold``: what the producer has queued for it then. None: it
             never has anything queued.
         held, refused: what the client raises for a key, with ``hold`` and with ``error``.
-
-    Attributes:
         count: how many resizes of topics with keys were reported.
     """
 
-    def __init__(
-        self,
-        policy: str,
-        partitioner: Partitioner,
-        callback: Callable[[Resize], object] | None,
-        lighten: Callable[[str], None],
-        *,
-        backlog: Callable[[str], Backlog] | None = None,
-        held: type[KeyHeld] = KeyHeld,
-        refused: type[KeyMoved] = KeyMoved,
-    ) -> None:
-        self._policy = policy
-        self._partitioner = partitioner
-        self._callback = callback
-        self._lighten = lighten
-        self._backlog = backlog
-        self._held = held
-        self._refused = refused
-        self._last: dict[str, TopicView] = {}
-        self._pending: dict[str, Resize] = {}
-        self._keyed: set[str] = set()
-        self._first_counts: dict[str, int] = {}  # for ``error``
-        self._old_counts: dict[str, frozenset[int]] = {}  # for ``hold``
-        self._backlogs: dict[str, Backlog] = {}  # likewise
-        self._due: list[Resize] = []
-        self.count = 0
+    policy: str
+    partitioner: Partitioner
+    callback: Callable[[Resize], object] | None
+    lighten: Callable[[str], None]
+    backlog: Callable[[str], Backlog] | None = None
+    held: type[KeyHeld] = KeyHeld
+    refused: type[KeyMoved] = KeyMoved
+    count: int = field(default=0, init=False)
+    _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
+    _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take them out without a lock
+    _due: list[Resize] = field(default_factory=list, init=False)
 
     def guarded(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
         """Return ``picks`` (None: nothing is retired, and no pick is needed) with what the policy puts before it.
@@ -292,21 +273,22 @@ class Resizes:
         Args:
             first: these are the first views of all: what is in them is no change.
         """
-        if self._policy == "ignore":
+        if self.policy == "ignore":
             return picks
         old_count = self._follow(view, first=first)
-        if self._policy == "error":
-            return self._refusing(view, picks, old_count)
+        topic = self._topics[view.topic]
+        if self.policy == "error":
+            return self._refusing(topic, view, picks, old_count)
         if old_count is not None:
             self._note(view, old_count)
-        if self._policy == "hold":
-            picks = self._holding(view, picks, old_count, first=first)
+        if self.policy == "hold":
+            picks = self._holding(topic, view, picks, old_count, first=first)
         if picks is None:  # no keys are seen from now on: if there are any, they were seen before
             resize = self._pending.pop(view.topic, None)
-            if resize is not None and view.topic in self._keyed:
+            if resize is not None and topic.keyed:
                 self._due.append(resize)
             return None
-        if view.topic in self._keyed and view.topic not in self._pending:
+        if topic.keyed and view.topic not in self._pending:
             return picks
         return FirstKeyObserver(picks, lambda: self._first_key(view.topic))
 
@@ -326,8 +308,8 @@ class Resizes:
         TALLY.add(RESIZE_WARNINGS)
         about = {"topic": resize.topic, "mode_epoch": resize.epoch}
         logger.warning("%s", resize.describe(), extra=about)
-        if self._callback is not None:
-            self._callback(resize)
+        if self.callback is not None:
+            self.callback(resize)
         warnings.warn(ResizeWarning(resize.describe()), stacklevel=1)  # the sender is any number of calls away
 
     def _follow(self, view: TopicView, *, first: bool) -> int | None:
@@ -335,12 +317,11 @@ class Resizes:
 
         Of a topic that had no record all were: as many as before the shrink of its first record.
         """
-        last = self._last.get(view.topic)
-        self._last[view.topic] = view
+        topic = self._topics.setdefault(view.topic, _Topic())
+        last, topic.last = topic.last, view
         if last is not None and last.topic_id not in (None, view.topic_id):  # gone, or another topic of that name
-            for kept in (self._pending, self._first_counts, self._old_counts, self._backlogs):
-                kept.pop(view.topic, None)
-            self._keyed.discard(view.topic)
+            self._topics[view.topic] = _Topic(view)
+            self._pending.pop(view.topic, None)
             return None
         old_count = len(last.writable) if last is not None and last.modes else view.previous_count or 0
         changed = not first and view.modes and 0 < old_count != len(view.writable)
@@ -349,57 +330,46 @@ class Resizes:
     def _note(self, view: TopicView, old_count: int) -> None:
         """To be reported with the next key; together with an earlier resize since the last one."""
         earlier = self._pending.pop(view.topic, None)
-        resize = resize_of(view, old_count if earlier is None else earlier.old_count, self._partitioner)
+        resize = resize_of(view, old_count if earlier is None else earlier.old_count, self.partitioner)
         if resize is not None:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
         """A record with a key is being sent, the first one or the first since a resize."""
-        self._keyed.add(topic)
+        self._topics[topic].keyed = True
         # In this order: a resize that another thread notes meanwhile is reported here, or is watched for anew.
-        self._lighten(topic)
+        self.lighten(topic)
         resize = self._pending.pop(topic, None)
         if resize is not None:
             self.report([resize])
 
     def _refusing(
-        self, view: TopicView, picks: TopicPartitioner | None, old_count: int | None
+        self, topic: _Topic, view: TopicView, picks: TopicPartitioner | None, old_count: int | None
     ) -> TopicPartitioner | None:
-        if old_count is not None:
-            self._first_counts.setdefault(view.topic, old_count)
-        first_count = self._first_counts.get(view.topic)
-        if first_count is None or first_count == len(view.writable) or not view.modes:
+        if topic.first_count is None:
+            topic.first_count = old_count
+        if topic.first_count is None or topic.first_count == len(view.writable) or not view.modes:
             return picks
-        picks = picks or self._partitioner.for_topic(view.topic)
-        return KeyGuard(picks, view, [first_count], refused=self._refused)
+        return KeyGuard(picks or self.partitioner.for_topic(view.topic), self, view, [topic.first_count])
 
     def _holding(
-        self, view: TopicView, picks: TopicPartitioner | None, old_count: int | None, *, first: bool
+        self, topic: _Topic, view: TopicView, picks: TopicPartitioner | None, old_count: int | None, *, first: bool
     ) -> TopicPartitioner | None:
         """Keys wait for their partition before the shrink; for those by other counts as well, where the count has
         changed once more (another shrink, a part that was undone) before all was handed over. And they wait for what
         this producer has queued there, which may get there only after the handover."""
-        topic = view.topic
         waited_for = frozenset(range(view.previous_count or 0)) - view.handed_over
-        old_counts = self._old_counts.pop(topic, frozenset())
-        backlog = self._backlogs.pop(topic, None)
+        old_counts, topic.old_counts = topic.old_counts, frozenset()
+        backlog, topic.backlog = topic.backlog, None
         grown = old_count is not None and old_count < len(view.writable)
         if picks is None or (grown and not waited_for):
             return picks
         old_counts |= {count for count in (view.previous_count, old_count) if count} | {*view.earlier_counts}
-        if self._backlog is not None and old_counts and (first or old_count is not None):
-            backlog = self._backlog(topic)  # of earlier changes as well: whatever is queued now
+        if self.backlog is not None and old_counts and (first or old_count is not None):
+            backlog = self.backlog(view.topic)  # of earlier changes as well: whatever is queued now
         if backlog is not None and backlog.over:
             backlog = None
         if not old_counts or not (waited_for or backlog):
             return picks
-        self._old_counts[topic] = old_counts
-        if backlog is not None:
-            self._backlogs[topic] = backlog
-
-        def held(message: str, **about: Any) -> KeyHeld:
-            TALLY.add(SENDS_HELD)
-            return self._held(message, **about)
-
-        ended = partial(self._lighten, topic)
-        return KeyGuard(picks, view, sorted(old_counts), waited_for, backlog=backlog, ended=ended, held=held)
+        topic.old_counts, topic.backlog = old_counts, backlog
+        return KeyGuard(picks, self, view, sorted(old_counts), waited_for, backlog)

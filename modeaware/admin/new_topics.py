@@ -9,14 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modeaware import librdkafka_admin
 from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 
+if TYPE_CHECKING:  # it needs kafka-python, and who names new topics need not have it
+    from modeaware.cluster.metadata import RegisteredBroker
 
-class NewTopic(librdkafka_admin.NewTopic):
+
+class _WithMinimum:
+    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
+        minimum = min_required_replication_factor
+        super().__init__(*args, **kwargs)
+        if minimum is not None and (isinstance(minimum, bool) or not isinstance(minimum, int)):
+            raise TypeError(f"the minimum replication factor must be an int, not {minimum!r}")
+        if minimum is not None and minimum < 1:
+            raise ValueError(f"the minimum replication factor must be 1 or more, not {minimum}")
+        self.min_required_replication_factor = minimum
+
+
+class NewTopic(_WithMinimum, librdkafka_admin.NewTopic):
     """confluent_kafka's NewTopic, and how many replicas of each partition have to be alive (KIP-409).
 
     Args:
@@ -30,12 +44,8 @@ class NewTopic(librdkafka_admin.NewTopic):
         TypeError, ValueError: the minimum is not an int, or below 1.
     """
 
-    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.min_required_replication_factor = _checked_minimum(min_required_replication_factor)
 
-
-class NewPartitions(librdkafka_admin.NewPartitions):
+class NewPartitions(_WithMinimum, librdkafka_admin.NewPartitions):
     """confluent_kafka's NewPartitions, and how many replicas of each new partition have to be alive (KIP-409).
 
     Args:
@@ -43,12 +53,8 @@ class NewPartitions(librdkafka_admin.NewPartitions):
         min_required_replication_factor: as of :class:`NewTopic`.
 
     Raises:
-        TypeError, ValueError: the minimum is not an int, or below 1.
+        TypeError, ValueError: as of :class:`NewTopic`.
     """
-
-    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.min_required_replication_factor = _checked_minimum(min_required_replication_factor)
 
     @classmethod
     def increase_to(
@@ -88,8 +94,7 @@ class CreationResult:
     validate_only: bool = False
 
     def raise_for_under_replication(self) -> None:
-        """Raise an error where replicas are missing.
-
+        """
         Raises:
             CreatedUnderReplicated: it was created, and some replicas are missing (KIP-409's CREATED_UNDER_REPLICATED).
         """
@@ -101,7 +106,9 @@ class CreationResult:
         done = "can be created" if self.validate_only else "created"
         if not self.under_replicated:
             return f"topic {self.topic!r}: {done}"
-        missing = ", ".join(f"{p} (brokers {_listed(ids)})" for p, ids in sorted(self.under_replicated.items())[:5])
+        missing = ", ".join(
+            f"{p} (brokers {', '.join(map(str, ids))})" for p, ids in sorted(self.under_replicated.items())[:5]
+        )
         more = f" and {len(self.under_replicated) - 5} more" if len(self.under_replicated) > 5 else ""
         return f"topic {self.topic!r}: {done} under-replicated; replicas are missing of partitions {missing}{more}"
 
@@ -112,49 +119,14 @@ def minimum_of(new: librdkafka_admin.NewTopic | librdkafka_admin.NewPartitions) 
     return minimum
 
 
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(str(node_id) for node_id in ids)
-
-
-def _checked_minimum(minimum: int | None) -> int | None:
-    if minimum is None:
-        return None
-    if isinstance(minimum, bool) or not isinstance(minimum, int):
-        raise TypeError(f"the minimum replication factor must be an int, not {minimum!r}")
-    if minimum < 1:
-        raise ValueError(f"the minimum replication factor must be 1 or more, not {minimum}")
-    return minimum
-
-
 # Placement
 
 Assignments = tuple[tuple[int, ...], ...]
 """For each partition its brokers, the preferred leader first."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A broker that replicas can be put on; ``live``: it can take them now, else when it is back."""
-
-    node_id: int
-    rack: str | None
-    live: bool
-
-
-def candidates(live: Mapping[int, str | None], down: Mapping[int, str | None]) -> tuple[Candidate, ...]:
-    """Candidates of broker ids and racks; one that is live is not down."""
-    up = [Candidate(node_id, rack, True) for node_id, rack in sorted(live.items())]
-    return (*up, *(Candidate(n, rack, False) for n, rack in sorted(down.items()) if n not in live))
-
-
 def place_by_policy(
-    topic: str,
-    count: int,
-    factor: int,
-    minimum: int,
-    brokers: Sequence[Candidate],
-    policy: str,
-    start: int,
+    topic: str, count: int, factor: int, minimum: int, brokers: Sequence[RegisteredBroker], policy: str, start: int
 ) -> Assignments:
     """Place ``count`` partitions as the policy of under-replicated creations has it.
 
@@ -174,28 +146,25 @@ def place_by_policy(
     if minimum > factor:
         _refuse(topic, f"a minimum of {_many(minimum, 'live replica')} is more than the replication factor {factor}")
     if len(live) < required:
-        why = (
-            f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
-            f"{'is' if len(live) == 1 else 'are'} alive "
-            f"({_ids(live)}); {_down(brokers)}"
-        )
-        advice = f" (policy {policy}: all replicas have to be alive)" if policy == DISABLED and minimum < factor else ""
-        _refuse(topic, why + advice)
-    if len(brokers) < factor:
+        down = [broker for broker in brokers if not broker.live]
+        advice = f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"
+        if policy == DISABLED and minimum < factor:
+            advice += f" (policy {policy}: all replicas have to be alive)"
         _refuse(
-            topic, f"a replication factor of {factor} and only {_many(len(brokers), 'known broker')} ({_ids(brokers)})"
+            topic,
+            f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
+            f"{'is' if len(live) == 1 else 'are'} alive ({_ids(live)}); {advice}",
         )
+    if len(brokers) < factor:
+        known = f"{_many(len(brokers), 'known broker')} ({_ids(brokers)})"
+        _refuse(topic, f"a replication factor of {factor} and only {known}")
     if policy == DISABLED or (policy == ENABLED and len(live) >= factor):
         return place(count, factor, live, factor, start)
     return place(count, factor, brokers, min(factor, len(live)) if policy == ENABLED else minimum, start)
 
 
 def check_given(
-    topic: str,
-    assignments: Sequence[Sequence[int]],
-    minimum: int,
-    live: Iterable[int],
-    policy: str,
+    topic: str, assignments: Sequence[Sequence[int]], minimum: int, live: Iterable[int], policy: str
 ) -> None:
     """Whether assignments that the caller has chosen have enough live replicas.
 
@@ -214,7 +183,7 @@ def check_given(
             )
 
 
-def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: int, start: int) -> Assignments:
+def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_required: int, start: int) -> Assignments:
     """Place partitions: as Kafka's own placement, replicas of a partition are on different brokers and, as far as there
     are as many, on different racks; leaders, and then all replicas, are spread evenly over the brokers.
 
@@ -235,7 +204,7 @@ def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: 
     for number in range(count):
         first = (start + number) % len(ring)
         rotated = ring[first:] + ring[:first]
-        chosen: list[Candidate] = []
+        chosen: list[RegisteredBroker] = []
         used: Counter[str | None] = Counter()
         while len(chosen) < factor:
             free = [b for b in rotated if b not in chosen and (b.live or len(chosen) >= live_required)]
@@ -252,9 +221,9 @@ def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: 
     return tuple(placed)
 
 
-def _striped(brokers: Sequence[Candidate]) -> list[Candidate]:
+def _striped(brokers: Sequence[RegisteredBroker]) -> list[RegisteredBroker]:
     """The brokers in turn from each rack, so that neighbours are on different ones."""
-    racks: dict[str, list[Candidate]] = {}
+    racks: dict[str, list[RegisteredBroker]] = {}
     for broker in sorted(brokers, key=lambda b: b.node_id):
         racks.setdefault(broker.rack or "", []).append(broker)
     rounds = zip_longest(*(racks[rack] for rack in sorted(racks)))
@@ -271,10 +240,5 @@ def _many(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-def _ids(brokers: Sequence[Candidate]) -> str:
+def _ids(brokers: Sequence[RegisteredBroker]) -> str:
     return ", ".join(str(broker.node_id) for broker in brokers) or "none"
-
-
-def _down(brokers: Sequence[Candidate]) -> str:
-    down = [broker for broker in brokers if not broker.live]
-    return f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from modeaware.config import CLIENT_SETTING_NAMES, process_settings, set_process_settings
 
@@ -210,41 +210,39 @@ _KAFKA_PYTHON = (
 _AIOKAFKA = (("aiokafka", "AIOKafkaProducer", AIOKAFKA_PRODUCER),)
 
 
-class Replacement(NamedTuple):
-    """One class of a package, as it is exported now, and what takes its place."""
+def replacements(*, aiokafka: bool) -> dict[type, type]:
+    """What takes the place of each class wherever it is held: of the exported one, and of the stock class beneath.
 
-    package: ModuleType
-    name: str
-    ours: type
-
-
-def replacements(*, aiokafka: bool) -> list[Replacement]:
-    """What can be replaced in this process: kafka-python's where it can be imported, which this does.
+    kafka-python's are among them where it can be imported, which this does.
 
     Args:
         aiokafka: aiokafka's as well, which is imported.
 
     A subclass that other code (a tracer) has put in a package stays in effect: ours is put over it.
     """
-    # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
     others = _usable("kafka", "modeaware.kafka_python", _KAFKA_PYTHON)
     if aiokafka:
         others += _usable(AIOKAFKA, AIOKAFKA_PRODUCER, _AIOKAFKA)
-    found = [_replacement(*entry) for entry in (*_CONFLUENT, *others)]
-    return [one for one in found if one is not None]
-
-
-def originals(replacements: list[Replacement]) -> Mapping[type, Replacement]:
-    """By each class that is to be replaced wherever it is held: the exported one, and the stock class beneath."""
-    found: dict[type, Replacement] = {}
-    for one in replacements:
-        for base in one.ours.__mro__:
-            if base.__name__ == one.name and not _is_ours(base):
-                found[base] = one
-        current = getattr(one.package, one.name)
-        if not _is_ours(current):
-            found[current] = one
+    found: dict[type, type] = {}
+    for package_name, name, our_module in (*_CONFLUENT, *others):
+        ours = getattr(import_module(our_module), name)
+        current = getattr(import_module(package_name), name)
+        if not isinstance(current, type):
+            log.warning("%s.%s is not a class (a mock?) and stays as it is: %r", package_name, name, current)
+            continue
+        ours = _over(current, ours)
+        named = [base for base in ours.__mro__ if base.__name__ == name]
+        found |= {stock: ours for stock in (*named, current) if not _is_ours(stock)}
     return found
+
+
+def _over(current: type, ours: type) -> type:
+    if issubclass(ours, current):
+        return ours
+    if issubclass(current, ours):
+        return current
+    names = {"__module__": ours.__module__, "__qualname__": ours.__qualname__, "__doc__": ours.__doc__}
+    return types.new_class(ours.__name__, (ours, current), exec_body=lambda body: body.update(names))
 
 
 def _is_ours(cls: type) -> bool:
@@ -260,19 +258,6 @@ def _usable(library: str, module: str, classes: tuple[tuple[str, str, str], ...]
             log.warning("the clients of %s stay as they are, unaware of partition modes: %s", library, error)
         return ()
     return classes
-
-
-def _replacement(package_name: str, name: str, our_module: str) -> Replacement | None:
-    ours: type = getattr(import_module(our_module), name)
-    package = import_module(package_name)
-    current = getattr(package, name)
-    if not isinstance(current, type):
-        log.warning("%s.%s is not a class (a mock?) and stays as it is: %r", package_name, name, current)
-        return None
-    if issubclass(ours, current) or issubclass(current, ours):
-        return Replacement(package, name, ours if issubclass(ours, current) else current)
-    names = {"__module__": ours.__module__, "__qualname__": ours.__qualname__, "__doc__": ours.__doc__}
-    return Replacement(package, name, types.new_class(name, (ours, current), exec_body=lambda body: body.update(names)))
 
 
 _lock = threading.RLock()
@@ -328,9 +313,10 @@ def _replace(*, aiokafka: bool | None = None) -> None:
     if aiokafka is None:  # an import in progress does not count
         module = sys.modules.get(AIOKAFKA)
         aiokafka = module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
-    wanted = originals(replacements(aiokafka=aiokafka))
+    # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
+    wanted = replacements(aiokafka=aiokafka)
     for module, name, stock in modules_holding(wanted):
-        _undo.append(put(module, name, stock, wanted[stock].ours))
+        _undo.append(put(module, name, stock, wanted[stock]))
 
 
 def _aiokafka_arrived() -> None:

@@ -87,6 +87,7 @@ class Create:
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "create"
+    by_controller: ClassVar = False
 
     partitions: int
     replication_factor: int | None
@@ -104,6 +105,7 @@ class AlterConfigs:
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "alter_configs"
+    by_controller: ClassVar = False
 
     set: Mapping[str, str]
     remove: tuple[str, ...] = ()
@@ -155,6 +157,7 @@ class Shrink:
 
     json_also: ClassVar = ("step", "to", "policy", "delay_ms", "evacuate", "accept_state_loss")
     step: ClassVar = "shrink"
+    by_controller: ClassVar = True
 
     before: int = field(metadata={"json": "from"})
     command: DeletePartitionsCommand = field(metadata={"json": None})
@@ -193,6 +196,7 @@ class AcceptStateLoss:
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "accept_state_loss"
+    by_controller: ClassVar = True
 
     command: DeletePartitionsCommand = field(metadata={"json": None})
     groups: tuple[str, ...]
@@ -246,10 +250,7 @@ class TopicDiff:
     @property
     def needs_controller(self) -> bool:
         """Whether a step is a controller's work."""
-        return any(
-            isinstance(step, (Shrink, AcceptStateLoss)) or (isinstance(step, Grow) and step.by_controller)
-            for step in self.steps
-        )
+        return any(step.by_controller for step in self.steps)
 
     def lines(self) -> Iterator[str]:
         """The diff. Marks: ``+`` new, ``~`` other, ``-`` gone, ``!`` read this."""

@@ -109,7 +109,7 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
         except (OSError, UnicodeDecodeError) as error:
             mistakes.append(f"cannot read {path}: {error}")
             continue
-        topics, wrong = _read(text, str(path))
+        topics, wrong = read_topics(text, str(path))
         mistakes += wrong
         for topic in topics:
             if topic.name in found:
@@ -120,19 +120,8 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
     return list(found.values())
 
 
-def read_text(text: str, name: str = "topics.yaml") -> list[DesiredTopic]:
-    """The topics of one file's text; ``name`` is what errors call it.
-
-    Raises:
-        ConfigError: as of :func:`read_files`.
-    """
-    topics, mistakes = _read(text, name)
-    if mistakes:
-        raise ConfigError(printable_lines(mistakes))
-    return topics
-
-
-def _read(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
+def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
+    """Return the topics of one file's text, and its mistakes, which call it ``name``."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)  # nodes keep their lines and their duplicates
     except yaml.MarkedYAMLError as error:

@@ -97,7 +97,7 @@ COMMANDS = tuple(
         ("groups", "groups:Groups", "show which groups a drain waits for, and make rules about groups"),
         (
             "certificate",
-            "certificate:PrintCertificate",
+            "check:PrintCertificate",
             "print the proof that a topic's retired partitions were drained",
         ),
         (

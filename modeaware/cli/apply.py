@@ -14,12 +14,12 @@ from modeaware.apply.diff import (
     FAILED,
     PENDING,
     REFUSED,
+    AcceptStateLoss,
     AlterConfigs,
     ApplyReport,
     Create,
     CurrentTopic,
     Grow,
-    Shrink,
     Step,
     TopicDiff,
     diff_topic,
@@ -28,21 +28,22 @@ from modeaware.apply.file import DesiredTopic, read_files
 from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change
 from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.session import add_change_options, add_connection_options, kafka_errors, open_session
+from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
 from modeaware.cluster.metadata import refusal
 from modeaware.errors import ControllerUnavailable, ModeAwareError
+from modeaware.lifecycle.admission import Admission
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable_lines
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
-from modeaware.reports.topics import list_topics, topic_states
+from modeaware.reports.topics import TOPIC_RESOURCE, list_topics, topic_states
 from modeaware.retries import Outcome, outcome_of
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.client import is_running
 from modeaware.wire.requests import IncrementalAlterConfigsRequest
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
-_TOPIC_RESOURCE, _SET, _DELETE = 2, 0, 1
+_SET, _DELETE = 0, 1
 
 
 class Apply(Command):
@@ -71,12 +72,8 @@ left by Ctrl-C.
         parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML, see below")
         add_connection_options(parser)
         add_change_options(parser)
-        parser.add_argument(
-            "--check",
-            action="store_true",
-            help=f"as --dry-run, with exit status {CHANGES_PENDING} if changes are pending",
-        )
-        parser.add_argument("--json", action="store_true", help="print one JSON object, see below")
+        check = f"as --dry-run, with exit status {CHANGES_PENDING} if changes are pending"
+        add_flags(parser, check=check, json="print one JSON object, see below")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.json and not (args.yes or args.dry_run or args.check):
@@ -259,35 +256,32 @@ def validated(change: Change, diff: TopicDiff, found: Found) -> TopicDiff:
     try:
         with kafka_errors(f"change topic {diff.topic!r}"):
             for step in diff.steps:
-                if isinstance(step, (Create, AlterConfigs)) or (isinstance(step, Grow) and not step.by_controller):
+                if not step.by_controller:
                     _at_brokers(change, diff.topic, step, validate_only=True)
-                else:
-                    note, record = _at_controller(change, step, record, found.log)
-                    notes += [note] if note is not None else []
+                    continue
+                admission = change.retry(partial(_admission, change, step, record, found.log))
+                record = admission.record or record  # that the next step finds
+                notes += [admission.message] if admission.message is not None else []
     except ModeAwareError as error:
         return replace(diff, steps=(), refusal=error.message)
     return replace(diff, notes=tuple(notes))
 
 
-def _at_controller(
-    change: Change, step: Step, record: TopicRecord | None, log: ModeLog
-) -> tuple[str | None, TopicRecord | None]:
-    """The controller's note on a step, and the record that the next step finds."""
+def _admission(change: Change, step: Step, record: TopicRecord | None, log: ModeLog) -> Admission:
     assert not isinstance(step, (Create, AlterConfigs))
-    command = step.command
-    admission = change.retry(lambda: change.validate(command, replace(change.look(command.topic, log), record=record)))
-    return admission.message, admission.record or record
+    return change.validate(step.command, replace(change.look(step.command.topic, log), record=record))
 
 
 def carry_out(change: Change, topic: str, step: Step) -> str:
     """Take a step. Returns what was done, in words."""
-    if isinstance(step, (Create, AlterConfigs)) or (isinstance(step, Grow) and not step.by_controller):
+    if not step.by_controller:
         return _at_brokers(change, topic, step, validate_only=False)
+    assert not isinstance(step, (Create, AlterConfigs))
     done = change.carry_out(step.command)
-    return done if isinstance(step, (Shrink, Grow)) else f"the loss of state is accepted of {', '.join(step.groups)}"
+    return f"the loss of state is accepted of {', '.join(step.groups)}" if isinstance(step, AcceptStateLoss) else done
 
 
-def _at_brokers(change: Change, topic: str, step: Create | AlterConfigs | Grow, *, validate_only: bool) -> str:
+def _at_brokers(change: Change, topic: str, step: Step, *, validate_only: bool) -> str:
     if isinstance(step, Create):
         replicas = {} if step.replication_factor is None else {"replication_factor": step.replication_factor}
         new = NewTopic(topic, num_partitions=step.partitions, config=dict(step.configs), **replicas)
@@ -296,25 +290,18 @@ def _at_brokers(change: Change, topic: str, step: Create | AlterConfigs | Grow, 
     if isinstance(step, Grow):
         change.grow(step.command, validate_only=validate_only)
         return f"grown to {step.to} writable partitions"
+    assert isinstance(step, AlterConfigs), "the rest is a controller's work"
     alter_configs(change.session.cluster.brokers, topic, step, validate_only=validate_only)
     return f"configs altered: {', '.join((*step.set, *step.remove))}"
 
 
 def alter_configs(brokers: Brokers, topic: str, step: AlterConfigs, *, validate_only: bool) -> None:
-    """Set and remove configs of a topic, all of them or none.
-
-    Raises:
-        ClusterError: refused, or no broker answered; to ask again is harmless.
-    """
+    """Set and remove configs of a topic, all of them or none. After a ClusterError, to ask again is harmless."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    changes: dict[str, str | None] = {**step.set, **dict.fromkeys(step.remove)}
-    configs = [
-        resource.AlterableConfig(
-            name=name, config_operation=1 if value is None else 0, value=value
-        )  # 1: delete, 0: set
-        for name, value in changes.items()
-    ]
-    wanted = resource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=configs)
+    config = resource.AlterableConfig
+    configs = [config(name=name, config_operation=_SET, value=value) for name, value in step.set.items()]
+    configs += [config(name=name, config_operation=_DELETE, value=None) for name in step.remove]
+    wanted = resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs)
     answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
     for each in answer.responses:
         if each.error_code:

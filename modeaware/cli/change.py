@@ -7,7 +7,6 @@ refused before the question, by the controller's own rules (:func:`modeaware.lif
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,14 @@ from modeaware.admin.new_topics import NewPartitions
 from modeaware.cli import INTERRUPTED, Command
 from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
 from modeaware.cli.progress import status_without_change, tell, wait_for_topic
-from modeaware.cli.session import add_change_options, add_connection_options, open_session, whole_number
+from modeaware.cli.session import (
+    add_change_options,
+    add_connection_options,
+    add_flags,
+    open_session,
+    server_options,
+    whole_number,
+)
 from modeaware.confluent.admin import AdminClient, DeletePartitions
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
 from modeaware.controller.daemon import Controller
@@ -245,7 +251,7 @@ def _wait(args: argparse.Namespace, change: Change, topic: str) -> int:
     except KeyboardInterrupt:
         state = "continues in the controller"
         if change.is_embedded:
-            state = f"rests until a controller runs: modeaware controller {_server(args)}"
+            state = f"rests until a controller runs: modeaware controller {server_options(args)}"
         tell(f"Left. The change {state}", *_hints(args, topic))
         return INTERRUPTED
     print(f"{topic}: done.")
@@ -253,14 +259,8 @@ def _wait(args: argparse.Namespace, change: Change, topic: str) -> int:
 
 
 def _hints(args: argparse.Namespace, topic: str) -> list[str]:
-    command = f"modeaware topics {_server(args)}"
+    command = f"modeaware topics {server_options(args)}"
     return [f"Watch it:     {command} --describe --topic {topic}", f"Take it back: {command} --undo --topic {topic}"]
-
-
-def _server(args: argparse.Namespace) -> str:
-    options = f"--bootstrap-server {args.bootstrap_server}"
-    file = args.command_config
-    return options if file is None else f"{options} --command-config {shlex.quote(str(file))}"
 
 
 # What a change will do, in words
@@ -408,11 +408,6 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
         "ms from now; without it they stay until the topic's own retention removes them",
     )
     parser.add_argument(
-        "--immediate-delete",
-        action="store_true",
-        help="delete the retired partitions' records at once, consumed or not",
-    )
-    parser.add_argument(
         "--accept-state-loss",
         action="append",
         default=[],
@@ -420,11 +415,11 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
         help="shrink although this group keeps state per partition (Kafka Streams): the state of keys that move to "
         "another partition stays behind; may be repeated",
     )
-    parser.add_argument(
-        "--evacuate",
-        action="store_true",
-        help="shrink a compacted topic: no retired partition goes before the Spark job modeaware.spark.evacuate has "
-        "copied the latest values of its keys to the partitions that stay",
+    add_flags(
+        parser,
+        immediate_delete="delete the retired partitions' records at once, consumed or not",
+        evacuate="shrink a compacted topic: no retired partition goes before the Spark job modeaware.spark.evacuate "
+        "has copied the latest values of its keys to the partitions that stay",
     )
 
 

@@ -1,23 +1,27 @@
-"""``modeaware check``: what a role needs on this cluster, and whether this user has it."""
+"""``modeaware check``: whether a role has the rights it needs; ``certificate``: whether partitions were drained."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from modeaware.cli import Command
 from modeaware.cli.session import (
     Connection,
     add_connection_options,
     add_controller_config_option,
+    add_flags,
     connection,
     open_session,
 )
 from modeaware.errors import ConfigError
-from modeaware.printable import printable_lines
+from modeaware.printable import printable, printable_lines
+from modeaware.reports.certificate import Certificate, take_certificate
 from modeaware.reports.rights import PLACEHOLDER, CheckReport, Role, Scope, Site, check, check_text
 from modeaware.reports.serialise import json_help, json_text
 
 FAILED = 3
+"""The exit status where a check has failed, or a partition is not drained."""
 
 
 class Check(Command):
@@ -48,27 +52,20 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
         add_controller_config_option(parser, "--config", " (those that the controller will have)")
-        parser.add_argument(
-            "--closed-groups",
-            action="store_true",
-            help="the lists of the topics' groups are closed (modeaware groups closed): not all groups need be visible",
-        )
+        closed = "the lists of the topics' groups are closed (modeaware groups closed): not all groups need be visible"
+        add_flags(parser, closed_groups=closed, json="print one JSON object")
         parser.add_argument(
             "--principal",
             metavar="User:NAME",
             help=f"the user that the commands grant rights to (default: User: and sasl.username, else {PLACEHOLDER})",
         )
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
         target = connection(args)
         scope, site = _scope(args, target), _site(args, target)
         with open_session(args, "check the rights") as session:
             report = check(session.cluster.brokers, scope, session.conf, site)
-        if args.json:
-            print(json_text(report))
-        else:
-            print(printable_lines(check_text(report, site)))
+        print(json_text(report) if args.json else printable_lines(check_text(report, site)))
         return 0 if report.passed else FAILED
 
 
@@ -107,3 +104,33 @@ def _site(args: argparse.Namespace, target: Connection) -> Site:
         principal = f"User:{principal}"
     secured = str(target.conf.get("security.protocol", "")).upper() not in ("", "PLAINTEXT")
     return Site(str(target.conf["bootstrap.servers"]), principal, secured)
+
+
+class PrintCertificate(Command):
+    """Prints the certificate; changes nothing."""
+
+    epilog = f"""\
+{json_help(Certificate, "Prints one JSON object:")}
+Exit status: 0 if every partition is drained or reclaimed; {FAILED} if one is not; 1 for an error.
+"""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        add_connection_options(parser)
+        parser.add_argument("--topic", required=True, metavar="TOPIC")
+        parser.add_argument(
+            "--partition",
+            type=int,
+            action="append",
+            metavar="P",
+            help="only this partition, may be repeated (default: all that are retired)",
+        )
+        add_controller_config_option(parser, "--controller-config", " (those that the running controller has)")
+
+    def run(self, args: argparse.Namespace) -> int:
+        with open_session(args, "take the certificate") as session:
+            certificate = take_certificate(session, args.topic, args.partition)
+        print(json_text(certificate))
+        for partition in certificate.partitions:
+            if partition.reason is not None:
+                print(printable(f"{args.topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)
+        return 0 if certificate.all_drained else FAILED

@@ -17,6 +17,7 @@ from modeaware.cli.session import (
     Connection,
     add_connection_options,
     add_controller_config_option,
+    add_flags,
     connect,
     connection,
     kafka_errors,
@@ -61,8 +62,7 @@ class RunController(Command):
             help="serve /metrics, /health, /ready and a read-only status page there, without TLS and to any client: "
             "127.0.0.1:9404, say (default: not at all)",
         )
-        parser.add_argument("--once", action="store_true", help="take every topic as far as it goes now, then exit")
-        parser.add_argument("--verbose", action="store_true", help="log more")
+        add_flags(parser, once="take every topic as far as it goes now, then exit", verbose="log more")
 
     def run(self, args: argparse.Namespace) -> int:
         level = logging.DEBUG if args.verbose else logging.INFO

@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 from modeaware.cli import BadUsage, Command, add_action
 from modeaware.cli.embedded import alter_group_rules
 from modeaware.cli.progress import status_without_change, tell
-from modeaware.cli.session import add_connection_options, add_controller_config_option, open_session
+from modeaware.cli.session import (
+    add_confirmation_options,
+    add_connection_options,
+    add_controller_config_option,
+    add_flags,
+    open_session,
+)
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
@@ -49,7 +55,7 @@ class Groups(Command):
                 action.epilog = json_help(GroupsReport)
                 what = "the topic (without it: all whose partitions are in a change)"
                 action.add_argument("--topic", metavar="TOPIC", help=what)
-                action.add_argument("--json", action="store_true", help="print JSON, see below")
+                add_flags(action, json="print JSON, see below")
             elif name == "forget":
                 action.add_argument("kind", metavar="KIND", choices=KINDS, help="require, waive or closed")
                 what = "as the rule has it; none for closed"
@@ -58,9 +64,7 @@ class Groups(Command):
             else:
                 _add_rule_options(action, name)
             if name != "list":
-                action.add_argument("--yes", action="store_true", help="do not ask")
-                what = "validate, and show the changes; change nothing"
-                action.add_argument("--dry-run", action="store_true", help=what)
+                add_confirmation_options(action)
             add_connection_options(action)
             note = " (for the controller in this process where none runs; those that the running one has)"
             add_controller_config_option(action, "--controller-config", note)
@@ -90,8 +94,7 @@ def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
     end.add_argument("--expires", metavar="WHEN", help="when it ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")
     if kind == WAIVE:
         end.add_argument("--forever", action="store_true", help="it holds until it is removed")
-        what = "only on partitions where the group has never committed"
-        parser.add_argument("--uncommitted-only", action="store_true", help=what)
+        add_flags(parser, uncommitted_only="only on partitions where the group has never committed")
 
 
 def _list(args: argparse.Namespace, session: Session) -> int:

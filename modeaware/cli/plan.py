@@ -8,7 +8,7 @@ from pathlib import Path
 
 from modeaware.cli import Command
 from modeaware.cli.progress import tell
-from modeaware.cli.session import add_connection_options, open_session, whole_number
+from modeaware.cli.session import add_connection_options, add_flags, open_session, whole_number
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan, make_plan
@@ -47,7 +47,7 @@ It reads no more records than --sample says, joins no group and commits nothing;
             metavar="RECORDS",
             help=f"how many records to read at most (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED})",
         )
-        parser.add_argument("--json", action="store_true", help="print JSON, see below")
+        add_flags(parser, json="print JSON, see below")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots as well")
 
     def run(self, args: argparse.Namespace) -> int:

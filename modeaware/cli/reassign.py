@@ -31,8 +31,15 @@ from modeaware.admin.reassignments import (
     uncertain_before,
 )
 from modeaware.cli import BadUsage, Command
-from modeaware.cli.progress import Progress, run_interruptibly
-from modeaware.cli.session import add_connection_options, open_session
+from modeaware.cli.progress import Progress, run_interruptibly, tell
+from modeaware.cli.session import (
+    add_actions,
+    add_connection_options,
+    add_flags,
+    check_actions,
+    open_session,
+    server_options,
+)
 from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.printable import printable_lines
 from modeaware.wire.brokers import Brokers
@@ -46,7 +53,7 @@ _ACTIONS = {
     "cancel": "cancel what is in progress of the file's partitions",
     "list": "list everything in progress",
 }
-_PERMITTED = {
+_ACTIONS_OF = {
     "reassignment_json_file": ("execute", "verify", "cancel"),
     "additional": ("execute",),
     "disallow_replication_factor_change": ("execute",),
@@ -76,9 +83,7 @@ Moves between log directories, throttles and proposals: kafka-reassign-partition
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_connection_options(parser)
-        actions = parser.add_mutually_exclusive_group(required=True)
-        for name, text in _ACTIONS.items():
-            actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+        add_actions(parser, _ACTIONS)
         parser.add_argument(
             "--reassignment-json-file", type=Path, metavar="FILE", help="which partition goes to which brokers"
         )
@@ -89,28 +94,19 @@ Moves between log directories, throttles and proposals: kafka-reassign-partition
             help="--execute: compare-and-set: reassign a partition only if its replicas are those of this file (what "
             "--execute printed as current) on every live broker, and no reassignment of the partition is in progress",
         )
-        parser.add_argument(
-            "--additional", action="store_true", help="--execute: also while other reassignments are in progress"
-        )
-        parser.add_argument(
-            "--disallow-replication-factor-change",
-            action="store_true",
-            help="--execute: refuse partitions whose number of replicas would change (KIP-860; needs Kafka 4.1)",
-        )
-        parser.add_argument(
-            "--wait",
-            action="store_true",
-            help="--execute, --verify: show the progress until the move is done, then do what --verify does; after "
+        add_flags(
+            parser,
+            additional="--execute: also while other reassignments are in progress",
+            disallow_replication_factor_change="--execute: refuse partitions whose number of replicas would change "
+            "(KIP-860; needs Kafka 4.1)",
+            wait="--execute, --verify: show the progress until the move is done, then do what --verify does; after "
             "Ctrl-C the move continues in the cluster, and --verify --wait watches it again",
         )
 
     def run(self, args: argparse.Namespace) -> int:
         if args.action != "list" and args.reassignment_json_file is None:
             raise BadUsage(f"--{args.action} needs --reassignment-json-file")
-        for option, actions in _PERMITTED.items():
-            if args.action not in actions and getattr(args, option):
-                flag = "--" + option.replace("_", "-")
-                raise BadUsage(f'Option "{flag}" can\'t be used with action "--{args.action}"')
+        check_actions(args, _ACTIONS_OF)
         wanted = {} if args.action == "list" else _wanted(args.reassignment_json_file)
         expected = None if args.expected_json_file is None else _expected(args, wanted)
         with open_session(args, "reassign partitions") as session:
@@ -146,7 +142,6 @@ def execute(
 
     Raises:
         RequestRefused: some were not started; the message names them and says why. The others were.
-        ClusterError: no answer.
     """
     before = list_reassignments(brokers)
     if before and not additional:
@@ -162,11 +157,8 @@ def execute(
         flush=True,  # it must outlive this process
     )
     for key in uncertain_before(current, in_progress):
-        print(
-            f"{_name(key)}: was redirected, or its replication factor changes: use the file that the first --execute "
-            "printed",
-            file=sys.stderr,
-        )
+        how = "was redirected, or its replication factor changes: use the file that the first --execute printed"
+        tell(f"{_name(key)}: {how}")
     answers = alter_reassignments(
         brokers,
         wanted,
@@ -181,23 +173,14 @@ def execute(
 
 
 def verify(brokers: Brokers, wanted: Assignment, pauses_s: Iterable[float] = ()) -> bool:
-    """Print how far the reassignments have come; returns whether all are done.
-
-    Args:
-        pauses_s: as of :func:`~modeaware.admin.reassignments.move_states`.
-    """
+    """Print how far the reassignments have come; returns whether all are done. ``pauses_s``: as of `move_states`."""
     states = move_states(brokers, wanted, pauses_s)
     print(status(states))
     return all(state.completed for state in states.values())
 
 
 def cancel(brokers: Brokers, wanted: Assignment) -> None:
-    """Cancel what is in progress of the wanted reassignments.
-
-    Raises:
-        RequestRefused: some could not be cancelled; the message names them and says why.
-        ClusterError: no answer.
-    """
+    """Cancel what is in progress of the wanted reassignments. Raises RequestRefused, as :func:`execute`."""
     active = list_reassignments(brokers, wanted)
     if not active:
         print("None of the specified partition reassignments are active.")
@@ -230,15 +213,10 @@ def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> boo
     try:
         wait_until_settled(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
-        words = ["modeaware", "reassign-partitions", "--bootstrap-server", args.bootstrap_server]
-        if args.command_config is not None:
-            words += ["--command-config", str(args.command_config)]
-        command = shlex.join([*words, "--reassignment-json-file", str(args.reassignment_json_file)])
-        print(
-            "The move continues in the cluster.\n"
-            f"Watch it:     {command} --verify --wait\nCancel it:    {command} --cancel",
-            file=sys.stderr,
-        )
+        file = shlex.quote(str(args.reassignment_json_file))
+        command = f"modeaware reassign-partitions {server_options(args)} --reassignment-json-file {file}"
+        tell("The move continues in the cluster.", f"Watch it:     {command} --verify --wait")
+        tell(f"Cancel it:    {command} --cancel")
         raise
     return verify(brokers, wanted, _CATCH_UP_PAUSES_S)
 
@@ -259,7 +237,7 @@ def _wanted(file: Path) -> Assignment:
     wanted = parse_assignment(text)
     entries = json.loads(text)["partitions"]
     if any(entry.get("log_dirs", []) not in ([], [_ANY_LOG_DIR] * len(entry["replicas"])) for entry in entries):
-        print("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them", file=sys.stderr)
+        tell("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them")
     return wanted
 
 

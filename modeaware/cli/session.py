@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from modeaware.adoption.installing import from_environment, variable_of
-from modeaware.cli import key_value
+from modeaware.cli import BadUsage, key_value
 from modeaware.cluster.cluster import Cluster, cluster_error
+from modeaware.cluster.metadata import metadata_request
 from modeaware.config import (
     PREFIX,
     ClientConfig,
@@ -27,7 +29,6 @@ from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
 from modeaware.reports.session import Session
 from modeaware.retries import RetryPolicy
-from modeaware.wire.requests import MetadataRequest
 
 CONTROLLER_CONFIGS = (
     "delete.topic.partition.enable",
@@ -64,6 +65,37 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def server_options(args: argparse.Namespace) -> str:
+    """Return these options as a command line has them, for a command that the user may type next."""
+    words = ["--bootstrap-server", args.bootstrap_server]
+    return shlex.join(words if args.command_config is None else [*words, "--command-config", str(args.command_config)])
+
+
+def add_flags(parser: argparse.ArgumentParser, **texts: str) -> None:
+    """Add options without a value, each with its help."""
+    for name, text in texts.items():
+        parser.add_argument(flag(name), action="store_true", help=text)
+
+
+def flag(name: str) -> str:
+    """Return an option as it is typed: ``--dry-run`` for ``dry_run``."""
+    return "--" + name.replace("_", "-")
+
+
+def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> None:
+    """Add the actions of a command as Kafka's tools have them: ``--list`` and so on, of which one is given."""
+    actions = parser.add_mutually_exclusive_group(required=True)
+    for name, text in texts.items():
+        actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+
+
+def check_actions(args: argparse.Namespace, actions_of: Mapping[str, Iterable[str]]) -> None:
+    """Raises BadUsage where an option is given that belongs to other actions (option -> its actions)."""
+    for name, actions in actions_of.items():
+        if getattr(args, name) not in (None, False, []) and args.action not in actions:
+            raise BadUsage(f"{flag(name)} belongs to {', '.join(map(flag, actions))}")
+
+
 def add_controller_config_option(parser: argparse.ArgumentParser, name: str, note: str = "") -> None:
     """Add configs of a controller, as ``KEY=VALUE``, to be repeated."""
     parser.add_argument(
@@ -77,16 +109,16 @@ def add_controller_config_option(parser: argparse.ArgumentParser, name: str, not
     )
 
 
+def add_confirmation_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--yes`` and ``--dry-run``."""
+    add_flags(parser, yes="do not ask", dry_run="validate, and show the changes; change nothing")
+
+
 def add_change_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="validate, and show the changes; change nothing")
-    parser.add_argument(
-        "--wait",
-        action="store_true",
-        help="show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where "
-        "none runs",
-    )
+    add_confirmation_options(parser)
+    wait = "show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where none "
+    add_flags(parser, wait=f"{wait}runs")
     parser.add_argument(
         "--timeout",
         type=seconds,
@@ -109,8 +141,8 @@ class Connection(NamedTuple):
 def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connection:
     """Return the connection the options ask for. Contacts no broker.
 
-    Settings are taken from the options, else the file of ``--command-config``, else the environment
-    (``MODEAWARE_MODE_LOG_TOPIC`` and so on), else they have their defaults. The controller is on the clients' mode log.
+    Options outweigh the file of ``--command-config``, and that the environment (``MODEAWARE_MODE_LOG_TOPIC`` and so
+    on). The controller is on the clients' mode log.
 
     Args:
         log_level: librdkafka's; 0: a command prints one line where librdkafka would print many. None: the file's.
@@ -148,12 +180,7 @@ def _checked_variable(name: str, check: Callable[[], object]) -> None:
 
 @contextmanager
 def open_session(args: argparse.Namespace, what: str) -> Iterator[Session]:
-    """Open a session on the cluster that the options name; ``what`` the command does there, for errors.
-
-    Raises:
-        ConfigError: a bad setting.
-        ClusterError: no broker answers; also in place of a KafkaException.
-    """
+    """Open a session on the cluster that the options name; ``what`` the command does there, for errors of Kafka."""
     with kafka_errors(what), connect(connection(args)) as session:
         yield session
 
@@ -172,7 +199,7 @@ def connect(connection: Connection) -> Session:
     session = Session(*connection, cluster)
     try:
         # Not librdkafka's describe_cluster, which waits for the one broker it has picked, were it frozen.
-        cluster.brokers.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        cluster.brokers.ask(metadata_request([]))
     except ClusterError as error:
         cluster.close()
         why = _refusal(connection.conf) or str(error)

@@ -12,7 +12,15 @@ from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.change import Situation, add_shrink_options, run_change, shrink_command, undo_note
 from modeaware.cli.embedded import admin_client
 from modeaware.cli.progress import status_without_change, tell
-from modeaware.cli.session import add_change_options, add_connection_options, open_session
+from modeaware.cli.session import (
+    add_actions,
+    add_change_options,
+    add_connection_options,
+    add_flags,
+    check_actions,
+    flag,
+    open_session,
+)
 from modeaware.cluster.cluster import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
@@ -52,8 +60,7 @@ _FILTERS = {
     "at_min_isr_partitions": "partitions with as many replicas in sync as the configured minimum",
     "unavailable_partitions": "partitions without a leader",
 }
-_BELONGS_TO = {
-    "config": ("create",),
+_ACTIONS_OF = {
     "replication_factor": ("create",),
     "if_not_exists": ("create",),
     "replica_assignment": ("create", "alter"),
@@ -89,9 +96,7 @@ class Topics(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_connection_options(parser)
-        actions = parser.add_mutually_exclusive_group(required=True)
-        for name, text in _ACTIONS.items():
-            actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+        add_actions(parser, _ACTIONS)
         add = parser.add_argument
         add(
             "--topic",
@@ -110,7 +115,6 @@ class Topics(Command):
             "shall be; --describe: one line a partition in what follows on topics that were changed",
         )
         number: dict[str, Any] = {"type": int, "metavar": "N"}
-        flag: dict[str, Any] = {"action": "store_true"}
         add("--replication-factor", **number, help="--create: replicas of a partition (default: the cluster's)")
         add(
             "--replica-assignment",
@@ -124,26 +128,23 @@ class Topics(Command):
             help="--create, --alter: create partitions although brokers are down, with no fewer than this many "
             "replicas that are alive (KIP-409)",
         )
-        add(
-            "--config",
-            action="append",
-            type=key_value,
-            metavar="NAME=VALUE",
-            help="--create: a config, may be repeated",
-        )
-        add("--if-not-exists", **flag, help="--create: do nothing where there is such a topic already")
+        what = "--create: a config, may be repeated"
+        add("--config", action="append", type=key_value, metavar="NAME=VALUE", help=what)
         add("--topic-id", metavar="ID", help="--describe: the topic with this id")
-        for name, text in _FILTERS.items():
-            add(_flag(name), **flag, help=f"--describe: only {text}")
-        add("--topics-with-overrides", **flag, help="--describe: only topics with configs of their own")
-        add("--exclude-internal", **flag, help="--list, --describe: without Kafka's own topics")
         add(
             "--partition-size-limit-per-response",
             **number,
             help=f"--describe: how many partitions a broker is asked for at once (default: {PARTITIONS_PER_ANSWER})",
         )
-        add("--json", **flag, help="--describe: print JSON, see below; without --topic of topics that were changed")
-        add("--if-exists", **flag, help="--alter, --delete, --describe: do nothing where there is no such topic")
+        add_flags(
+            parser,
+            if_not_exists="--create: do nothing where there is such a topic already",
+            if_exists="--alter, --delete, --describe: do nothing where there is no such topic",
+            exclude_internal="--list, --describe: without Kafka's own topics",
+            topics_with_overrides="--describe: only topics with configs of their own",
+            **{name: f"--describe: only {text}" for name, text in _FILTERS.items()},
+            json="--describe: print JSON, see below; without --topic of topics that were changed",
+        )
         add_shrink_options(parser)
         add_change_options(parser)
 
@@ -160,6 +161,7 @@ class Topics(Command):
 
 def check_options(args: argparse.Namespace) -> None:
     """Raises BadUsage where options do not go together."""
+    check_actions(args, _ACTIONS_OF)
     for bad, complaint in _complaints(args):
         if bad:
             raise BadUsage(complaint)
@@ -168,10 +170,7 @@ def check_options(args: argparse.Namespace) -> None:
 def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
     """Each rule: whether it is broken, and what to say then."""
     action, count = args.action, args.partitions
-    for name, owners in _BELONGS_TO.items():
-        hint = " (configs are altered with kafka-configs)" if name == "config" and action == "alter" else ""
-        foreign = getattr(args, name) not in (None, False, []) and action not in owners
-        yield foreign, f"{_flag(name)} belongs to {', '.join(f'--{owner}' for owner in owners)}{hint}"
+    yield action != "create" and args.config, "--config belongs to --create: configs are altered with kafka-configs"
     yield args.topic is None and action not in ("list", "describe"), "--topic is needed"
     yield action == "alter" and count in (None, EXPAND), "--alter needs --partitions N"
     yield action == "create" and count == EXPAND, "--create takes --partitions with a number"
@@ -193,7 +192,7 @@ def _complaints(args: argparse.Namespace) -> Iterator[tuple[object, str]]:
         yield bad, "the replication factor must be between 1 and 32767 inclusive"
     filters = [name for name in _FILTERS if getattr(args, name)]
     overrides, limit = args.topics_with_overrides, args.partition_size_limit_per_response
-    yield filters and overrides, f"{_flag(''.join(filters[:1]))} does not go with --topics-with-overrides"
+    yield filters and overrides, f"{flag(''.join(filters[:1]))} does not go with --topics-with-overrides"
     yield args.json and (filters or overrides), "--json shows whole topics: it takes no filter"
     unnamed = args.topic is None and args.topic_id is None
     yield action == "describe" and args.if_exists and unnamed, "--topic or --topic-id is needed"
@@ -212,10 +211,6 @@ def replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
         if len(brokers) != len(partitions[0]):
             raise argparse.ArgumentTypeError(f"partition {partition} has different replication factor: {brokers}")
     return partitions
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _alter(args: argparse.Namespace) -> int:

@@ -103,24 +103,23 @@ class AdminClient(librdkafka_admin.AdminClient):
         """Create topics: as the stock method, and those with a ``min_required_replication_factor`` by KIP-409.
 
         Such a topic is placed here, rack-aware, and sent with its assignment: the brokers' own placement takes no
-        notice of which brokers are alive. Which ones may be down is said by the controller's policy
-        (``modeaware.under.replicated.creation``), which stands in the mode log; with ``disabled``, and without a mode
-        log, all replicas have to be alive. What is alive is what the brokers say: one that was killed counts until its
-        ``broker.session.timeout.ms`` is over.
+        notice of which brokers are alive. The controller's policy in the mode log
+        (``modeaware.under.replicated.creation``) says which ones may be down; with ``disabled``, and without a mode
+        log, none. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
 
         Args:
             new_topics: stock ones and ours (:class:`modeaware.NewTopic`).
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
 
         Returns:
-            Per topic a future. Without a minimum: the stock method's (None; KafkaException). With one: of a
+            Per topic a future. Without a minimum: the stock method's. With one: of a
             :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was created;
-            INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (what became of it is not
-            known; REQUEST_TIMED_OUT), or ModeSourceError (the policy cannot be read).
+            INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome unknown), or
+            ModeSourceError (the policy cannot be read).
 
         Raises:
             RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
-            ValueError: numbers of one with a minimum contradict its ``replica_assignment``, as of the stock method.
+            ValueError: numbers of one with a minimum contradict its ``replica_assignment``.
         """
         ours = [new for new in new_topics if minimum_of(new) is not None]
         if not ours or not kwargs.keys() <= _OPTIONS:
@@ -158,10 +157,10 @@ class AdminClient(librdkafka_admin.AdminClient):
                 (False; nothing is changed).
 
         Returns:
-            Per topic a future. Of a list, without a minimum: the stock method's (None; KafkaException with the broker's
-            code). Of a mapping, or with a minimum: of a :class:`~modeaware.admin.new_topics.CreationResult`; it
-            fails with RequestRefused (nothing was changed; ``code`` is Kafka's: see docs/admin.md), ClusterError (what
-            became of it is not known), ControllerUnavailable (a shrunk topic, and nothing was sent) or ModeSourceError.
+            Per topic a future. Of a list, without a minimum: the stock method's. Of a mapping, or with a minimum: of a
+            :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was changed;
+            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (a shrunk
+            topic, and nothing was sent) or ModeSourceError.
 
         Raises:
             RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
@@ -243,17 +242,15 @@ class AdminClient(librdkafka_admin.AdminClient):
         Args:
             partitions: per topic, how many partitions to keep.
             delay_ms: records of the retired partitions are deleted once every group has consumed them, and no earlier
-                than this many milliseconds from now. None (the default): they are never deleted early, the topic's own
-                retention takes them.
-            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: no
-                controller answers, another one is taking over, partitions have no leader yet. See
-                ``modeaware.retries``, also for unknown topics and for requests without an answer.
+                than this many milliseconds from now. None: only the topic's own retention deletes them.
+            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: see
+                ``modeaware.retries``.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their
             modes. It is done when the shrink is on the log; draining follows. It fails with RequestRefused
-            (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (what became of
-            it is not known), or ModeSourceError (the mode log cannot be read).
+            (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (outcome
+            unknown), or ModeSourceError (the mode log cannot be read).
 
         Raises:
             RequestRefused: a count below 1 or a negative delay; nothing was sent.
@@ -262,7 +259,6 @@ class AdminClient(librdkafka_admin.AdminClient):
         _check_wanted(partitions)
         delay = RETENTION_DELAY_MS if delay_ms is None else _checked_delay_ms(delay_ms)
         deadline = Deadline(request_timeout)
-
         return self._futures(
             partitions, lambda: self._calls.delete_partitions(self._calls.views(deadline), partitions, delay, deadline)
         )
@@ -280,17 +276,17 @@ class AdminClient(librdkafka_admin.AdminClient):
         Raises:
             ModeSourceError: ``topics`` is None and the log cannot be read.
         """
-        wanted = None if topics is None else list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)
+        if topics is None:
+            found = dict(self._calls.views(deadline).views())
+            return self._futures(found, lambda: found)
+        wanted = list(dict.fromkeys(topics))
 
         def work() -> dict[str, TopicView]:
             views = self._calls.views(deadline)
-            return dict(views.views()) if wanted is None else {topic: views.view(topic) for topic in wanted}
+            return {topic: views.view(topic) for topic in wanted}
 
-        if wanted is not None:
-            return self._futures(wanted, work)
-        found = work()
-        return self._futures(found, lambda: found)
+        return self._futures(wanted, work)
 
     def alter_group_rules(
         self,
@@ -347,42 +343,37 @@ class AdminClient(librdkafka_admin.AdminClient):
             reassignments: per partition (a TopicPartition, of which topic and partition count, or a pair) the broker
                 ids its replicas shall be on, the preferred leader first; None: cancel its reassignment in progress.
             allow_replication_factor_change: False: a partition whose number of replicas would change is refused
-                (KIP-860). For one in mid-reassignment the number counts that it shall have at its end, so that a set of
-                replicas that was read too early is not made permanent. Needs Kafka 4.1; no effect on cancellations.
+                (KIP-860), by the number that it has at the end of a reassignment in progress. Needs Kafka 4.1; no
+                effect on cancellations.
             expected_replicas: compare-and-set: of the partitions named here (all of them in ``reassignments``), only
-                those are reassigned whose replicas are these, in this order, on every live broker's metadata, and that
-                the controller is not reassigning. This is looked at right before the request is sent; no client can
-                shut the moment in between. Every live broker has to answer.
+                those are reassigned whose replicas are these, in this order, by the metadata of every live broker, and
+                that are not being reassigned. See :mod:`modeaware.admin.reassignments` for what this cannot exclude.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:
-            Per partition, under the caller's own key, a future that is done when the reassignment is accepted (it goes
-            on after that: see :meth:`list_partition_reassignments`) or the cancellation is done. It fails for that
+            Per partition, under the caller's own key, a future that is done when the reassignment is accepted
+            (:meth:`list_partition_reassignments` shows how it proceeds) or the cancellation is done. It fails for that
             partition alone with
 
             - RequestRefused, nothing was changed there; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
               INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS (of a cancellation),
               CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION: the broker does not have the option;
-              cancellations of the same call are carried out all the same;
             - ReplicasChanged, a RequestRefused: its replicas are not the expected ones;
-            - ClusterError: no answer; what became of it is not known.
+            - ClusterError: outcome unknown.
 
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
-            ValueError: a partition is named twice, or is in ``expected_replicas`` and not to be reassigned; nothing was
-                sent.
+            ValueError: a partition is named twice, or is in ``expected_replicas`` alone; nothing was sent.
         """
         keys = _pairs(reassignments)
         wanted = {
             pair: None if (replicas := reassignments[key]) is None else _ids(pair, replicas)
             for pair, key in keys.items()
         }
-        expected = None
-        if expected_replicas is not None:
-            expected_keys = _pairs(expected_replicas)
-            expected = {pair: _ids(pair, expected_replicas[key]) for pair, key in expected_keys.items()}
-            if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
-                raise ValueError(f"expected_replicas names what is not to be reassigned: {stray}")
+        expectations = expected_replicas or {}
+        expected = {pair: _ids(pair, expectations[key]) for pair, key in _pairs(expectations).items()}
+        if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
+            raise ValueError(f"expected_replicas names what is not to be reassigned: {stray}")
 
         def work() -> dict[tuple[str, int], ModeAwareError | None]:
             from modeaware.admin.reassignments import alter_reassignments

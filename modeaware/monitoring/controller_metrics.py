@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from modeaware.controller.status import Role, Snapshot
 from modeaware.lifecycle.state import PHASES, topic_phase
+from modeaware.metrics import Families, Table, empty_families
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
 from modeaware.monitoring.pages import blocked_ages_s, ready, unread_by_group
 from modeaware.monitoring.server import Answer
 
-_Families = dict[str, GaugeMetricFamily | CounterMetricFamily]
-_GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
+_GAUGES: Table = {
     "controller_active": ("1: this controller is the active one.", ()),
     "controller_ready": ("1: active or standing by, and in contact with the cluster.", ()),
     "controller_epoch": ("Epoch of the last claim of the mode log that this controller knows.", ()),
@@ -33,7 +33,7 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "topic_unread_offsets": ("The most that a required group has to read in retired partitions.", ("topic",)),
     "topic_look_age_seconds": ("Since the controller last looked at the topic's logs and groups.", ("topic",)),
 }
-_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+_COUNTERS: Table = {
     "controller_takeovers": ("How often this process has become the active controller.", ()),
     "controller_errors": ("What has failed and is tried again.", ("operation",)),
     "topic_stragglers": ("Seals that were broken by a late record.", ("topic",)),
@@ -64,18 +64,11 @@ class ControllerCollector(Collector):
         yield from families.values()
 
 
-def _families() -> _Families:
-    gauges = {
-        name: GaugeMetricFamily(f"modeaware_{name}", text, labels=labels) for name, (text, labels) in _GAUGES.items()
-    }
-    counters = {
-        name: CounterMetricFamily(f"modeaware_{name}", text, labels=labels)
-        for name, (text, labels) in _COUNTERS.items()
-    }
-    return {**gauges, **counters}
+def _families() -> Families:
+    return empty_families("modeaware", _GAUGES, _COUNTERS)
 
 
-def _add_controller(families: _Families, snapshot: Snapshot) -> None:
+def _add_controller(families: Families, snapshot: Snapshot) -> None:
     values = {
         "active": float(snapshot.role is Role.ACTIVE),
         "ready": float(ready(snapshot) is None),
@@ -91,7 +84,7 @@ def _add_controller(families: _Families, snapshot: Snapshot) -> None:
         families["controller_errors"].add_metric((name,), count)
 
 
-def _add_topics(families: _Families, snapshot: Snapshot) -> None:
+def _add_topics(families: Families, snapshot: Snapshot) -> None:
     def add(name: str, labels: tuple[str, ...], value: float) -> None:
         families[f"topic_{name}"].add_metric(labels, value)
 

@@ -69,9 +69,8 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
             "unhealthy": alive(snapshot),
             "not_ready": ready(snapshot),
         },
-        "claim": None
-        if claim is None
-        else {
+        "claim": claim
+        and {
             "id": claim.controller_id,
             "epoch": claim.controller_epoch,
             "endpoint": claim.address,
@@ -117,7 +116,8 @@ def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]
         return []
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
     names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
-    groups = [_group(name, facts, asked, record) | _pace(name, asked, seen) for name in names]
+    groups = [_group(name, facts, asked, record) for name in names]
+    groups = [group | _pace(group, asked, seen) for group in groups]
     return sorted(groups, key=lambda group: (-int(group["unread"]), str(group["group"])))
 
 
@@ -172,17 +172,17 @@ def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
     return partitions
 
 
-def _pace(name: str, asked: Requirement, seen: TopicSeen) -> dict[str, Any]:
+def _pace(group: dict[str, Any], asked: Requirement, seen: TopicSeen) -> dict[str, Any]:
     """The pace at which a group reads what is left, and the time that takes; None where it is not known."""
+    unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
-        return {"read_per_s": None, "left_s": None}
+        return unknown
     before_ms, before = seen.earlier
-    passed_s = (seen.looked_ms - before_ms) / 1000
+    passed_s, name, left = (seen.looked_ms - before_ms) / 1000, group["group"], group["unread"]
     comparable = name in before.groups and before.partitions.keys() >= seen.facts.partitions.keys()
     if passed_s < SHORTEST_PACE_S or not comparable:
-        return {"read_per_s": None, "left_s": None}
-    left = int(_group(name, seen.facts, asked, seen.record)["unread"])
-    per_s = (int(_group(name, before, asked, seen.record)["unread"]) - left) / passed_s
+        return unknown
+    per_s = (_group(name, before, asked, seen.record)["unread"] - left) / passed_s
     return {"read_per_s": round(per_s, 3), "left_s": round(left / per_s) if per_s > 0 else None}
 
 

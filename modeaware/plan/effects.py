@@ -26,7 +26,7 @@ from modeaware.plan.recognise import (
 from modeaware.plan.sample import Sample, SampledRecord
 from partitioners import PLACERS, Placer, least_share_moved, share_moved
 
-_EMPTY = key_numbers([b""])[b""]
+_EMPTY = key_numbers(b"")
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,11 @@ class _Case:
 
 def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
     """The records of the sample by what places them; None where that is not known."""
-    present = recognition.present
-    if present is None and (recognition.keyed or recognition.null_home is not None):
+    if not recognition.placed:
         return None
     cases: dict[tuple[bytes | None, str | None], _Case] = {}
     for record in sample.records:
-        placer, number = _placed_by(record, recognition, present)
+        placer, number = _placed_by(record, recognition, recognition.present)
         name = placer.name if placer is not None else None
         case = cases.setdefault((record.key, name), _Case(placer, number, bool(record.key)))
         weight = sample.weights[record.partition]
@@ -417,13 +416,14 @@ def counted_effects(recognition: Recognition, counted: Counted) -> tuple[Effect,
 
 
 def _counted_effect(recognition: Recognition, counted: Counted, target: int) -> Effect:
-    base, count, present = counted.question.base, counted.question.count, recognition.present
+    base, count = counted.question.base, counted.question.count
     sums = [placed for (over, _), placed in counted.placed.items() if over == target]
     keys, stay = sum(each.keys for each in sums), sum(each.stay for each in sums)
-    if present is None and (recognition.keyed or recognition.null_home is not None):
-        load = tuple(float(_held(counted, p).bytes) for p in range(count)) if target == count else ()
-    else:
+    load: tuple[float, ...] = ()
+    if recognition.placed:
         load = _counted_load(recognition, counted, target)
+    elif target == count:
+        load = tuple(float(counted.held.get(p, Held()).bytes) for p in range(count))
     return replace(
         _arithmetic(recognition, base, target),
         keys=_exact(sum(each.keys_moved for each in sums), keys),
@@ -438,10 +438,6 @@ def _counted_effect(recognition: Recognition, counted: Counted, target: int) -> 
 
 def _exact(part: int, whole: int) -> Share | None:
     return Share(part / whole, 0.0) if whole else None
-
-
-def _held(counted: Counted, partition: int) -> Held:
-    return counted.held.get(partition, Held())
 
 
 def _counted_load(recognition: Recognition, counted: Counted, target: int) -> tuple[float, ...]:

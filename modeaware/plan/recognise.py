@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple
 
@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
     over: int
 
     def puts(self, numbers: KeyNumbers) -> int:
-        """The partition of the key with these numbers."""
+        """Return the partition of the key with these numbers."""
         return PLACERS[self.name].index(numbers[self.name], self.over)
 
 
@@ -172,6 +172,11 @@ class Recognition:
         return self.null_share is not None and self.null_share >= _HASHED
 
     @property
+    def placed(self) -> bool:
+        """Whether it is known where records go: by a hash or, where none has a key, anywhere."""
+        return self.present is not None or not (self.keyed or self.null_home is not None)
+
+    @property
     def unexplained(self) -> float:
         explained = sum(placement.matched for placement in self.placements)
         return max(0.0, 1 - explained / self.keys) if self.keys else 0.0
@@ -181,6 +186,7 @@ class _Part(NamedTuple):
     """Records of one key in one partition: how many, and their share of all of that key, and of its recent ones."""
 
     key: bytes
+    numbers: KeyNumbers
     partition: int
     records: int
     share: float
@@ -189,12 +195,12 @@ class _Part(NamedTuple):
 
 def recognise(sample: Sample) -> Recognition:
     """Find what placed the keys of ``sample``."""
-    parts = _parts(sample)
-    numbers = key_numbers({part.key for part in parts})
+    numbers = {key: key_numbers(key) for key in {record.key for record in sample.records} if key}
+    parts = _parts(sample, numbers)
     null = sum(record.key is None for record in sample.records)
     null_moments = _null_moments(sample)
     empty = sum(record.key == b"" for record in sample.records)
-    placements = _placements(parts, numbers, sample.count)
+    placements = _placements(parts, len(numbers), sample.count)
     verdict: Verdict
     if placements:
         verdict = "recognised" if len({placement.name for placement in placements}) == 1 else "mixed"
@@ -203,7 +209,7 @@ def recognise(sample: Sample) -> Recognition:
     return Recognition(
         verdict=verdict,
         placements=placements,
-        evidence=tuple(_try(Candidate(each, sample.count), parts, parts, numbers, sample.count) for each in PLACERS),
+        evidence=tuple(_try(Candidate(each, sample.count), parts, parts, sample.count) for each in PLACERS),
         keyed=len(sample.records) - null - empty,
         null=null,
         empty=empty,
@@ -215,7 +221,7 @@ def recognise(sample: Sample) -> Recognition:
     )
 
 
-def _parts(sample: Sample) -> list[_Part]:
+def _parts(sample: Sample, numbers: Mapping[bytes, KeyNumbers]) -> list[_Part]:
     found: Counter[tuple[bytes, int]] = Counter()
     recent: Counter[tuple[bytes, int]] = Counter()
     whole: Counter[bytes] = Counter()
@@ -228,26 +234,26 @@ def _parts(sample: Sample) -> list[_Part]:
                 recent[record.key, record.partition] += 1
                 whole_recent[record.key] += 1
     return [
-        _Part(key, partition, n, n / whole[key], recent[key, partition] / max(1, whole_recent[key]))
+        _Part(key, numbers[key], partition, n, n / whole[key], recent[key, partition] / max(1, whole_recent[key]))
         for (key, partition), n in found.items()
     ]
 
 
-def _placements(parts: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers], count: int) -> tuple[Placement, ...]:
+def _placements(parts: Sequence[_Part], keys: int, count: int) -> tuple[Placement, ...]:
     found: list[Placement] = []
     left = list(parts)
     while left and len(found) < _MOST_PLACEMENTS:
-        tried = [_try(candidate, left, parts, numbers, count) for candidate in _promising(left, numbers, count)]
+        tried = [_try(candidate, left, parts, count) for candidate in _promising(left, count)]
         best = max(tried, key=lambda placement: (placement.beyond_chance, placement.over == count))
         least, odds = (_LEAST_NEXT, _ODDS_NEXT) if found else (_LEAST_FIRST, _ODDS_FIRST)
-        if best.beyond_chance < least * len(numbers) or best.log10_odds > odds:
+        if best.beyond_chance < least * keys or best.log10_odds > odds:
             break
-        found.append(replace(best, recent=sum(part.recent for part in _matching(best.candidate, parts, numbers))))
-        left = [part for part in left if best.candidate.puts(numbers[part.key]) != part.partition]
+        found.append(replace(best, recent=sum(part.recent for part in _matching(best.candidate, parts))))
+        left = [part for part in left if best.candidate.puts(part.numbers) != part.partition]
     return tuple(found)
 
 
-def _promising(left: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers], count: int) -> list[Candidate]:
+def _promising(left: Sequence[_Part], count: int) -> list[Candidate]:
     """The candidates that explain most of some of the keys."""
     keys = list({part.key: None for part in left})
     enough = max(_SCREENED_LEAST, min(_SCREENED_MOST, _SCREENED_TRIES // count))
@@ -255,7 +261,7 @@ def _promising(left: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers], count
     screened = [part for part in left if part.key in chosen]
     scores = []
     for each, placer in PLACERS.items():
-        screen = [(numbers[part.key][each], part.partition, part.share) for part in screened]
+        screen = [(part.numbers[each], part.partition, part.share) for part in screened]
         for tried in range(1, count + 1):
             matched = sum(share for number, partition, share in screen if placer.index(number, tried) == partition)
             scores.append((matched - _by_chance(screened, tried), Candidate(each, tried)))
@@ -263,14 +269,8 @@ def _promising(left: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers], count
     return [candidate for _, candidate in scores[:_TRIED_IN_FULL]]
 
 
-def _try(
-    candidate: Candidate,
-    left: Sequence[_Part],
-    parts: Sequence[_Part],
-    numbers: Mapping[bytes, KeyNumbers],
-    count: int,
-) -> Placement:
-    matching = _matching(candidate, left, numbers)
+def _try(candidate: Candidate, left: Sequence[_Part], parts: Sequence[_Part], count: int) -> Placement:
+    matching = _matching(candidate, left)
     matched, of, by_chance = _sum(matching), _sum(left), _by_chance(left, candidate.over)
     records = sum(part.records for part in parts)
     # Each key is an independent case between 0 and 1: Hoeffding's bound holds for these as for a count.
@@ -286,8 +286,8 @@ def _try(
     )
 
 
-def _matching(candidate: Candidate, parts: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers]) -> list[_Part]:
-    return [part for part in parts if candidate.puts(numbers[part.key]) == part.partition]
+def _matching(candidate: Candidate, parts: Sequence[_Part]) -> list[_Part]:
+    return [part for part in parts if candidate.puts(part.numbers) == part.partition]
 
 
 def _sum(parts: Sequence[_Part]) -> float:
@@ -320,7 +320,7 @@ def _null_moments(sample: Sample) -> list[int]:
 def _null_share(moments: Sequence[int], placements: Sequence[Placement]) -> float | None:
     if not placements or not moments:
         return None
-    home = max(placements, key=lambda placement: placement.recent).candidate.puts(key_numbers([b""])[b""])
+    home = max(placements, key=lambda placement: placement.recent).candidate.puts(key_numbers(b""))
     return moments.count(home) / len(moments)
 
 
@@ -342,12 +342,8 @@ KeyNumbers = Mapping[str, int]
 """Placer (one of :data:`partitioners.PLACERS`) -> the key's number by its hash."""
 
 
-def key_numbers(keys: Iterable[bytes]) -> dict[bytes, KeyNumbers]:
-    """Each key's number by each placer."""
-    return {key: _numbers(key) for key in keys}
-
-
-def _numbers(key: bytes) -> KeyNumbers:
+def key_numbers(key: bytes) -> KeyNumbers:
+    """Return the key's number by each placer."""
     hashed = {which: number(key) for which, number in NUMBERS.items()}
     return {name: hashed[placer.hash] for name, placer in PLACERS.items()}
 

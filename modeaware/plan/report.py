@@ -1,12 +1,20 @@
-"""What ``modeaware plan`` finds, as one value; text, JSON and HTML are made of it. Pure."""
+"""What ``modeaware plan`` finds, as one value; text, JSON and HTML are made of it. Pure.
+
+Refusals are those of the admission (:mod:`modeaware.lifecycle.admission`); here all of them are found at once.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
+from modeaware.clock import utc
+from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.plan.blockers import Blocker, GroupLag, find_blockers, group_lags
+from modeaware.lifecycle.drain import unread_offsets, using_groups
+from modeaware.lifecycle.facts import TopicFacts, WriterFacts
+from modeaware.modes import format_ranges
 from modeaware.plan.effects import (
     Counted,
     Effect,
@@ -18,6 +26,45 @@ from modeaware.plan.effects import (
 )
 from modeaware.plan.recognise import Recognition, recognise
 from modeaware.plan.sample import Sample, TopicLook
+
+Severity = Literal["refused", "waits", "check"]
+_IGNORED = ControllerConfig().ignored_groups
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """One thing.
+
+    Attributes:
+        severity: ``refused``: the shrink would not be admitted; ``waits``: it would wait for this; ``check``: it is
+            not visible from outside.
+        text: what it is, and what to do.
+    """
+
+    code: str
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True)
+class GroupLag:
+    """A group that uses the topic.
+
+    Attributes:
+        kind: ``classic``, ``consumer``, ``share`` or ``streams``.
+        lag: offsets it has still to consume.
+        retiring: those of them in the partitions that would retire.
+        uncommitted: the number of retiring partitions with records on which it has never committed.
+    """
+
+    group: str
+    kind: str
+    has_members: bool
+    stateful: bool
+    lag: int
+    retiring: int = field(metadata={"json": "lag_retiring"})
+    uncommitted: int = field(metadata={"json": "uncommitted_retiring"})
 
 
 @dataclass(frozen=True)
@@ -79,17 +126,47 @@ class ResizePlan:
         return self.sample.span_ms if self.counted is None else self.counted.span_ms
 
 
-def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
-    """Plan by a sample.
+def make_plan(
+    look: TopicLook,
+    sample: Sample,
+    target: int,
+    now_ms: int,
+    *,
+    recognition: Recognition | None = None,
+    counted: Counted | None = None,
+) -> ResizePlan:
+    """Plan by a sample, or by what every record of the topic gave.
+
+    Args:
+        recognition: of the sample, where it is there already.
+        counted: the answer to :func:`ask_for_counts`.
 
     Raises:
         RequestRefused: ``target`` is not positive, or what the topic has.
     """
-    recognition = recognise(sample)
+    recognition = recognition or recognise(sample)
     base = _base(sample, recognition, target)
-    stamps = [record.timestamp_ms for record in sample.records if record.timestamp_ms > 0]
-    found = effects(sample, recognition, base, (base, *choose_targets(base, target)))
-    return _plan(look, sample, recognition, (base, target), found, max(stamps, default=None), now_ms)
+    if counted is None:
+        now, *others = effects(sample, recognition, base, (base, *choose_targets(base, target)))
+        last_write_ms = max((r.timestamp_ms for r in sample.records if r.timestamp_ms > 0), default=None)
+    else:
+        recognition = counted_recognition(recognition, counted, sample.count)
+        now, *others = counted_effects(recognition, counted)
+        last_write_ms = counted.last_ms
+    return ResizePlan(
+        topic=sample.topic,
+        count=sample.count,
+        base=base,
+        target=target,
+        created_ms=now_ms,
+        sample=sample,
+        recognition=recognition,
+        now=now,
+        effects=tuple(others),
+        groups=group_lags(look.facts, target),
+        blockers=find_blockers(look.facts, target, now_ms, last_write_ms, look.unknown, base),
+        counted=counted,
+    )
 
 
 def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Question:
@@ -108,49 +185,6 @@ def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Que
     )
 
 
-def make_counted_plan(
-    look: TopicLook, sample: Sample, recognition: Recognition, counted: Counted, target: int, now_ms: int
-) -> ResizePlan:
-    """Put a plan together from what every record of the topic gave.
-
-    Args:
-        sample, recognition: what decided which hashes to try.
-        counted: the answer to :func:`ask_for_counts` of the same three.
-    """
-    found = counted_recognition(recognition, counted, sample.count)
-    base, shares = counted.question.base, counted_effects(found, counted)
-    return _plan(look, sample, found, (base, target), shares, counted.last_ms, now_ms, counted)
-
-
-def _plan(
-    look: TopicLook,
-    sample: Sample,
-    recognition: Recognition,
-    counts: tuple[int, int],
-    found: tuple[Effect, ...],
-    last_write_ms: int | None,
-    now_ms: int,
-    counted: Counted | None = None,
-) -> ResizePlan:
-    """``counts``: base and target. ``found``: the effect of the base, then those of the targets."""
-    base, target = counts
-    now, *others = found
-    return ResizePlan(
-        topic=sample.topic,
-        count=sample.count,
-        base=base,
-        target=target,
-        created_ms=now_ms,
-        sample=sample,
-        recognition=recognition,
-        now=now,
-        effects=tuple(others),
-        groups=group_lags(look.facts, target),
-        blockers=find_blockers(look.facts, target, now_ms, last_write_ms, look.unknown, base),
-        counted=counted,
-    )
-
-
 def _base(sample: Sample, recognition: Recognition, target: int) -> int:
     """The number of partitions over which keys are placed now; refuses that, and no partition, as a target."""
     present = recognition.present
@@ -165,3 +199,155 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
             topic=sample.topic,
         )
     return base
+
+
+# What blocks a shrink, what it would wait for, and what a person has to check first
+
+
+def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
+    """Return every group that uses the topic, the one with the most to consume first."""
+    found = []
+    for name, group in facts.groups.items():
+        unread = {p: unread_offsets(group, p, log.end_offset, log.log_start) for p, log in facts.partitions.items()}
+        retiring = [p for p in unread if p >= target]
+        uncommitted = [p for p in retiring if p not in group.committed and not facts.partitions[p].empty]
+        found.append(
+            GroupLag(
+                name,
+                group.kind,
+                group.has_members,
+                group.stateful,
+                sum(unread.values()),
+                sum(unread[p] for p in retiring),
+                len(uncommitted),
+            )
+        )
+    return tuple(sorted(found, key=lambda group: (-group.retiring, -group.lag, group.group)))
+
+
+def find_blockers(
+    facts: TopicFacts,
+    target: int,
+    now_ms: int,
+    last_write_ms: int | None = None,
+    unknown: Iterable[str] = (),
+    base: int | None = None,
+) -> tuple[Blocker, ...]:
+    """Return all that blocks ``target``, refusals first. For a growth keys that move are to be checked.
+
+    Args:
+        last_write_ms: the newest timestamp of the records that were read.
+        unknown: what could not be looked up, in words.
+        base: the number of partitions that are written now; default: all there are.
+    """
+    shrinks = target < (facts.partition_count if base is None else base)
+    found = [*_topic(facts), *(Blocker("not-seen", "check", text) for text in unknown)]
+    found += _keys(facts, shrinks)
+    if shrinks:
+        found += [*_transactions(facts, target), *_waits(facts, target)]
+    found += _producers(facts, now_ms, last_write_ms)
+    order = {"refused": 0, "waits": 1, "check": 2}
+    return tuple(sorted(found, key=lambda blocker: order[blocker.severity]))
+
+
+def _topic(facts: TopicFacts) -> Iterator[Blocker]:
+    if facts.internal:
+        yield Blocker("internal", "refused", "The topic is internal: its owner decides its partition count.")
+    missing = [p for p in range(facts.partition_count) if p not in facts.partitions]
+    if missing:
+        yield Blocker("unavailable", "refused", f"Partitions {format_ranges(missing)} have no leader that answers.")
+
+
+def _keys(facts: TopicFacts, shrinks: bool) -> Iterator[Blocker]:
+    """What keeps keys where they are. Kafka lets a topic grow whatever that means to keys: then it is to be checked."""
+    severity: Severity = "refused" if shrinks else "check"
+    if facts.compacted:
+        effect = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
+        if shrinks:
+            effect = (
+                "the latest value of a key in a retired partition must not go, so it is shrunk with --evacuate alone, "
+                "and with the Spark job modeaware.spark.evacuate."
+            )
+        yield Blocker("compacted", severity, f"cleanup.policy is {facts.cleanup_policy!r}: {effect}")
+    if facts.stateful_owner is not None:
+        yield Blocker(
+            "streams-internal",
+            severity,
+            f"It is an internal topic of the Streams application {facts.stateful_owner!r}, whose state has a part for "
+            "each partition.",
+        )
+    if stateful := sorted(name for name, group in facts.groups.items() if group.stateful):
+        accept = "; a shrink that accepts the loss names each with --accept-state-loss" if shrinks else ""
+        yield Blocker(
+            "stateful-groups",
+            severity,
+            f"Groups that keep state per partition (Kafka Streams and the like) read it: {', '.join(stateful)}. The "
+            f"state of keys that move stays behind{accept}.",
+        )
+
+
+def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
+    open_ = {p: log for p, log in facts.partitions.items() if p >= target and not log.settled}
+    if not open_:
+        return
+    ids = {w.producer_id for log in open_.values() for w in log.writers if w.transaction_start is not None}
+    whose = f" (of producer ids {', '.join(map(str, sorted(ids)))})" if ids else ""
+    yield Blocker(
+        "open-transactions",
+        "waits",
+        f"Transactions are open in partitions {format_ranges(open_)}, which would retire{whose}: they are sealed only "
+        "once these have ended. One that hangs has to be aborted (kafka-transactions.sh).",
+    )
+
+
+def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
+    waited_for = using_groups(facts, _IGNORED)
+    behind = [group for group in group_lags(facts, target) if group.group in waited_for and group.retiring > 0]
+    if behind:
+        names = ", ".join(group.group for group in behind[:_NAMED]) + (", ..." if len(behind) > _NAMED else "")
+        yield Blocker(
+            "lag",
+            "waits",
+            f"Records are deleted only once every group has consumed them (unless the topic's own retention is left to "
+            f"do it); still behind on the partitions that would retire: {names}.",
+        )
+    idle = [group.group for group in behind if group.uncommitted and not group.has_members]
+    if idle:
+        yield Blocker(
+            "idle-groups",
+            "waits",
+            f"Without members, and never committed on all partitions that would retire: {', '.join(idle[:_NAMED])}. "
+            "They hold a drain up until they run, or are waived (modeaware groups waive).",
+        )
+    if facts.groups_doubt is not None:
+        yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {facts.groups_doubt.detail}.")
+
+
+def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Iterator[Blocker]:
+    latest: dict[int, WriterFacts] = {}
+    for writer in (writer for log in facts.partitions.values() for writer in log.writers):
+        known = latest.get(writer.producer_id)
+        if known is None or writer.last_timestamp_ms > known.last_timestamp_ms:
+            latest[writer.producer_id] = writer
+    if latest:
+        newest = max(writer.last_timestamp_ms for writer in latest.values())
+        known_by = (
+            f"The brokers remember {len(latest)} idempotent or transactional producer{'s' if len(latest) > 1 else ''} "
+            f"of it, the last one wrote {utc(newest)}; others they do not distinguish."
+        )
+    else:
+        known_by = "The brokers remember no idempotent producer of it; others they do not distinguish."
+    wrote = "" if last_write_ms is None else f" Last record that was read: {_ago(now_ms - last_write_ms)}."
+    yield Blocker(
+        "producers",
+        "check",
+        f"Whether producers honour partition modes is not visible from outside. {known_by}{wrote} One that is not "
+        "mode-aware continues as before: into retired partitions after a shrink, before a growth is opened after one.",
+    )
+
+
+def _ago(age_ms: int) -> str:
+    for unit, name in ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes")):
+        if age_ms >= unit * 2:
+            return f"{age_ms // unit} {name} ago"
+    return "a moment ago"

@@ -212,14 +212,13 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
     partitions = [(topic, p) for p in range(shape.partition_count)]
     unknown: list[str] = []
     logs = cluster.offsets(partitions)
-    policy = "delete"
     try:
-        found_policy = cluster.cleanup_policies([topic])[topic]
-        if isinstance(found_policy, ClusterError):
-            raise found_policy
-        policy = found_policy
+        policy = cluster.cleanup_policies([topic])[topic]
     except ClusterError as error:
-        unknown.append(f"Whether the topic is compacted: {error}.")
+        policy = error
+    if isinstance(policy, ClusterError):
+        unknown.append(f"Whether the topic is compacted: {policy}.")
+        policy = "delete"
     try:
         found = find_groups(cluster, {topic: range(shape.partition_count)})[topic]
     except ClusterError as error:

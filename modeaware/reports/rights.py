@@ -23,6 +23,7 @@ from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceErro
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.topic import log_configs, unfit, weakness
+from modeaware.reports.topics import BROKER_RESOURCE, TOPIC_RESOURCE, configs_request
 from modeaware.wire.brokers import Brokers, Route, ask_controller
 from modeaware.wire.client import is_running
 from modeaware.wire.probe import Round
@@ -30,7 +31,6 @@ from modeaware.wire.requests import (
     AddOffsetsToTxnRequest,
     CreateTopicsRequest,
     DescribeClusterRequest,
-    DescribeConfigsRequest,
     HeartbeatRequest,
     MetadataRequest,
     OffsetFetchRequest,
@@ -247,7 +247,6 @@ def _probe(conf: Mapping[str, Any]) -> Verdict:
 
 _NOT_SAID = 31
 """The one bit of the field of a broker that does not return operations."""
-_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _NOT_DESCRIBED = frozenset(
     {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE}
 )
@@ -352,7 +351,7 @@ class _Questions:
         if need.operation is AclOperation.DESCRIBE:
             return Verdict(State.PASS)
         if need.operation is AclOperation.DESCRIBE_CONFIGS:
-            request = _configs_request(_TOPIC_RESOURCE, name, "cleanup.policy")
+            request = configs_request(TOPIC_RESOURCE, [name], "cleanup.policy")
             return self._judged(request, lambda a: a.results[0].error_code, KafkaError.TOPIC_AUTHORIZATION_FAILED)
         return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
 
@@ -428,12 +427,6 @@ def _operations(bits: Iterable[int] | None) -> frozenset[int] | None:
     return None if _NOT_SAID in found else found
 
 
-def _configs_request(kind: int, name: str, *keys: str) -> Any:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    wanted = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
-    return DescribeConfigsRequest(resources=[wanted])
-
-
 @dataclass(frozen=True)
 class Settings:
     """What is needed and no right: a fit mode log, existing topics, session timeouts, a controller.
@@ -472,7 +465,7 @@ class Settings:
             if self.asked.not_creatable is not None:
                 return Verdict(State.FAIL, f"it cannot be made: {self.asked.not_creatable}")
             return Verdict(State.UNKNOWN, "not there yet: the first controller makes it, until then all is ReadWrite")
-        configs = self._config(_TOPIC_RESOURCE, name, "cleanup.policy", "min.insync.replicas")
+        configs = self._config(TOPIC_RESOURCE, name, "cleanup.policy", "min.insync.replicas")
         policy = configs.get("cleanup.policy")
         reason = unfit(name, seen.partitions, {"cleanup.policy": "compact" if policy is None else policy})
         if reason is not None:
@@ -489,14 +482,14 @@ class Settings:
             return Verdict(State.FAIL, "there is no such topic")
         detail = f"{partitions} partitions"
         if self.scope.role is not Role.CLIENT:
-            policy = self._config(_TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy", "")
+            policy = self._config(TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy", "")
             detail += ", compacted: shrink it with --evacuate" if "compact" in policy else ""
         return Verdict(State.PASS, detail)
 
     def _session(self) -> Verdict:
         """Whether the brokers take members of the election with this session timeout."""
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
-        found = self._config(_BROKER_RESOURCE, str(self.asked.node), least, most)
+        found = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
         if least not in found or most not in found:
             detail = f"must lie within the brokers' {least} and its maximum, which this user may not see"
             return Verdict(State.UNKNOWN, detail)
@@ -516,8 +509,8 @@ class Settings:
     def _config(self, kind: int, name: str, *keys: str) -> dict[str, str]:
         """Configs by name; empty where the user may not see them."""
         try:
-            node = self.asked.node if kind == _BROKER_RESOURCE else None
-            (result,) = self.brokers.ask(_configs_request(kind, name, *keys), node).results
+            node = self.asked.node if kind == BROKER_RESOURCE else None
+            (result,) = self.brokers.ask(configs_request(kind, [name], *keys), node).results
         except ClusterError:  # the check finds less, and says so
             return {}
         if result.error_code != KafkaError.NO_ERROR:

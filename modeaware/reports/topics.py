@@ -7,22 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modeaware.cluster.metadata import refusal
-from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, list_reassignments
+from modeaware.cluster.metadata import metadata_request, refusal
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.topic_view import base64_id
-from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
-from modeaware.wire.requests import (
-    DescribeConfigsRequest,
-    DescribeTopicPartitionsRequest,
-    ListPartitionReassignmentsRequest,
-    MetadataRequest,
-)
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
+from modeaware.wire.requests import DescribeConfigsRequest, DescribeTopicPartitionsRequest, MetadataRequest
 
 PARTITIONS_PER_ANSWER = 2000
 """As ``kafka-topics`` asks for: ``--partition-size-limit-per-response``."""
 _TOPICS_PER_REQUEST = 200
-_TOPIC_RESOURCE, _TOPIC_CONFIG, _DEFAULT_CONFIG = 2, 1, 5
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+_TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
 _TOPIC_IDS = 10
 """The version of Metadata that has topic ids."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -41,12 +38,7 @@ class ListedTopic:
 
 @dataclass(frozen=True)
 class TopicList:
-    """What one broker returns.
-
-    Attributes:
-        topics: all that the user may see, by name.
-        live_brokers: the ids of the brokers that are alive.
-    """
+    """What one broker returns: all topics that the user may see, by name, and the ids of the live brokers."""
 
     topics: tuple[ListedTopic, ...]
     live_brokers: frozenset[int]
@@ -171,9 +163,15 @@ def topic_states(
     for name in names:
         if name in found and name in configs:
             topic_id, partitions = found[name]
-            moved = (replace(p, **moves.get((name, p.partition), {})) for p in partitions)
-            states.append(TopicState(name, topic_id, tuple(moved), **configs[name]))
+            partitions = [_moving(p, moves.get((name, p.partition))) for p in partitions]
+            states.append(TopicState(name, topic_id, tuple(partitions), **configs[name]))
     return states
+
+
+def _moving(partition: PartitionReplicas, move: PartitionReassignment | None) -> PartitionReplicas:
+    return (
+        partition if move is None else replace(partition, adding=move.adding_replicas, removing=move.removing_replicas)
+    )
 
 
 _Found = dict[str, tuple[str, list[PartitionReplicas]]]
@@ -189,9 +187,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
             raise
         found.clear()
         for some in _slices(names):
-            wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in some]
-            request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=_TOPIC_IDS)
-            for topic in brokers.ask(request).topics:
+            for topic in brokers.ask(metadata_request(some, _TOPIC_IDS)).topics:
                 _add(found, topic, live, has_elr=False)
     for _, partitions in found.values():
         partitions.sort(key=lambda partition: partition.partition)
@@ -231,37 +227,21 @@ def _add(found: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> N
         partitions.append(partition)
 
 
-def _reassignments(brokers: Brokers) -> dict[tuple[str, int], dict[str, Any]]:
-    """(topic, partition) -> what is added and removed; nothing where the user or the broker may not know."""
-    answer = ask_controller(
-        brokers,
-        route_to_controller(brokers),
-        lambda: ListPartitionReassignmentsRequest(timeout_ms=3_000, topics=None),
-        lambda answer: [answer.error_code],
-        once=False,
-    )
-    if isinstance(answer, ClusterError):
-        if answer.code is not ErrorCode.UNSUPPORTED_VERSION:
-            raise answer
+def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
+    """What is in progress; nothing where the user or the broker may not know."""
+    try:
+        return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
+    except ModeAwareError as error:
+        if error.code not in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            raise
         return {}
-    if answer.error_code == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-        return {}
-    if answer.error_code:
-        raise refusal("list the reassignments", answer.error_code, answer.error_message)
-    return {
-        (t.name, p.partition_index): {"adding": tuple(p.adding_replicas), "removing": tuple(p.removing_replicas)}
-        for t in answer.topics
-        for p in t.partitions
-    }
 
 
 def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Per topic what :class:`TopicState` says of its configs; one that is gone is missing."""
     found: dict[str, dict[str, Any]] = {}
-    resource = DescribeConfigsRequest.DescribeConfigsResource
     for some in _slices(names):
-        wanted = [resource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in some]
-        for result in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results:
+        for result in brokers.ask(configs_request(TOPIC_RESOURCE, some, min_version=1)).results:
             name, code = result.resource_name, result.error_code
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 found[name] = {"configs": None}
@@ -276,6 +256,13 @@ def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]
                     "min_isr": int(values.get("min.insync.replicas") or 1),
                 }
     return found
+
+
+def configs_request(kind: int, names: Sequence[str], *keys: str, min_version: int = 0) -> Any:
+    """Return a DescribeConfigs request for these resources; without ``keys`` for all of their configs."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = [resource(resource_type=kind, resource_name=n, configuration_keys=list(keys) or None) for n in names]
+    return DescribeConfigsRequest(resources=wanted, min_version=min_version)
 
 
 def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:

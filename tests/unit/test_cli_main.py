@@ -182,8 +182,8 @@ def test_settings_that_cannot_be_used_are_an_error(
         ("reassign-partitions", "one of the arguments --execute --verify --cancel --list is required"),
         ("reassign-partitions --list --verify", "not allowed with"),
         ("reassign-partitions --verify", "--verify needs --reassignment-json-file"),
-        ("reassign-partitions --list --reassignment-json-file f", 'json-file" can\'t be used with action "--list"'),
-        ("reassign-partitions --verify --reassignment-json-file f --additional", "can't be used with action"),
+        ("reassign-partitions --list --reassignment-json-file f", "belongs to --execute, --verify, --cancel"),
+        ("reassign-partitions --verify --reassignment-json-file f --additional", "--additional belongs to --execute"),
     ],
 )
 def test_bad_usage_is_named_and_ends_with_status_2(

@@ -270,7 +270,7 @@ class TopicBrokers(FakeBrokers):
         return {"topics": topics, "brokers": [{"node_id": node} for node in LIVE], "controller_id": -1}
 
     def on_list_partition_reassignments(self, node: int, request: Any) -> Any:
-        moved = {"partition_index": 1, "adding_replicas": [2], "removing_replicas": []}
+        moved = {"partition_index": 1, "replicas": [1, 2], "adding_replicas": [2], "removing_replicas": []}
         topics = [{"name": "a", "partitions": [moved]}]
         return {"error_code": self.codes.get(MOVES, 0), "error_message": None, "topics": topics}
 
@@ -341,7 +341,7 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
         (DESCRIBE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topic a", 1, "describe topic 'a'"),
         (MOVES, ErrorCode.UNSUPPORTED_VERSION, "--topic a", 0, "Partition: 1"),
         (MOVES, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "--topic a", 0, "Partition: 1"),
-        (MOVES, ErrorCode.INVALID_REQUEST, "--topic a", 1, "list the reassignments"),
+        (MOVES, ErrorCode.INVALID_REQUEST, "--topic a", 1, "list partition reassignments"),
         (CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topic a", 0, "Partition: 1"),
         (CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topics-with-overrides", 1, "the right to see its configs"),
         (CONFIGS, ErrorCode.INVALID_REQUEST, "--topic a", 1, "describe the configs of topic 'a'"),

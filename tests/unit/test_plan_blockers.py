@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts, WriterFacts
-from modeaware.plan.blockers import Blocker, find_blockers, group_lags
+from modeaware.plan.report import Blocker, find_blockers, group_lags
 
 NOW_MS = 1_700_000_000_000
 LOG = PartitionFacts(10, 100, 100, 0, 0)

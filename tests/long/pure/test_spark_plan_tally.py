@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.plan.effects import Counted, Effect
 from modeaware.plan.recognise import recognise
-from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan
+from modeaware.plan.report import ResizePlan, ask_for_counts, make_plan
 from modeaware.plan.sample import Sample, TopicLook
-from modeaware.spark import counting
-from modeaware.spark.counting import Counting, Sums, Tally
+from modeaware.spark import planning
+from modeaware.spark.planning import Counting, Sums, Tally
 from partitioners import PURE_HASHES, Hash
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over
@@ -85,7 +85,7 @@ def counted(sample: Sample, target: int, tasks: int = 3, length: int = 100) -> C
 
 def both(sample: Sample, target: int) -> tuple[ResizePlan, ResizePlan]:
     recognition = recognise(sample)
-    by_spark = make_counted_plan(LOOK, sample, recognition, counted(sample, target), target, NOW_MS)
+    by_spark = make_plan(LOOK, sample, target, NOW_MS, recognition=recognition, counted=counted(sample, target))
     return make_plan(LOOK, sample, target, NOW_MS), by_spark
 
 
@@ -125,7 +125,7 @@ def test_counting_says_what_a_sample_of_everything_says(place: str, keys: str, t
 
 @pytest.mark.parametrize("length", [1, 2, 7, 1000])
 def test_a_key_may_go_on_in_the_next_batch(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    monkeypatch.setattr(counting, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
+    monkeypatch.setattr(planning, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
     sample = sample_of(records_of(KEYS["some without"], PLACES["none"]), COUNT)
     some, all_ = counted(sample, 5, length=length), counted(sample, 5, tasks=1, length=10_000)
     assert (some.held, some.placed, some.keys, some.repeated) == (all_.held, all_.placed, all_.keys, all_.repeated)
@@ -147,7 +147,7 @@ def test_what_a_sample_took_for_one_home_is_not_where_others_lie() -> None:
     recognition = recognise(sample)
     assert recognition.null_home == 3
     all_ = counted(sample_of([(3, None, 10)] * 300 + [(5, None, 10)], COUNT), 5)
-    assert make_counted_plan(LOOK, sample, recognition, all_, 5, NOW_MS).recognition.null_home is None
+    assert make_plan(LOOK, sample, 5, NOW_MS, recognition=recognition, counted=all_).recognition.null_home is None
 
 
 def test_no_key_leaves_the_executors() -> None:
