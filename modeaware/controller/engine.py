@@ -116,7 +116,8 @@ class Resting:
         self._counting: set[str] = set()
 
     def looked(self, *, unchanged: bool) -> frozenset[str]:
-        """Note a small look at all that rest; return those that need no whole look now."""
+        """Note a small look at all that rest; return those that need no whole look now: a change ends it for all
+        (invariant I2)."""
         if not unchanged:
             self._counting.clear()
         return frozenset(self._counting)

@@ -171,7 +171,7 @@ class TestAtRest:
 
             def look_and_write(topic_ids: Iterable[str]) -> bool:
                 unchanged = small(topic_ids)
-                resting.cluster.unchanged = small  # type: ignore[method-assign]
+                resting.cluster.unchanged = small  # type: ignore[method-assign]  # once
                 resting.cluster.produce(7)
                 return unchanged
 
