@@ -1,7 +1,7 @@
 """Changes of a topic's number of partitions: look, show, confirm, carry out, wait; ``modeaware shrink`` and ``grow``.
 
 :class:`Change` is behind shrink, grow, ``topics --alter`` and ``--undo``, and apply. What a controller would refuse is
-refused before the question, by the controller's own rules (:func:`modeaware.lifecycle.admit.admit`).
+refused before the question, by the controller's own rules (:func:`modeaware.lifecycle.admission.admit`).
 """
 
 from __future__ import annotations

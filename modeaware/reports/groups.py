@@ -352,7 +352,7 @@ def rule_text(rule: GroupRule) -> str:
 
 
 def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver: GroupRule) -> list[str]:
-    """Return what a waiver gives up: per topic (without and with it) whom it frees, and what they have not read."""
+    """Return what a waiver gives up: per topic (without and with it) the groups it frees, and what they left unread."""
     lines = []
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:
