@@ -167,10 +167,13 @@ def _keys_of(column: Any) -> list[Keys]:
             raise TypeError(
                 f"keys are a NumPy array of one dimension, of objects or of S, not {column.ndim} of {column.dtype}"
             )
-        return [_of_fixed(column) if column.dtype.kind == "S" else _of_objects(column.tolist())]
+        return [_of_objects(column.tolist())]
     if isinstance(column, Sequence) and not isinstance(column, str | bytes | bytearray | memoryview):
         return [_of_objects(column)]
     raise TypeError(f"a column of keys is an Arrow or NumPy array or a sequence of keys, not {type(column).__name__}")
+
+
+_BINARY = ("binary", "large_binary", "binary_view", "fixed_size_binary", "null")
 
 
 def _of_arrow(column: Any) -> list[Keys]:
@@ -180,41 +183,23 @@ def _of_arrow(column: Any) -> list[Keys]:
         return [keys for chunk in column.chunks for keys in _of_arrow(chunk)]
     if not isinstance(column, pa.Array):
         raise TypeError(f"a column of keys is an Array or a ChunkedArray of pyarrow, not {type(column).__name__}")
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _of_arrow(column.dictionary_decode())
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        return [_of_buffers(column, np.int32)]
-    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        return [_of_buffers(column, np.int64)]
-    if pa.types.is_null(kind) or pa.types.is_fixed_size_binary(kind) or str(kind) == "binary_view":
-        return [_of_buffers(column.cast(pa.large_binary()), np.int64)]
-    if str(kind) == "string_view":
-        return [_of_buffers(column.cast(pa.large_string()), np.int64)]
-    raise TypeError(f"keys are binary or string in Arrow, not {kind}")
-
-
-def _of_buffers(array: Any, offset_type: type[np.int32 | np.int64]) -> Keys:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = str(column.type).partition("[")[0]
+    if kind not in ("string", "large_string", "string_view", *_BINARY):
+        raise TypeError(f"keys are binary or string in Arrow, not {column.type}")
+    array = column.cast(pa.large_binary() if kind in _BINARY else pa.large_string())  # shares the bytes if it can
     _, offset_buffer, data_buffer = array.buffers()
     if len(array) == 0 or offset_buffer is None:
-        return _of_objects([None] * len(array))
-    offsets = np.frombuffer(offset_buffer, offset_type)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        return [_of_objects([None] * len(array))]
+    offsets = np.frombuffer(offset_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
     data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     lengths = np.diff(offsets)
     nulls = None
     if array.null_count:
         nulls = array.is_null().to_numpy(zero_copy_only=False)
         lengths[nulls] = 0  # in Arrow a null may have bytes
-    return Keys(data, offsets[:-1], lengths, nulls)
-
-
-def _of_fixed(column: NDArray[Any]) -> Keys:
-    width = column.dtype.itemsize
-    if width == 0:
-        return _of_objects([b""] * len(column))
-    lengths = np.strings.str_len(column) if hasattr(np, "strings") else np.char.str_len(column)
-    data = np.ascontiguousarray(column).view(np.uint8)
-    return Keys(data, np.arange(len(column), dtype=np.int64) * width, lengths.astype(np.int64), None)
+    return [Keys(data, offsets[:-1], lengths, nulls)]
 
 
 def _of_objects(values: Sequence[Any]) -> Keys:

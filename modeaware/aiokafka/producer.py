@@ -145,12 +145,7 @@ class Modes(VerifiedRoutes):
     aiokafka's ``partitioner`` is called without the topic, and not at all where the application names the partition. So
     ours is an attribute of the producer that hides the method: before the first view, and while a topic has retired
     partitions. At other times there is nothing of ours on the way of a record.
-
-    Args:
-        producer: is not kept alive.
-        views: the handle to follow, and to give back.
-        config: our settings.
-        loop: the producer's.
+    The producer, whose ``loop`` it is, is not kept alive.
     """
 
     def __init__(self, producer: object, views: Views, config: ClientConfig, loop: asyncio.AbstractEventLoop) -> None:

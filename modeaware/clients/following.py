@@ -51,12 +51,9 @@ def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
 
 
 class ViewShare:
-    """Has ``follow`` called with views for as long as ``client`` lives and has not released its share.
+    """Has the method ``follow`` called with views for as long as ``client`` lives and has not released its share.
 
-    Args:
-        client: is not kept alive.
-        views: the handle to give back.
-        follow: a method, whose object is not kept alive either.
+    Neither the client nor the method's object is kept alive.
     """
 
     def __init__(self, client: object, views: Views, follow: Callable[[Mapping[str, TopicView]], object]) -> None:
@@ -99,10 +96,8 @@ class FirstView:
     """The wait for the first view, to one deadline for all calls of a client. Any thread may call.
 
     Args:
-        config: our settings.
         wait: waits for the first view, up to so many seconds; returns whether the client follows it now.
         failure: why the source of the views cannot be read now.
-        errors: what is raised.
 
     Attributes:
         over: calls may proceed: there is a view, or every partition is taken as ReadWrite until there is one.

@@ -112,8 +112,6 @@ class Routes:
 
     Args:
         views: the producer's, to follow and to give back.
-        config: our settings.
-        errors: what is raised.
         partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
             key by murmur2, as kafka-python's and aiokafka's do.
         backlog: returns what the producer has queued for a topic now; None: it never has anything queued.
@@ -198,8 +196,7 @@ class Routes:
         return route
 
     def look_at_key(self, topic: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
-        """Apply the policy for resizes to a record that is about to be queued in ``chosen``; see
-        :func:`modeaware.resize.look_at_key`."""
+        """Apply :func:`modeaware.resize.look_at_key` to a record that is about to be queued in ``chosen``."""
         route = self.of(topic)
         if route is not None and not route.open:
             look_at_key(route.partitioner, key, before, chosen)

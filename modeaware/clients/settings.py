@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,6 +184,20 @@ class TokenCallback:
 
 def _underscored(message: str) -> str:
     return re.sub(r"\bmodeaware(\.[a-z]+)+", lambda found: found[0].replace(".", "_"), message)
+
+
+def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration in the arguments of a confluent_kafka client: a dict, by name, or both, where the name
+    counts.
+
+    Raises:
+        TypeError: nothing, or something else: in confluent_kafka's words.
+    """
+    if len(args) > 1:
+        raise TypeError("expected tuple containing single dict")
+    if not (args or kwargs) or not all(isinstance(arg, dict) for arg in args):
+        raise TypeError("expected configuration dict")
+    return {str(name): value for conf in (*args, kwargs) for name, value in conf.items()}
 
 
 def own_partitioner(partitioner: Any) -> Partitioner | None:

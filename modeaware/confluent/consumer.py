@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from modeaware import librdkafka
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
+from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
@@ -50,13 +51,7 @@ class Consumer(librdkafka.Consumer):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if not args and not kwargs:
-            super().__init__()  # refuses it, and so does the next where it is called
-        if len(args) > 1 or not all(isinstance(arg, dict) for arg in args):
-            super().__init__(*args, **kwargs)
-            raise TypeError("expected one configuration dict")
-        conf = {str(name): value for part in (*args, kwargs) for name, value in part.items()}
-        config, rest = split_client_config(with_process_settings(conf))
+        config, rest = split_client_config(with_process_settings(given_conf(args, kwargs)))
         stats = idle_stats()
         hints = StaleHints()
         watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}

@@ -53,10 +53,6 @@ SEEN_VIEWS = 1_000
 """How many changes of a topic are remembered since a join; with more of them it is in doubt who owns what."""
 RANGE = "range"
 _NOTHING_HIDDEN: frozenset[frozenset[int]] = frozenset({frozenset()})
-_GENERATION = struct.Struct("<i")
-_VERSION_SIZE = 2
-_COUNT = struct.Struct(">i")
-_LENGTH = struct.Struct(">h")
 _METADATA_MAGIC = b"CGMDv2:"
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
@@ -189,15 +185,14 @@ def _decoded(data: bytes | None) -> dict[str, tuple[int, ...]]:
     if not data:
         return assignment
     try:
-        (count,), at = _COUNT.unpack_from(data, _VERSION_SIZE), _VERSION_SIZE + _COUNT.size
+        (count,), at = struct.unpack_from(">2xi", data), 6  # after the version
         for _ in range(count):
-            (length,) = _LENGTH.unpack_from(data, at)
-            at += _LENGTH.size
-            topic, at = data[at : at + length].decode(), at + length
-            (partitions,) = _COUNT.unpack_from(data, at)
-            at += _COUNT.size
-            assignment[topic] = struct.unpack_from(f">{partitions}i", data, at)
-            at += 4 * partitions
+            (length,) = struct.unpack_from(">h", data, at)
+            topic = data[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+            (partitions,) = struct.unpack_from(">i", data, at)
+            assignment[topic] = struct.unpack_from(f">{partitions}i", data, at + 4)
+            at += 4 + 4 * partitions
     except (struct.error, UnicodeDecodeError) as error:
         raise GroupUnknown(f"a member's assignment cannot be read: {error}", final=True) from error
     return assignment
@@ -211,10 +206,8 @@ def generation_of(metadata: Any) -> int | None:
     """
     if not isinstance(metadata, bytes) or not metadata.startswith(_METADATA_MAGIC):
         return None
-    if len(metadata) < len(_METADATA_MAGIC) + _GENERATION.size:
-        return None
-    generation: int = _GENERATION.unpack_from(metadata, len(_METADATA_MAGIC))[0]
-    return generation
+    generation = metadata.removeprefix(_METADATA_MAGIC)[:4]
+    return int.from_bytes(generation, "little", signed=True) if len(generation) == 4 else None
 
 
 # What this member owns
@@ -449,7 +442,6 @@ class Membership:
         given: what the group gave to this member in this generation; None while it has no assignment.
 
     Args:
-        stock: the client's own methods.
         look_again: has :meth:`apply` called by the polling thread soon.
     """
 
@@ -496,19 +488,15 @@ class Membership:
             )
 
     def leave(self) -> None:
-        """The application unsubscribed: no rebalance is requested any more, and its callbacks see the last
-        revocation."""
+        """Request no rebalance any more; the application's callbacks still see the last revocation."""
         self._subscribed = False
-
-    def _verify(self, topics: set[str]) -> None:
-        self._views.verify(topics, VERIFY_TIMEOUT_S)
 
     # What librdkafka calls
 
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """``partitions`` is the whole assignment (eager), or what is added to it (incremental)."""
         new = {key_of(p) for p in partitions}
-        self._verify(_topics(new))  # before anything is decided by a view (invariant I8)
+        self._views.verify(_topics(new), VERIFY_TIMEOUT_S)  # before anything is decided by a view (invariant I8)
         self._partitions.manual = False
         if self._conf.incremental:
             self.given = (self.given or set()) | new
@@ -586,7 +574,7 @@ class Membership:
             self._assigned_inside = True
             take(partitions, hidden=self._hidden - {key_of(p) for p in partitions})
         else:
-            self._verify({p.topic for p in partitions})
+            self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
             self._partitions.manual = self.given is None
             take(partitions)
 

@@ -160,7 +160,6 @@ class Partitions:
         mine: what librdkafka is assigned.
         held: what the application sees of it: all but the hidden ones (and those it declined).
         manual: the application assigns by itself, outside any subscription.
-        starts: where they started.
     """
 
     def __init__(self, stock: Any, group_id: str, starts: Starts, view: Callable[[str], TopicView]) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from modeaware import librdkafka
 from modeaware.clients.routes import NO_STATS
-from modeaware.clients.settings import is_beyond_librdkafka, partitioner_of
-from modeaware.config import PREFIX, split_client_config, with_oauth_callback, with_process_settings
+from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partitioner_of
+from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.router import Router, partition_count
 from modeaware.confluent.statistics import Backlogs, QueueLoads, stats_settings
@@ -54,29 +54,20 @@ class Producer(librdkafka.Producer):
         return super().__new__(_over_patched(cls), *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        settings = {
-            str(name): value for conf in (*args[:1], kwargs) if isinstance(conf, dict) for name, value in conf.items()
-        }
-        config, conf = split_client_config(with_process_settings(settings))
+        config, conf = split_client_config(with_process_settings(given_conf(args, kwargs)))
         beyond = is_beyond_librdkafka(conf.get("partitioner"))
         partitioner = partitioner_of(conf) if beyond else None
         backlogs = Backlogs(conf) if config.on_resize == "hold" else None
         loads = QueueLoads() if partitioner is not None and wants_load(partitioner) else None
         hints = StaleHints()
-        theirs = [hints.listening(_without_ours(arg)) for arg in args]
-        named = hints.listening(_without_ours(kwargs))
-        # Of a setting in both forms, confluent_kafka takes the named one. Without any it has an error to raise.
-        target = next((conf for conf in (named, *theirs[:1]) if isinstance(conf, dict) and conf), None)
-        if target is not None:
-            target[SOFTWARE_NAME] = settings.get(SOFTWARE_NAME, UNDERLYING_NAME)
-            if backlogs is not None:
-                target.update(backlogs.settings())
-            if loads is not None:
-                target.update(stats_settings({**conf, **target}, loads.look))
-        if named:
-            super().__init__(*theirs, **named)
-        else:  # an empty ** is not nothing to it: it would take no configuration for an empty one
-            super().__init__(*theirs)
+        theirs = {SOFTWARE_NAME: UNDERLYING_NAME, **hints.listening(conf)}
+        if beyond:
+            del theirs["partitioner"]
+        if backlogs is not None:
+            theirs |= backlogs.settings()
+        if loads is not None:
+            theirs |= stats_settings(theirs, loads.look)
+        super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
         if backlogs is not None:
@@ -178,17 +169,6 @@ def _closing(router: Router | None) -> Iterator[None]:
 # As they are now: a patch of the class made later is to be called.
 _PRODUCE = Producer.produce
 _PRODUCE_BATCH = Producer.produce_batch
-
-
-def _without_ours(conf: Any) -> Any:
-    if not isinstance(conf, dict):
-        return conf  # librdkafka's to refuse
-    theirs = {
-        name: value
-        for name, value in conf.items()
-        if not (str(name).startswith(PREFIX) or (name == "partitioner" and is_beyond_librdkafka(value)))
-    }
-    return with_oauth_callback(theirs)
 
 
 def _over_patched(cls: type[P]) -> type[P]:

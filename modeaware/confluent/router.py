@@ -438,13 +438,9 @@ class Router(Routes):
     Args:
         produce: the next ``produce`` after ours: librdkafka's own bound C method, or a Python function patched over it.
         produce_batch: likewise.
-        views: the producer's.
-        config: our settings.
-        partitioner: what the producer's configuration names.
         count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
             even where nothing is retired.
         backlog: begins to follow what the producer has queued for a topic; None: it never has anything queued.
-        load: see :class:`~modeaware.clients.routes.Route`.
     """
 
     def __init__(

@@ -73,18 +73,13 @@ def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[
 
 
 class Backlog:
-    """What was queued for one topic when it was made. Any thread may read it.
+    """What was in the producer's queue for one topic when it was made. Any thread may read it.
 
     All of it is out when the queue is empty for once. A partition's part is out by librdkafka's statistics: ``msgs`` is
     how many records were queued for a partition, and ``acked_msgid`` how far they are acknowledged, in that order;
     idempotent producers alone keep the latter. (The queue lengths there do not do: records that linger or wait for
     their broker are in none of them, and ``xmit_msgq_cnt`` is always 0.) A record that fails last of a partition's is
-    never acknowledged; but within ``message.timeout.ms`` each is delivered or fails.
-
-    Args:
-        topic: its name.
-        queued: how many records are in the producer's queue.
-        timeout_s: after how many seconds all has been delivered or has failed.
+    never acknowledged; but within ``message.timeout.ms`` (``timeout_s``) each is delivered or fails.
     """
 
     def __init__(self, topic: str, queued: Callable[[], int], timeout_s: float = math.inf) -> None:
@@ -135,9 +130,6 @@ class Backlogs:
     """The backlogs of one producer: :meth:`start` one when keys move.
 
     While there is none that is not over, statistics go to a function in C that does nothing.
-
-    Args:
-        conf: the application's configuration.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:

@@ -170,13 +170,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         super().close(*args, **kwargs)
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Figures that cost nothing per record.
-
-        Returns:
-            ``state`` (``waiting`` for the first view, or ``direct``), ``assigned`` (partitions held), ``hidden``
-            (given to this consumer and not held, being in mode None), ``rejoins`` (rebalances requested), and
-            ``views``: what the shared source reports (``view_age_ms``, ``stale``, ...).
-        """
+        """As :meth:`modeaware.Consumer.modeaware_stats`; ``state`` is ``waiting`` or ``direct``. Without
+        ``in_doubt``."""
         return {
             "state": "direct" if self._first_view.over or self._views.ready else "waiting",
             "assigned": len(self._partitions.held()),

@@ -76,11 +76,6 @@ class KafkaPythonOffsets:
 class Partitions:
     """For the polling thread, and kafka-python's own thread while the former waits for it in a rebalance.
 
-    Args:
-        subscription: kafka-python's SubscriptionState.
-        starts: where partitions start.
-        view: the view in force of a topic.
-
     Attributes:
         hidden: partitions that are assigned, and paused by us.
         changed: topics whose modes changed since the last assignment.
@@ -173,9 +168,8 @@ class HeldListener(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-
 
     Args:
         inner: the application's listener, of either kind, or None.
-        coordinator: kafka-python's ConsumerCoordinator, for commits in its thread.
         incremental: the protocol is cooperative.
-        auto_commit: ``enable_auto_commit``: kafka-python commits all positions before a rebalance.
+        auto_commit: kafka-python commits all positions before a rebalance.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         if partition is None and serialized_key is not None:
             picker = self.config["partitioner"]
             routes.look_at_key(
-                topic, serialized_key, chosen, lambda count: picker.pick_over(count, topic, *record, self._metadata)
+                topic, serialized_key, chosen, lambda count: picker.pick_over(count, topic, record, self._metadata)
             )
         return chosen
 
@@ -156,23 +156,17 @@ class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ign
         Raises:
             RetiredPartitionError: no partition of the topic is writable.
         """
-        return self._pick(topic, key, serialized_key, value, serialized_value, self._shown(topic, cluster))
+        return self._pick(topic, (key, serialized_key, value, serialized_value), self._shown(topic, cluster))
 
-    def pick_over(self, count: int, topic: str, *record: Any) -> Any:
-        """Return what is picked where the first ``count`` partitions are all there are.
+    def pick_over(self, count: int, topic: str, record: tuple[Any, ...], cluster: Any) -> Any:
+        """Return what is picked for ``record`` where the first ``count`` partitions are all there are."""
+        return self._pick(topic, record, WritablePart(cluster, topic, tuple(range(count))))
 
-        Args:
-            record: the further arguments of :meth:`partition`.
-        """
-        *fields, cluster = record
-        return self._pick(topic, *fields, WritablePart(cluster, topic, tuple(range(count))))
-
-    def _pick(self, topic: str, *record: Any) -> Any:
-        key, serialized_key, value, serialized_value, seen = record
+    def _pick(self, topic: str, record: tuple[Any, ...], seen: Any) -> Any:
         if isinstance(self.inner, _gateway.Partitioner):
-            return self.inner.partition(topic, key, serialized_key, value, serialized_value, seen)
+            return self.inner.partition(topic, *record, seen)
         warnings.warn("partitioner does not implement kafka.partitioner.Partitioner", DeprecationWarning, stacklevel=4)
-        return self.inner.partition(topic, serialized_key, seen)
+        return self.inner.partition(topic, record[1], seen)  # its serialized key
 
     def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
         """As ``StickyPartitioner.on_new_batch``; passed on to partitioners that have it."""
@@ -218,10 +212,6 @@ class Backlog:
 
     kafka-python keeps each batch of records, until it is delivered or has failed, with the time at which it was begun;
     the halves of one that was too large keep that time.
-
-    Args:
-        accumulator: kafka-python's queue.
-        topic: its name.
     """
 
     def __init__(self, accumulator: Any, topic: str) -> None:

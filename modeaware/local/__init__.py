@@ -110,11 +110,9 @@ class ExternalKafka(Kafka):
 
 
 class ContainerKafka(Kafka):
-    """A single-node Kafka in a container, removed by :meth:`stop` or, after a crash, by testcontainers' reaper.
+    """A single-node Kafka in a container that has started and serves at ``address``, ``host:port`` as seen from here.
 
-    Args:
-        container: started; serves at ``address``.
-        address: ``host:port`` as seen from here.
+    Removed by :meth:`stop` or, after a crash, by testcontainers' reaper.
     """
 
     kind = Way.CONTAINER.value

@@ -89,14 +89,8 @@ class Kafka(ABC):
 
 
 class LocalBroker:
-    """A broker that is a process on this machine.
-
-    Args:
-        seat: its id and ports.
-        cluster_id: of the cluster it was formatted for.
-        folder: holds ``server.properties``, ``broker.log`` and ``data``.
-        launch: starts its process.
-        client_config: librdkafka settings to reach it with.
+    """A broker that is a process on this machine; ``folder`` holds its ``server.properties``, ``broker.log`` and
+    ``data``.
     """
 
     def __init__(

@@ -88,9 +88,7 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    Args:
-        pid: the process id.
-        marker: a part of its command line, which identifies it if the id was reused.
+    ``marker`` is a part of its command line, which identifies it if the id was reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
@@ -198,8 +196,7 @@ def wait_until_serving(
     """Wait until the broker at ``address`` answers Metadata and lists all of ``node_ids`` (registered and unfenced).
 
     Args:
-        address: ``host:port``.
-        node_ids: brokers that have to be listed; empty: any answer counts.
+        node_ids: empty: any answer counts.
         deadline: on :func:`time.monotonic`'s clock, seconds.
         cluster_id: answers of another cluster do not count: its broker was faster at taking the port.
         check: called between tries; raises if waiting is pointless.

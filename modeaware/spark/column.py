@@ -41,10 +41,7 @@ def with_partition(frame: DataFrame, placed: Placement, hash_in: HashIn) -> Data
     """Return ``frame`` with the column ``partition`` (int, never null).
 
     A ``partition`` that the frame has is kept where it is not null. A retired one fails the job when its row is
-    written.
-
-    Raises:
-        ConfigError: the partitioner picks no partitions, and there is no column ``partition``.
+    written. ConfigError where there is no such column, and the partitioner picks none.
     """
     given = "partition" in frame.columns
     if placed.rule is not None and not placed.rule.spreads:

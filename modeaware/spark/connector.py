@@ -116,10 +116,8 @@ def chosen_partitioner(conf: Mapping[str, Any], default: str) -> tuple[Rule | No
 def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:
     """Return the options ``kafka.*`` with which Spark's connector reaches the same cluster as the same user.
 
-    Certificate and key are read here; the CA's file must be present on every executor.
-
-    Args:
-        role: which settings to translate beside those of the connection.
+    Certificate and key are read here; the CA's file must be present on every executor. ``role`` decides which settings
+    are translated beside those of the connection.
 
     Raises:
         ConfigError: a setting cannot be translated; an option ``kafka.<Java's name>`` of Spark can take its place.

@@ -105,13 +105,6 @@ class SourceOptions:
     ending: Offsets | None = None
     fail_on_data_loss: bool = True
 
-    @property
-    def one_topic(self) -> str:
-        """The topic; ConfigError where there is none."""
-        if not self.topic:
-            raise ConfigError('format("modeaware"): the option topic is missing')
-        return self.topic
-
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Split the options, whose names Spark has lowered, into ours and a client's configuration."""
@@ -212,12 +205,13 @@ class _Reader:
     """What batches and streams share. Pickled to the executors."""
 
     def __init__(self, options: SourceOptions) -> None:
+        if not options.topic:
+            raise ConfigError('format("modeaware"): the option topic is missing')
         self._options = options
-        self._topic = options.one_topic
+        self._topic = options.topic
         self._client: TopicClient | None = None
 
     def read(self, partition: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """Read one range, on an executor."""
         return fetch(self._options.conf, partition, strict=self._options.fail_on_data_loss)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -267,14 +261,12 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         return self._json(resolve("startingOffsets", wanted, self._topic, starts, ends))
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
-        """Return how far the next batch may read."""
         ends = self._connected().ends(self._partitions())
         # The view comes last: records behind these ends that a shrink in it forbids are stragglers.
         self._last, self._log_ends = readable_to(self._view(), ends, self._last), ends
         return self._json(self._last)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange]:
-        """Return the ranges of the batch between two offsets."""
         before, after = (
             {int(p): int(offset) for p, offset in offsets.get(self._topic, {}).items()} for offsets in (start, end)
         )
@@ -318,10 +310,8 @@ def resolve(
 def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
     """Return how far a stream may read: to the end of readable partitions, and of those in mode None to the seal.
 
-    The offsets always name every partition, so a stream continues where it was when one is revived.
-
-    Args:
-        last: the previous result: offsets never go back because of a mode.
+    The offsets always name every partition, so a stream continues where it was when one is revived. They never go back
+    behind ``last``, the previous result, because of a mode.
     """
     allowed = {}
     for partition, end in ends.items():
@@ -355,8 +345,7 @@ def ranges_between(
                 topic=topic,
                 partition=partition,
             )
-    firsts = {partition: start.get(partition, 0) for partition in sorted(end)}
-    return [OffsetRange(topic, p, first, end[p]) for p, first in firsts.items() if first < end[p]]
+    return [OffsetRange(topic, p, start.get(p, 0), end[p]) for p in sorted(end) if start.get(p, 0) < end[p]]
 
 
 def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:

@@ -1,14 +1,21 @@
 """The plan of a resize by every record of a topic: a sample shows which hashes to try, and Spark counts the rest.
 
-Records are summed by key and partition in the JVM, then hashed in columns; sums reach the driver. The report is that of
-``modeaware plan``; see :mod:`modeaware.plan`.
+Records are summed by key and partition in the JVM. Executors hash the keys in columns with NumPy, all rows of a key in
+one call; sums by partition reach the driver, and no key does. The report is that of ``modeaware plan``; see
+:mod:`modeaware.plan`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
@@ -16,12 +23,13 @@ from modeaware.config import split_client_config
 from modeaware.errors import ConfigError, ErrorCode, RequestRefused
 from modeaware.librdkafka import KafkaException
 from modeaware.modelog.connection import connection_conf
-from modeaware.plan.effects import Counted, Question
-from modeaware.plan.recognise import recognise
+from modeaware.plan.effects import Counted, Fit, Held, Placed, Question
+from modeaware.plan.recognise import Candidate, recognise
 from modeaware.plan.report import ResizePlan, ask_for_counts, make_plan
 from modeaware.plan.sample import Stretch, look, read_sample
-from modeaware.spark.counting import REALS, SCHEMA, WHOLES, Counting, Sums, Tally
 from modeaware.spark.source import read_ranges
+from partitioners import PLACERS
+from partitioners.columns import hash_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +37,23 @@ if TYPE_CHECKING:
 DEFAULT_SAMPLE = 10_000
 MOST_PARTITIONS = 100_000
 """Of a topic: more than brokers hold. A mistyped number must not exhaust the executors' memory."""
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+_PLACERS = tuple(PLACERS)
+WHOLES, REALS = 8, 3
+HELD, FITS, KEYS = "held", "fits", "keys"
+SCHEMA = pa.schema(
+    [
+        ("what", pa.string()),
+        ("at", pa.int32()),
+        ("wholes", pa.list_(pa.int64())),
+        ("reals", pa.list_(pa.float64())),
+        ("first_ms", pa.int64()),
+        ("last_ms", pa.int64()),
+    ]
+)
+_AT_ONCE = 1 << 16
+"""Rows that are hashed together: enough for NumPy, and a column of long keys still fits."""
 
 
 def plan(
@@ -140,3 +165,211 @@ def _summed(records: DataFrame, question: Question) -> DataFrame:
             F.max("last_ms").alias("last_ms"),
         )
     )
+
+
+# On the executors
+
+
+class Sums(NamedTuple):
+    """Sums of one thing, to be added up over all tasks; a row of :data:`SCHEMA`.
+
+    ``what`` is HELD, of a partition; FITS, of a candidate; KEYS, of all keys; or a count, of a partition by that count.
+    """
+
+    what: str
+    at: int
+    wholes: list[int]
+    reals: list[float]
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+
+class Rows(NamedTuple):
+    """Records and bytes by key and partition; the rows of one key lie side by side. A timestamp below 1 is none."""
+
+    keys: Any
+    partitions: Integers
+    records: Integers
+    sizes: Integers
+    first_ms: Integers
+    last_ms: Integers
+
+    def only(self, which: Flags) -> Rows:
+        at = np.flatnonzero(which)
+        return Rows(self.keys.take(at), *(column[at] for column in self[1:]))
+
+
+class Tally:
+    """The sums of one task, or of all of them. For one thread."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        # Evidence of each placer over the topic's count, then the placements, each tried on what those before it left.
+        self._candidates = [*(Candidate(name, question.count) for name in _PLACERS), *question.placements]
+        lengths = {HELD: question.count, FITS: len(self._candidates), KEYS: 1}
+        lengths |= {str(over): over for over in question.counts}
+        self._wholes = {what: np.zeros((length, WHOLES), np.int64) for what, length in lengths.items()}
+        self._reals = {what: np.zeros((lengths[what], REALS)) for what in (FITS, KEYS)}
+        self._first_ms = np.full(question.count, np.iinfo(np.int64).max)
+        self._last_ms = np.zeros(question.count, np.int64)
+
+    def add(self, rows: Rows) -> None:
+        """Count some rows: all of each of their keys."""
+        null = rows.keys.is_null().to_numpy(zero_copy_only=False)
+        empty = (_lengths(rows.keys) == 0) & ~null
+        columns = [part * which for which in (True, null, empty) for part in (rows.records, rows.sizes)]
+        np.add.at(self._wholes[HELD][:, : len(columns)], rows.partitions, np.stack(columns, axis=1))
+        np.maximum.at(self._last_ms, rows.partitions, rows.last_ms)
+        stamped = rows.first_ms > 0
+        np.minimum.at(self._first_ms, rows.partitions[stamped], rows.first_ms[stamped])
+        keyed = rows.only(~(null | empty))
+        if len(keyed.partitions):
+            self._add_keyed(keyed)
+
+    def sums(self) -> Iterator[Sums]:
+        """Yield what was counted, unless it is zero."""
+        for what, wholes in self._wholes.items():
+            reals = self._reals.get(what)
+            for at in np.flatnonzero(wholes.any(axis=1)).tolist():
+                stamped = what == HELD and self._last_ms[at] > 0
+                yield Sums(
+                    what,
+                    at,
+                    wholes[at].tolist(),
+                    [0.0] * REALS if reals is None else reals[at].tolist(),
+                    int(self._first_ms[at]) if stamped else None,
+                    int(self._last_ms[at]) if stamped else None,
+                )
+
+    def merge(self, sums: Sums) -> None:
+        """Add what other tasks have counted."""
+        self._wholes[sums.what][sums.at] += np.asarray(sums.wholes, np.int64)
+        if sums.what in self._reals:
+            self._reals[sums.what][sums.at] += np.asarray(sums.reals)
+        if sums.first_ms is not None and sums.last_ms is not None:
+            self._first_ms[sums.at] = min(self._first_ms[sums.at], sums.first_ms)
+            self._last_ms[sums.at] = max(self._last_ms[sums.at], sums.last_ms)
+
+    def counted(self) -> Counted:
+        """Return the answer to the question."""
+        held, placed, fits = {}, {}, []
+        for sums in self.sums():
+            if sums.what == HELD:
+                held[sums.at] = Held(*sums.wholes[:6])._replace(first_ms=sums.first_ms, last_ms=sums.last_ms)
+            elif sums.what not in (FITS, KEYS):
+                placed[int(sums.what), sums.at] = Placed(*sums.wholes)
+        for wholes, reals in zip(self._wholes[FITS].tolist(), self._reals[FITS].tolist(), strict=True):
+            fits.append(Fit(*wholes[:2], *reals))
+        evidence = dict(zip(_PLACERS, fits, strict=False))
+        keys, repeated = self._wholes[KEYS][0, :2].tolist()
+        together = float(self._reals[KEYS][0, 0])
+        return Counted(self._question, held, placed, evidence, tuple(fits[len(_PLACERS) :]), keys, repeated, together)
+
+    def _add_keyed(self, rows: Rows) -> None:
+        starts = _key_starts(rows.keys)
+        key = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows.keys)))  # which one each row is of
+        places = _Places(rows.keys.take(starts))
+        of_key = np.add.reduceat(rows.records, starts)
+        repeated = of_key > 1
+        pairs = np.add.reduceat(rows.records * (rows.records - 1), starts)[repeated]
+        possible = of_key[repeated] * (of_key[repeated] - 1)
+        self._wholes[KEYS][0, :2] += (len(starts), len(pairs))
+        self._reals[KEYS][0, 0] += (pairs / possible).sum()
+        share, left = rows.records / of_key[key], np.ones(len(key), np.bool_)
+        present = self._question.present
+        chosen = np.full(len(key), -1 if present is None else _PLACERS.index(present))
+        for at, candidate in enumerate(self._candidates):
+            matching = left & (places.of(candidate)[key] == rows.partitions)
+            low = left & (rows.partitions < candidate.over)
+            tried = key[left]
+            different = int(np.count_nonzero(np.diff(tried))) + 1 if len(tried) else 0
+            self._wholes[FITS][at, :2] += (different, rows.records[matching].sum())
+            self._reals[FITS][at] += (share[matching].sum(), share[left].sum(), share[low].sum())
+            if at >= len(_PLACERS):  # a placement: those after it are tried on the rest
+                chosen[matching] = _PLACERS.index(candidate.name)
+                left = left & ~matching
+        if present is not None:
+            self._add_placed(places, key, chosen, rows)
+
+    def _add_placed(self, places: _Places, key: Integers, chosen: Integers, rows: Rows) -> None:
+        cases, of_case = np.unique(key * len(_PLACERS) + chosen, return_inverse=True)
+        records, sizes = (_sums_of(of_case, column, len(cases)) for column in (rows.records, rows.sizes))
+        key, placer = cases // len(_PLACERS), cases % len(_PLACERS)
+        ones = np.ones(len(cases), np.int64)
+        now = places.of_cases(key, placer, self._question.base)
+        for over in self._question.counts:
+            then = now if over == self._question.base else places.of_cases(key, placer, over)
+            moved, stay = (now != then).astype(np.int64), (now < over).astype(np.int64)
+            columns = (ones, moved, stay, stay * moved, records, records * moved, sizes, sizes * moved)
+            np.add.at(self._wholes[str(over)], then, np.stack(columns, axis=1))
+
+
+class _Places:
+    """Where placers put different keys; each hash and each placement is computed once."""
+
+    def __init__(self, keys: Any) -> None:
+        hashed = cache(lambda which: hash_column(keys, which))
+
+        def of(candidate: Candidate) -> Integers:
+            placer = PLACERS[candidate.name]
+            indices: Integers = placer.column(hashed(placer.hash).copy(), candidate.over).astype(np.int64)
+            return indices
+
+        self.of = cache(of)
+
+    def of_cases(self, key: Integers, placer: Integers, over: int) -> Integers:
+        """Return the partition of each case: a key by its number, a placer by its place among them."""
+        found = np.empty(len(key), np.int64)
+        for at in np.unique(placer).tolist():
+            own = placer == at
+            found[own] = self.of(Candidate(_PLACERS[at], over))[key[own]]
+        return found
+
+
+class Counting:
+    """What ``mapInArrow`` calls on the executors: batches sorted by key become one batch of sums. Picklable."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        tally = Tally(self._question)
+        waiting: list[Any] = []
+        for batch in batches:
+            waiting.append(batch)
+            if sum(each.num_rows for each in waiting) >= _AT_ONCE:
+                table = pa.Table.from_batches(waiting)
+                whole = int(_key_starts(_keys(table))[-1])  # the rows of the last key may continue in the next batch
+                tally.add(_rows(table.slice(0, whole)))
+                waiting = table.slice(whole).to_batches()
+        if any(each.num_rows for each in waiting):
+            tally.add(_rows(pa.Table.from_batches(waiting)))
+        yield pa.RecordBatch.from_pylist([sums._asdict() for sums in tally.sums()], SCHEMA)
+
+
+def _keys(table: Any) -> Any:
+    chunks = table.column("key").combine_chunks()
+    return chunks.combine_chunks() if hasattr(chunks, "combine_chunks") else chunks
+
+
+def _rows(table: Any) -> Rows:
+    names = ("partition", "records", "sizes", "first_ms", "last_ms")
+    return Rows(_keys(table), *(table.column(name).to_numpy().astype("int64") for name in names))
+
+
+def _key_starts(keys: Any) -> Integers:
+    """Where the rows of each key begin, in a column that is not empty."""
+    before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
+    differ = pc.or_(pc.fill_null(pc.not_equal(after, before), False), pc.xor(after.is_null(), before.is_null()))
+    return np.concatenate([[0], np.flatnonzero(differ.to_numpy(zero_copy_only=False)) + 1])
+
+
+def _lengths(keys: Any) -> Integers:
+    lengths: Integers = pc.fill_null(pc.binary_length(keys), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
+
+
+def _sums_of(groups: Integers, column: Integers, count: int) -> Integers:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, groups, column)
+    return sums

@@ -112,9 +112,7 @@ class ProgressListener(StreamingQueryListener):
     def require(self, group: str, topics: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Make drains of ``topics`` wait for ``group`` now, before the first start of its query.
 
-        Args:
-            group: such as :func:`progress_group` of the query's name.
-            timeout_s: how long to wait for the controller, in seconds.
+        ``group`` is such as :func:`progress_group` of the query's name.
 
         Raises:
             ModeAwareError: no controller answered (ControllerUnavailable), or it refused (RequestRefused).
@@ -147,20 +145,19 @@ class ProgressListener(StreamingQueryListener):
         self._admin.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's name
-        """The sources of the query are not known yet."""
+        """Nothing: the sources of the query are not known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 # Spark's name
-        """A batch is done."""
         self._note(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
-        """Publish the last progress: a restarted query that finds nothing to read reports none."""
+        # A restarted query that finds nothing to read reports no progress.
         query = (self.spark or SparkSession.active()).streams.get(str(event.id))
         if query is not None and (last := query.lastProgress) is not None:
             self._note(last)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 # Spark's name
-        """The progress stays published, and the group required."""
+        """Nothing: the progress stays published, and the group required."""
 
     def _note(self, progress: StreamingQueryProgress) -> None:
         positions = positions_of((source.description, source.endOffset) for source in progress.sources)

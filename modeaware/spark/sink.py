@@ -100,10 +100,7 @@ class Placement:
 def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
     """Return how the records of a job go to the topic of ``view``; None where the sink's producer does exactly that.
 
-    Raises:
-        ConfigError: the partitioner does not exist, or cannot be loaded.
-        PartitionRetired: no partition is writable.
-        ClusterError: the topic does not exist, or no broker answered.
+    Raises ConfigError, PartitionRetired and ClusterError as :func:`write_to_kafka` does.
     """
     rule, partitioner = chosen_partitioner(conf, JAVA_NAME)
     if view.all_writable:
@@ -141,9 +138,6 @@ def foreach_batch_writer(
             murmur2_random for the first, consistent_random for the others.
         retries: how often a batch is written again, at most.
         hash_in, options: for ``sink``; see :func:`write_to_kafka`.
-
-    Raises:
-        ConfigError: a bad argument.
     """
     return BatchWriter(topic, dict(conf), through, retries, hash_in, options)
 

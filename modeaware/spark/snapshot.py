@@ -59,8 +59,8 @@ def topic_view(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> T
     config, rest = split_client_config(conf)
     timeout_s = config.view_timeout_ms / 1000
     kept = kept_views(rest, config)
-    views, ready, failure = kept.views, kept.views.wait_ready(timeout_s), None
-    if ready:
+    views, failure = kept.views, None
+    if ready := views.wait_ready(timeout_s):
         try:
             kept.refresh(timeout_s)
         except ModeSourceError as error:
@@ -98,7 +98,7 @@ class KeptViews:
             self.views.refresh(timeout_s)
 
     def _is_current(self) -> bool:
-        """Whether the views come from a log, and include all of it. In doubt: no."""
+        """Whether the views come from a log, and include all of it; False in doubt."""
         with self._lock:
             if self._closed or not self.views.stats().get("log_present"):
                 return False
@@ -111,7 +111,6 @@ class KeptViews:
         return bool(stats["source"] == "log" and stats["log_position"] == end)
 
     def close(self) -> None:
-        """Release the views and the consumer."""
         with self._lock:
             self._closed = True
             consumer, self._consumer = self._consumer, None
@@ -179,7 +178,6 @@ class TopicClient:
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def describe(self) -> TopicDescription:
-        """Return the topic's partitions and id."""
         topics = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
         found = self._answer(topics[self.topic], "cannot be described")
         return TopicDescription(sorted(each.id for each in found.partitions), known_id(found.topic_id))

@@ -279,9 +279,7 @@ def _ms_column(column: pa.Array) -> list[int | None]:
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``conf`` as the writers use it: only failures are reported, and unless it says otherwise the producer is
     idempotent (retries keep the order of a task's records) and ``linger.ms`` is 50 (a task sends whole batches).
-
-    Raises:
-        ConfigError: it sets ``on_delivery`` or another setting that the writers decide, or a bad ``modeaware.`` one.
+    ConfigError where it holds a setting that the writers decide, or a bad ``modeaware.`` one.
     """
     for name, why in _REFUSED.items():
         if conf.get(name) is not None:
@@ -304,12 +302,7 @@ def key_of(conf: Mapping[str, Any]) -> str:
 
 
 class SharedProducer:
-    """A producer for the tasks of one process, in sequence or in parallel.
-
-    Attributes:
-        users: how many senders use it now.
-        broken: it had a fatal error: the next task makes another one.
-    """
+    """A producer for the tasks of one process, in sequence or in parallel."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self._config, rest = split_client_config(conf)
@@ -318,8 +311,8 @@ class SharedProducer:
         self._turn = threading.Condition()
         self._versions: dict[str, Version] = {}
         self.views.subscribe(self._on_views)  # after the producer, which therefore has the views before this does
-        self.users = 0
-        self.broken = False
+        self.users = 0  # the senders that have it now
+        self.broken = False  # it had a fatal error: the next task makes another one
 
     def await_version(self, topic: str, version: Version) -> None:
         """Wait until the producer routes by modes of ``topic`` that are at least of ``version``; ViewTimeout after
@@ -390,16 +383,11 @@ class Sender:
     """Sends the records of one task: ``with Sender(topic, conf) as sender``. For one thread.
 
     The block's end waits until every record is delivered, at most ``message.timeout.ms``, and raises the first failure.
-    A block that raises does not wait: queued records may still be delivered.
+    A block that raises does not wait: queued records may still be delivered. ``sent`` is how many were queued.
 
     Args:
-        topic: where records go that name no topic.
-        conf: see :func:`producer_conf`.
-        at_least: the ``TopicView.version`` by which the driver planned the job.
+        topic, conf, at_least: as for :func:`foreach_partition_writer`.
         key: :func:`key_of` ``conf``, where the caller has it.
-
-    Attributes:
-        sent: how many records were queued.
 
     Raises:
         ViewTimeout: the modes of ``at_least`` did not arrive.

@@ -36,12 +36,8 @@ class MockKafka:
 
     def __init__(self) -> None:
         self._host: Producer | None = None
-        self._bootstrap_servers = ""
-
-    @property
-    def bootstrap_servers(self) -> str:
+        self.bootstrap_servers = ""
         """For the setting ``bootstrap.servers``; empty while it does not run."""
-        return self._bootstrap_servers
 
     def start(self) -> Self:
         """Start it; harmless while it runs.
@@ -55,7 +51,7 @@ class MockKafka:
         brokers = self._host.list_topics(timeout=MOCK_START_TIMEOUT_S).brokers.values()
         if not brokers:
             raise LocalKafkaError("librdkafka's mock broker has no address")
-        self._bootstrap_servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        self.bootstrap_servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
         return self
 
     def make_topic(self, topic: str) -> str:
@@ -72,7 +68,7 @@ class MockKafka:
     def stop(self) -> None:
         """Stop it: its records are gone. Idempotent."""
         host, self._host = self._host, None
-        self._bootstrap_servers = ""
+        self.bootstrap_servers = ""
         if host is not None:
             host.close()
 

@@ -44,7 +44,7 @@ def test_options_are_ours_and_the_rest_is_a_configuration() -> None:
             "linger.ms": "5",
         }
     )
-    assert options.one_topic == "flights"
+    assert options.topic == "flights"
     assert options.starting == {0: 23, 1: EARLIEST}
     assert options.ending == LATEST
     assert not options.fail_on_data_loss

@@ -101,8 +101,7 @@ class CopyJob:
 def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
     """Write ``copies``, each key once, unless what was written to the survivor since makes one needless.
 
-    Raises:
-        EvacuationFailed, PartitionRetired, ModeSourceError: not possible now.
+    EvacuationFailed, PartitionRetired and ModeSourceError say why that is not possible now.
     """
     conf = {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
@@ -129,20 +128,14 @@ def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
 
 @dataclass
 class Copying:
-    """The copies of one task for one survivor. For one thread.
-
-    Attributes:
-        producer: its transactions are initialised, and none is open.
-        done: what became of the copies so far.
-        size: how many copies the next transaction has at most.
-    """
+    """The copies of one task for one survivor. For one thread."""
 
     job: CopyJob
     survivor: int
-    producer: Producer
+    producer: Producer  # its transactions are initialised, and none is open
     log: SurvivorLog
     done: Copied = field(default_factory=Copied)
-    size: int = MOST
+    size: int = MOST  # of the next transaction, in copies
     _failed: KafkaError | None = None
 
     def write(self, copies: list[Copy]) -> None:
@@ -253,15 +246,11 @@ class Copying:
 
 class SurvivorLog:
     """Follows what others write to one survivor from its base on. For one thread; close it. A partition that cannot be
-    read raises EvacuationFailed.
-
-    Attributes:
-        newest: key -> its last committed record from the base on, as far as it was read.
-    """
+    read raises EvacuationFailed."""
 
     def __init__(self, job: CopyJob, partition: int) -> None:
         base = job.bases[partition]
-        self.newest: dict[bytes, Copy] = {}
+        self.newest: dict[bytes, Copy] = {}  # the last committed record of each key, as far as it was read
         self._partition = partition
         self._clean_up_to = base
         self._failed = job.failed

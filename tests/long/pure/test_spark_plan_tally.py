@@ -17,8 +17,8 @@ from modeaware.plan.effects import Counted, Effect
 from modeaware.plan.recognise import recognise
 from modeaware.plan.report import ResizePlan, ask_for_counts, make_plan
 from modeaware.plan.sample import Sample, TopicLook
-from modeaware.spark import counting
-from modeaware.spark.counting import Counting, Sums, Tally
+from modeaware.spark import planning
+from modeaware.spark.planning import Counting, Sums, Tally
 from partitioners import PURE_HASHES, Hash
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over
@@ -125,7 +125,7 @@ def test_counting_says_what_a_sample_of_everything_says(place: str, keys: str, t
 
 @pytest.mark.parametrize("length", [1, 2, 7, 1000])
 def test_a_key_may_go_on_in_the_next_batch(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    monkeypatch.setattr(counting, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
+    monkeypatch.setattr(planning, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
     sample = sample_of(records_of(KEYS["some without"], PLACES["none"]), COUNT)
     some, all_ = counted(sample, 5, length=length), counted(sample, 5, tasks=1, length=10_000)
     assert (some.held, some.placed, some.keys, some.repeated) == (all_.held, all_.placed, all_.keys, all_.repeated)
