@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from modeaware.admin.new_topics import Assignments, CreationResult, candidates, check_given, minimum_of, place_by_policy
+from modeaware.admin.new_topics import Assignments, CreationResult, check_given, minimum_of, place_by_policy
 from modeaware.admin.reassignments import list_reassignments, request_failure
-from modeaware.cluster.metadata import Registered, metadata_request, registered_brokers
+from modeaware.cluster.metadata import RegisteredBroker, metadata_request, registered_brokers
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
@@ -198,33 +198,38 @@ class Creation:
             time.sleep(LOOK_DELAY_S)  # no request waits for a broker's metadata to follow the controller's
 
     def _placed(self, placement: Placement, factor: int, minimum: int | None) -> Placement:
-        record, registered = self._known
-        up = {b.node_id: b.rack for b in registered.brokers.values() if b.live}
-        down = {b.node_id: b.rack for b in registered.brokers.values() if not b.live}
-        # A broker that the cluster has unregistered since is gone (KIP-409: removed by hand).
-        remembered = {} if registered.complete else record.brokers
+        policy, brokers = self._known
         assignments = place_by_policy(
             placement.topic,
             placement.count - placement.first,
             factor,
             factor if minimum is None else minimum,
-            candidates(up, {**remembered, **down}),
-            record.policy,
+            brokers,
+            policy,
             random.randrange(1 << 16),
         )
-        return replace(placement, assignments=assignments, live=frozenset(up))
+        return replace(placement, assignments=assignments, live=_live(brokers))
 
     def _checked(self, placement: Placement, minimum: int | None) -> Placement:
         if minimum is None or placement.assignments is None:
             return placement
-        record, registered = self._known
-        live = frozenset(broker.node_id for broker in registered.brokers.values() if broker.live)
-        check_given(placement.topic, placement.assignments, minimum, live, record.policy)
-        return replace(placement, live=live)
+        policy, brokers = self._known
+        check_given(placement.topic, placement.assignments, minimum, _live(brokers), policy)
+        return replace(placement, live=_live(brokers))
 
     @cached_property
-    def _known(self) -> tuple[ObservedBrokersRecord, Registered]:
-        return self._observed() or ObservedBrokersRecord(), registered_brokers(self._brokers)
+    def _known(self) -> tuple[str, list[RegisteredBroker]]:
+        """The policy of under-replicated creations, and all brokers, those that are down included."""
+        record, registered = self._observed() or ObservedBrokersRecord(), registered_brokers(self._brokers)
+        known = dict(registered.brokers)
+        if not registered.complete:  # else one that is missing was unregistered since (KIP-409: removed by hand)
+            for node_id, rack in record.brokers.items():
+                known.setdefault(node_id, RegisteredBroker(node_id, rack, live=False))
+        return record.policy, [known[node_id] for node_id in sorted(known)]
+
+
+def _live(brokers: Iterable[RegisteredBroker]) -> frozenset[int]:
+    return frozenset(broker.node_id for broker in brokers if broker.live)
 
 
 def _outcome(step: Callable[[], _T]) -> _T | ModeAwareError:

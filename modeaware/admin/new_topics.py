@@ -9,11 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modeaware import librdkafka_admin
 from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
+
+if TYPE_CHECKING:  # it needs kafka-python, and who names new topics need not have it
+    from modeaware.cluster.metadata import RegisteredBroker
 
 
 class _WithMinimum:
@@ -103,7 +106,9 @@ class CreationResult:
         done = "can be created" if self.validate_only else "created"
         if not self.under_replicated:
             return f"topic {self.topic!r}: {done}"
-        missing = ", ".join(f"{p} (brokers {_listed(ids)})" for p, ids in sorted(self.under_replicated.items())[:5])
+        missing = ", ".join(
+            f"{p} (brokers {', '.join(map(str, ids))})" for p, ids in sorted(self.under_replicated.items())[:5]
+        )
         more = f" and {len(self.under_replicated) - 5} more" if len(self.under_replicated) > 5 else ""
         return f"topic {self.topic!r}: {done} under-replicated; replicas are missing of partitions {missing}{more}"
 
@@ -114,33 +119,14 @@ def minimum_of(new: librdkafka_admin.NewTopic | librdkafka_admin.NewPartitions) 
     return minimum
 
 
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(str(node_id) for node_id in ids)
-
-
 # Placement
 
 Assignments = tuple[tuple[int, ...], ...]
 """For each partition its brokers, the preferred leader first."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A broker that replicas can be put on; ``live``: it can take them now, else when it is back."""
-
-    node_id: int
-    rack: str | None
-    live: bool
-
-
-def candidates(live: Mapping[int, str | None], down: Mapping[int, str | None]) -> tuple[Candidate, ...]:
-    """Candidates of broker ids and racks; one that is live is not down."""
-    up = [Candidate(node_id, rack, True) for node_id, rack in sorted(live.items())]
-    return (*up, *(Candidate(n, rack, False) for n, rack in sorted(down.items()) if n not in live))
-
-
 def place_by_policy(
-    topic: str, count: int, factor: int, minimum: int, brokers: Sequence[Candidate], policy: str, start: int
+    topic: str, count: int, factor: int, minimum: int, brokers: Sequence[RegisteredBroker], policy: str, start: int
 ) -> Assignments:
     """Place ``count`` partitions as the policy of under-replicated creations has it.
 
@@ -197,7 +183,7 @@ def check_given(
             )
 
 
-def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: int, start: int) -> Assignments:
+def place(count: int, factor: int, brokers: Sequence[RegisteredBroker], live_required: int, start: int) -> Assignments:
     """Place partitions: as Kafka's own placement, replicas of a partition are on different brokers and, as far as there
     are as many, on different racks; leaders, and then all replicas, are spread evenly over the brokers.
 
@@ -218,7 +204,7 @@ def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: 
     for number in range(count):
         first = (start + number) % len(ring)
         rotated = ring[first:] + ring[:first]
-        chosen: list[Candidate] = []
+        chosen: list[RegisteredBroker] = []
         used: Counter[str | None] = Counter()
         while len(chosen) < factor:
             free = [b for b in rotated if b not in chosen and (b.live or len(chosen) >= live_required)]
@@ -235,9 +221,9 @@ def place(count: int, factor: int, brokers: Sequence[Candidate], live_required: 
     return tuple(placed)
 
 
-def _striped(brokers: Sequence[Candidate]) -> list[Candidate]:
+def _striped(brokers: Sequence[RegisteredBroker]) -> list[RegisteredBroker]:
     """The brokers in turn from each rack, so that neighbours are on different ones."""
-    racks: dict[str, list[Candidate]] = {}
+    racks: dict[str, list[RegisteredBroker]] = {}
     for broker in sorted(brokers, key=lambda b: b.node_id):
         racks.setdefault(broker.rack or "", []).append(broker)
     rounds = zip_longest(*(racks[rack] for rack in sorted(racks)))
@@ -254,5 +240,5 @@ def _many(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-def _ids(brokers: Sequence[Candidate]) -> str:
+def _ids(brokers: Sequence[RegisteredBroker]) -> str:
     return ", ".join(str(broker.node_id) for broker in brokers) or "none"

@@ -8,6 +8,7 @@ from modeaware.endpoint.metadata import Answers
 from modeaware.errors import ErrorCode
 from modeaware.wire import codec
 from modeaware.wire.capabilities import CLIENT_NAME, FEATURE, UNDERLYING_NAME, identity
+from modeaware.wire.frames import INT16
 
 DESCRIBE_TOPIC_PARTITIONS_KEY = 75
 OURS = {
@@ -68,35 +69,27 @@ def unsupported(correlation_id: int) -> bytes:
     return codec.encode_response(response, 0, correlation_id)
 
 
-def answered(payload: bytes, version: int, controller_id: str, answers: Answers, *, modes: bool) -> bytes:
-    """Return :func:`rewritten`, made once for all clients with the same response."""
+def answered(
+    payload: bytes, version: int, controller_id: str, answers: Answers, *, modes: bool
+) -> tuple[bytes, int | None]:
+    """Return the broker's response (a whole frame) with what the endpoint takes and offers, and the newest version of
+    Metadata that the broker offers; None without one. Made once for all clients with the same response."""
     body = answers.get(
         memoryview(payload)[4:],
         ("versions", version, controller_id, modes),
-        lambda: rewritten(payload, version, controller_id, modes=modes)[4:],
+        lambda: _rewritten(payload, version, controller_id, modes=modes),
     )
-    return payload[:4] + body
+    (newest,) = INT16.unpack_from(body)
+    return payload[:4] + body[INT16.size :], None if newest < 0 else newest
 
 
-def metadata_version(payload: bytes, version: int, answers: Answers) -> int | None:
-    """Return the newest version of Metadata in the broker's ApiVersions response (a whole frame); None without one."""
-
-    def read() -> bytes:
-        _, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
-        newest = (int(each.max_version) for each in answer.api_keys if each.api_key == codec.METADATA_KEY)
-        return next(newest, -1).to_bytes(2, "big", signed=True)
-
-    found = answers.get(memoryview(payload)[4:], ("metadata version", version), read)
-    newest = int.from_bytes(found, "big", signed=True)
-    return None if newest < 0 else newest
-
-
-def rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
-    """Return the broker's response (a whole frame) with what the endpoint takes and offers."""
-    correlation_id, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
-    if answer.error_code:
-        return payload
+def _rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
+    """The newest version of Metadata (-1: none), and what follows the correlation id."""
+    _, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
     offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    newest = INT16.pack(offered.get(codec.METADATA_KEY, (-1, -1))[1])
+    if answer.error_code:
+        return newest + payload[4:]
     offered.pop(DESCRIBE_TOPIC_PARTITIONS_KEY, None)
     for key, (lowest, highest) in _BOUNDS.items():
         if key in offered:
@@ -118,4 +111,4 @@ def rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) 
             fields["finalized_features"] = [
                 (f.name, f.max_version_level, f.min_version_level) for f in answer.finalized_features
             ]
-    return codec.encode_response(codec.ApiVersionsResponse(**fields), version, correlation_id)
+    return newest + codec.encode_response(codec.ApiVersionsResponse(**fields), version, 0)[4:]

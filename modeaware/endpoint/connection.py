@@ -114,11 +114,8 @@ def _settled(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]
         return failure, logging.INFO, f"failed: {failure}"
     error = f"the controller failed: {type(failure).__name__}: {failure}"
     trace = "".join(traceback.format_exception(failure)).rstrip()
-    return (
-        ClusterError(error, code=ErrorCode.UNKNOWN_SERVER_ERROR),
-        logging.ERROR,
-        f"failed unexpectedly: {trace}",
-    )
+    bug = ClusterError(error, code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    return bug, logging.ERROR, f"failed unexpectedly: {trace}"
 
 
 class Deadlines:
@@ -134,7 +131,7 @@ class Deadlines:
         self._passed = passed
         self._timer: asyncio.TimerHandle | None = None
         self._progress_s = loop.time()
-        self._full_s: dict[str, float] | None = None
+        self._full_s: dict[str, float] = {}
         self._ending = False
         self.asked = False
         """Whether a whole request has come."""
@@ -147,7 +144,6 @@ class Deadlines:
 
     def full(self, peer: str, full: bool) -> None:
         """``peer`` accepts no more for now, or accepts again."""
-        self._full_s = self._full_s or {}
         if full:
             self._full_s[peer] = self._loop.time()
         else:
@@ -194,7 +190,7 @@ class Deadlines:
             yield self._loop.time() + limits.idle_s, ""
         else:
             yield self._progress_s + limits.idle_s, "idle for too long"
-        for peer, since_s in (self._full_s or {}).items():
+        for peer, since_s in self._full_s.items():
             yield since_s + min(limits.drain_s, limits.idle_s), f"{peer} takes nothing of what is sent"
 
 

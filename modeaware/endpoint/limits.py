@@ -17,48 +17,32 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True)
 class EndpointLimits:
-    """Bounds in connections, bytes, requests and seconds. Each is checked before anything is kept for it.
+    """Bounds in connections, bytes, requests and seconds. Each is checked before anything is kept for it."""
 
-    Attributes:
-        connections: open client connections (1200); one more is closed at once.
-        connections_per_peer: open connections of one address (600).
-        request_bytes: the largest request of a client, without its length (1 MiB).
-        change_bytes: the largest DeletePartitions, CreatePartitions or AlterGroupRules request (64 KiB: about two
-            thousand topics). They are decoded in the one thread that serves all clients, and a small request can name
-            many things: the worst one takes some 0.2 s there.
-        modes_bytes: the largest request for KIP-694's Metadata (256 KiB: about eight thousand topics by name).
-        versions_bytes: the largest ApiVersions request (4 KiB). It comes before authentication.
-        response_bytes: the largest response that is made here (16 MiB), one with modes included.
-        upstream_bytes: the largest response taken from a broker (32 MiB). It reaches the client unchanged, or, for
-            clients that do not read modes, with other nodes, whatever its size then is.
-        pipeline: requests of one connection without a response (100); the next is read when one has its response.
-        held_bytes: bytes of requests of one connection that wait behind another (2 MiB), as ``pipeline``.
-        cache_bytes: bytes of Metadata and ApiVersions responses kept for all connections (64 MiB).
-        buffered_bytes: bytes kept for all connections, of incomplete frames, of those that wait and of those that
-            peers have not accepted (128 MiB). Beyond it, the connection that holds most is closed.
-        idle_s: the time without a complete request, as Kafka's ``connections.max.idle.ms``; also the longest time for
-            a peer to accept what it is sent (600 s).
-        first_request_s: the time until the first request of a connection is complete, TLS included (30 s).
-        drain_s: the time for a peer to accept what it was sent, once more than 64 KiB of that wait (30 s).
-        linger_s: the same for a connection that is being closed (5 s).
-    """
-
-    connections: int = 1_200
-    connections_per_peer: int = 600
-    request_bytes: int = MAX_REQUEST_BYTES
+    connections: int = 1_200  # open client connections; one more is closed at once
+    connections_per_peer: int = 600  # of one address
+    request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
+    # The largest DeletePartitions, CreatePartitions or AlterGroupRules request: about two thousand topics. They are
+    # decoded in the one thread that serves all clients, and a small request can name many things: 0.2 s for the worst.
     change_bytes: int = MAX_CHANGE_BYTES
-    modes_bytes: int = 262_144
-    versions_bytes: int = 4_096
-    response_bytes: int = MAX_RESPONSE_BYTES
+    modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
+    versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
+    response_bytes: int = MAX_RESPONSE_BYTES  # the largest response that is made here, one with modes included
+    # The largest response taken from a broker. It reaches the client unchanged, or, for clients that do not read modes,
+    # with other nodes, whatever its size then is.
     upstream_bytes: int = 33_554_432
-    pipeline: int = 100
-    held_bytes: int = 2_097_152
-    cache_bytes: int = 67_108_864
+    pipeline: int = 100  # requests of one connection without a response; the next is read when one has its response
+    held_bytes: int = 2_097_152  # of requests of one connection that wait behind another; as pipeline
+    cache_bytes: int = 67_108_864  # of Metadata and ApiVersions responses kept for all connections
+    # For all connections: of incomplete frames, of those that wait and of those that peers have not accepted. Beyond
+    # it, the connection that holds most is closed.
     buffered_bytes: int = 134_217_728
+    # Without a complete request, as Kafka's connections.max.idle.ms; also the longest time for a peer to accept what it
+    # is sent.
     idle_s: float = 600.0
-    first_request_s: float = 30.0
-    drain_s: float = 30.0
-    linger_s: float = 5.0
+    first_request_s: float = 30.0  # until the first request of a connection is complete, TLS included
+    drain_s: float = 30.0  # for a peer to accept what it was sent, once more than 64 KiB of that wait
+    linger_s: float = 5.0  # the same for a connection that is being closed
 
 
 class BufferBudget(Generic[T]):

@@ -280,15 +280,15 @@ def affordable(connections: int) -> int:
     """Return how many connections there are file descriptors for. Each needs two."""
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
-        except (OSError, ValueError) as error:  # some systems and sandboxes allow less than the hard limit
-            logger.warning("cannot have more than %d files open: %s", soft, error)
-        else:
-            soft = max(soft, raised)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        soft = raised
+    except (OSError, ValueError) as error:  # some systems and sandboxes allow less than the hard limit
+        logger.warning("cannot have more than %d files open: %s", soft, error)
+    if soft >= wanted:
         return connections
     fewer = max(1, (soft - _OTHER_FILES) // 2)
     logger.warning(

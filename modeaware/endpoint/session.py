@@ -285,10 +285,11 @@ class ClientSession:
         version, controller_id = header.api_version, self._controller.controller_id
 
         def rewrite(answer: bytes) -> bytes:
-            if (newest := api_versions.metadata_version(answer, version, self._answers)) is not None:
+            ours, newest = api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
+            if newest is not None:
                 has_ids = newest >= codec.METADATA_WITH_IDS
                 self._metadata_version = codec.METADATA_WITH_IDS if has_ids else codec.METADATA_WITHOUT_IDS
-            return api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
+            return ours
 
         self._pass_on(payload, header, Slot(rewrite=rewrite))
 
@@ -309,17 +310,16 @@ class ClientSession:
         elif self._client.drops:
             self._pass_on(payload, header, Slot())
         else:
-            controller = self._controller
-            rewrite = lambda answer: metadata.served(answer, version, controller)  # noqa: E731 - as long as its call
+            rewrite = partial(metadata.served, version=version, controller=self._controller)
             self._pass_on(payload, header, Slot(rewrite=rewrite, limited=False))
 
     def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.modes_bytes)
         asked = self._metadata_version
-        slot = Slot(
-            rewrite=lambda answer: metadata.refused(answer, header, asked, self._controller, self._answers),
-            limited=False,
+        rewrite = partial(
+            metadata.refused, header=header, asked=asked, controller=self._controller, answers=self._answers
         )
+        slot = Slot(rewrite=rewrite, limited=False)
         self._replace(lambda own_id: metadata.old_question(payload, own_id, asked), asked, slot)
 
     def _ask_modes(self, query: ModesQuery) -> None:

@@ -196,13 +196,10 @@ class Brokers:
     def _run(self, link: KafkaLink, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
         """Drive the link until ``what`` is done. Any failure closes the link: nothing half done is left on it."""
         try:
-            future = link.net.call_soon_with_future(what)
-            left_s = max(0.0, deadline_s - time.monotonic()) + _SLACK_S
-            link.net.poll(timeout_ms=left_s * 1000, future=future)
-            if not future.is_done:
-                raise ClusterError(f"cannot {doing}: no answer in time", code=ErrorCode.REQUEST_TIMED_OUT)
-            if future.exception is not None:
-                raise _translated(future.exception, f"cannot {doing}") from future.exception
+            link.run(what, max(deadline_s, time.monotonic()) + _SLACK_S)
+        except Exception as error:
+            self.disconnect()
+            raise _translated(error, f"cannot {doing}") from error
         except BaseException:
             self.disconnect()
             raise

@@ -40,7 +40,8 @@ class Capabilities:
     @property
     def modes(self) -> bool:
         """Whether Metadata 10 returns modes."""
-        return _contains(self.features.get(FEATURE), 1) and _contains(self.versions.get(_METADATA_KEY), _MODES_VERSION)
+        lowest, highest = self.features.get(FEATURE, (0, -1))
+        return lowest <= 1 <= highest and self.common_version(_METADATA_KEY, (_MODES_VERSION,) * 2) is not None
 
     @property
     def ours(self) -> bool:
@@ -111,10 +112,6 @@ def _read_features(value: bytes) -> dict[str, Versions]:
         features[name] = (lowest, highest)
     cursor.end()
     return features
-
-
-def _contains(versions: Versions | None, version: int) -> bool:
-    return versions is not None and versions[0] <= version <= versions[1]
 
 
 def _compact(data: bytes) -> bytes:

@@ -22,8 +22,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import new_class
-from typing import Any, NamedTuple
+from typing import Any
 
 from modeaware.errors import ModeAwareError
 from modeaware.wire import schemas, strict
@@ -103,16 +104,9 @@ VERSIONS = {
 """The versions that are encoded and decoded here: api key -> (lowest, highest)."""
 
 
-class MessageLimits(NamedTuple):
-    """Of one message: elements of all its arrays together, and tagged fields; bytes of one string."""
-
-    elements: int
-    string_bytes: int
-
-
-REQUEST_LIMITS = MessageLimits(elements=65_536, string_bytes=32_767)
+REQUEST_LIMITS = strict.Budget(elements=65_536, string_bytes=32_767)
 """Requests come from anywhere. 32 767 is Kafka's own limit."""
-RESPONSE_LIMITS = MessageLimits(elements=8_388_608, string_bytes=MAX_RESPONSE_BYTES)
+RESPONSE_LIMITS = strict.Budget(elements=8_388_608, string_bytes=MAX_RESPONSE_BYTES)
 """From a broker or controller: room for Metadata of a million partitions with three replicas."""
 
 
@@ -132,7 +126,7 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
     if not is_supported(header):
         raise MalformedFrame(f"api key {header.api_key} version {header.api_version} is not supported")
     message_class, version = MESSAGES[header.api_key][0], header.api_version
-    budget = strict.Budget(*REQUEST_LIMITS)
+    budget = replace(REQUEST_LIMITS)
     with _malformed(f"a request of api key {header.api_key} version {version}"):
         client_id, position = strict.read_nullable_string(payload, 8, budget)
         if message_class.flexible_version_q(version):
@@ -207,7 +201,7 @@ def _encode(message: Any, version: int, **header: Any) -> bytes:
 
 
 def _decode_response(message_class: Any, payload: bytes, version: int) -> tuple[int, Any]:
-    budget = strict.Budget(*RESPONSE_LIMITS)
+    budget = replace(RESPONSE_LIMITS)
     with _malformed(f"a response of api key {message_class.API_KEY} version {version}"):
         (correlation_id,) = INT32.unpack_from(payload)
         position = INT32.size

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -104,27 +105,22 @@ class Round:
         self._asking.clear()
 
 
-class _Probe(threading.Thread):
-    """One server's turn. Puts itself into ``ended`` when ``result`` is set."""
+@dataclass(eq=False)
+class _Probe:
+    """One server's turn, in a thread. Puts itself into ``ended`` when ``result`` is set."""
 
-    def __init__(
-        self,
-        server: str,
-        family: int,
-        context: ssl.SSLContext | None,
-        deadline_s: float,
-        ended: queue.SimpleQueue[_Probe],
-    ) -> None:
-        super().__init__(name=THREAD_NAME, daemon=True)
-        self.server = server
-        self.result: Capabilities | Exception = EOFError()
-        self._family = family
-        self._context = context
-        self._deadline_s = deadline_s
-        self._ended = ended
-        self._socket: socket.socket | None = None
+    server: str
+    _family: int
+    _context: ssl.SSLContext | None
+    _deadline_s: float
+    _ended: queue.SimpleQueue[_Probe]
+    result: Capabilities | Exception = field(default_factory=EOFError)
+    _socket: socket.socket | None = None
 
-    def run(self) -> None:
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
+
+    def _run(self) -> None:
         try:
             self.result = self._ask()
         except (OSError, ValueError, MalformedFrame, EOFError) as error:  # an SSLError is an OSError

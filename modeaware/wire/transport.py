@@ -34,7 +34,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateRespons
 ANY_BROKER_TIMEOUT_S = 2.0
 """How long one broker has where any would do: a paused one accepts connections and never responds."""
 SLICE_S = 0.1
-"""How often :meth:`OneServer.ask` checks whether the response is still wanted."""
+"""How often :meth:`KafkaLink.run` checks whether the result is still wanted."""
 NO_ANSWER = (
     kafka_errors.KafkaTimeoutError,
     kafka_errors.RequestTimedOutError,
@@ -275,6 +275,21 @@ class KafkaLink:
         self.net = NetworkSelector(**configs)
         self.manager = KafkaConnectionManager(self.net, **configs)
 
+    def run(self, what: Callable[[], Any], deadline_s: float, wanted: Callable[[], bool] = lambda: True) -> Any:
+        """Drive the connections until ``what`` is done, and return its result; or raise its error, KafkaTimeoutError at
+        ``deadline_s``, or Cancelled once ``wanted`` returns False."""
+        future = self.net.call_soon_with_future(what)
+        while not future.is_done:
+            if not wanted():
+                raise kafka_errors.Cancelled("the response is not wanted any more")
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise kafka_errors.KafkaTimeoutError("no answer in time")
+            self.net.poll(timeout_ms=min(left_s, SLICE_S) * 1000, future=future)
+        if future.exception is not None:
+            raise future.exception
+        return future.value
+
     async def bootstrap(self, deadline_s: float) -> None:
         """Learn the brokers from one of the bootstrap servers, trying them in turn."""
         while True:
@@ -399,24 +414,15 @@ class OneServer:
             answer: bytes = await connection.send_request(request, request_timeout_ms=_left_ms(deadline_s))
             return answer
 
-        future = link.net.call_soon_with_future(exchange)
-        while not future.is_done:
-            if not wanted():
-                raise self._error(kafka_errors.Cancelled("the response is not wanted any more"))
-            if time.monotonic() > deadline_s + SLICE_S:
-                raise self._error(kafka_errors.KafkaTimeoutError("no answer in time"))
-            link.net.poll(timeout_ms=SLICE_S * 1000, future=future)
-        if future.exception is not None:  # kafka-python's, or what the client's oauth_cb raised
-            raise self._error(future.exception) from future.exception
-        return bytes(future.value)
-
-    def _error(self, error: Exception) -> ClusterError:
-        code = None
-        if isinstance(error, (*NO_ANSWER, OSError)):
-            code = ErrorCode.REQUEST_TIMED_OUT
-        elif isinstance(error, _UNAUTHENTICATED):
-            code = ErrorCode.SASL_AUTHENTICATION_FAILED
-        return ClusterError(f"{self.server}: {type(error).__name__}: {error}", code=code)
+        try:
+            return bytes(link.run(exchange, deadline_s + SLICE_S, wanted))
+        except Exception as error:  # kafka-python's, or what the client's oauth_cb raised
+            code = None
+            if isinstance(error, (*NO_ANSWER, OSError)):
+                code = ErrorCode.REQUEST_TIMED_OUT
+            elif isinstance(error, _UNAUTHENTICATED):
+                code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            raise ClusterError(f"{self.server}: {type(error).__name__}: {error}", code=code) from error
 
 
 class _Request:

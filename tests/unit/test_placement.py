@@ -8,22 +8,23 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from modeaware.admin.new_topics import Assignments, Candidate, candidates, check_given, place, place_by_policy
+from modeaware.admin.new_topics import Assignments, check_given, place, place_by_policy
+from modeaware.cluster.metadata import RegisteredBroker
 from modeaware.config import DISABLED, ENABLED, PREFER_OBSERVED
 from modeaware.errors import ErrorCode, RequestRefused
 
-THREE = candidates({1: "a", 2: "b"}, {3: "c"})
+THREE = tuple(RegisteredBroker(node_id, rack, node_id < 3) for node_id, rack in enumerate("abc", start=1))
 """Three racks, of which one is down."""
 
 racks = st.one_of(st.none(), st.sampled_from("abcd"))
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[Candidate, ...]:
+def clusters(draw: st.DrawFn) -> tuple[RegisteredBroker, ...]:
     """Up to ten brokers with racks (all, or in half of the cases not), at least one alive."""
     rack = draw(st.sampled_from([racks, st.sampled_from("abcd")]))
     found = draw(st.lists(st.tuples(rack, st.booleans()), min_size=1, max_size=10))
-    brokers = [Candidate(node_id, where, live) for node_id, (where, live) in enumerate(found, start=1)]
+    brokers = [RegisteredBroker(node_id, where, live) for node_id, (where, live) in enumerate(found, start=1)]
     assume(any(broker.live for broker in brokers))
     return tuple(brokers)
 
@@ -36,7 +37,7 @@ def spread(values: Counter[int], over: set[int]) -> int:
 
 
 @given(clusters(), st.data(), counts, starts)
-def test_every_placement(brokers: tuple[Candidate, ...], data: st.DataObject, count: int, start: int) -> None:
+def test_every_placement(brokers: tuple[RegisteredBroker, ...], data: st.DataObject, count: int, start: int) -> None:
     live = {broker.node_id for broker in brokers if broker.live}
     factor = data.draw(st.integers(1, len(brokers)))
     required = data.draw(st.integers(1, min(len(live), factor)))
@@ -52,7 +53,7 @@ def test_every_placement(brokers: tuple[Candidate, ...], data: st.DataObject, co
 
 @given(clusters(), st.data(), counts, starts)
 def test_racks_are_different_as_far_as_there_are_enough(
-    brokers: tuple[Candidate, ...], data: st.DataObject, count: int, start: int
+    brokers: tuple[RegisteredBroker, ...], data: st.DataObject, count: int, start: int
 ) -> None:
     assume(all(broker.rack is not None for broker in brokers))
     rack_of = {broker.node_id: broker.rack for broker in brokers}
@@ -67,7 +68,7 @@ def test_racks_are_different_as_far_as_there_are_enough(
         assert len(found) == min(factor - doubled, len(set(rack_of.values())))
 
 
-def by_policy(policy: str, factor: int, minimum: int, brokers: tuple[Candidate, ...] = THREE) -> Assignments:
+def by_policy(policy: str, factor: int, minimum: int, brokers: tuple[RegisteredBroker, ...] = THREE) -> Assignments:
     return place_by_policy("t", 6, factor, minimum, brokers, policy, 0)
 
 
