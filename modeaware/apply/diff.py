@@ -41,23 +41,25 @@ class CurrentTopic:
     record: TopicRecord | None = None
 
     @property
+    def known(self) -> TopicRecord:
+        """The record, or what one would say of a topic that was never changed."""
+        return self.record or TopicRecord.unchanged("", "", self.count)
+
+    @property
     def listed(self) -> int:
         """The number of partitions that the record lists; without one, of those that exist."""
-        return len(self.record.modes) if self.record is not None else self.count
+        return len(self.known.modes)
 
     @property
     def writable(self) -> int:
         """The number that take writes. What another tool has added does while none is retired."""
-        if self.record is None:
-            return self.count
-        added = max(self.count - self.listed, 0) if not self.record.retired else 0
-        return self.record.writable_count + added
+        added = max(self.count - self.listed, 0) if not self.known.retired else 0
+        return self.known.writable_count + added
 
     @property
     def goal(self) -> int:
         """The number that will take writes once new partitions that are being opened do."""
-        retired = self.record.retired.values() if self.record is not None else ()
-        opening = [partition.opening for partition in retired]
+        opening = [partition.opening for partition in self.known.retired.values()]
         if opening and all(opening):  # then none is retired any more
             return max(self.count, self.listed)
         return self.writable + sum(opening)
@@ -69,9 +71,9 @@ class CurrentTopic:
     @property
     def progress(self) -> str | None:
         """What is in progress, in words, such as ``drain of partitions 4-11``; None: nothing."""
-        if self.record is None or not self.in_progress:
+        if not self.in_progress:
             return None
-        record, phase = self.record, topic_phase(self.record)
+        record, phase = self.known, topic_phase(self.known)
         those = [p for p, r in sorted(record.retired.items()) if partition_phase(record.modes[p], r) == phase]
         return f"{phase} of partitions {format_ranges(those)}"
 
@@ -155,13 +157,21 @@ class Shrink:
         deletes: cleanup.policy has ``delete``.
     """
 
-    json_also: ClassVar = ("step", "to", "policy", "delay_ms", "evacuate", "accept_state_loss")
+    json_only: ClassVar = {
+        "from": "before",
+        "step": "step",
+        "to": "to",
+        "policy": "policy",
+        "delay_ms": "delay_ms",
+        "evacuate": "command.evacuate",
+        "accept_state_loss": "command.accept_state_loss",
+    }
     step: ClassVar = "shrink"
     by_controller: ClassVar = True
 
-    before: int = field(metadata={"json": "from"})
-    command: DeletePartitionsCommand = field(metadata={"json": None})
-    deletes: bool = field(default=True, metadata={"json": None})
+    before: int
+    command: DeletePartitionsCommand
+    deletes: bool = True
 
     @property
     def to(self) -> int:
@@ -175,16 +185,8 @@ class Shrink:
     def delay_ms(self) -> int | None:
         return None if self.policy == RETENTION else self.command.delay_ms
 
-    @property
-    def evacuate(self) -> bool:
-        return self.command.evacuate
-
-    @property
-    def accept_state_loss(self) -> tuple[str, ...]:
-        return self.command.accept_state_loss
-
     def lines(self) -> list[str]:
-        evacuated = "; evacuated first" if self.evacuate else ""
+        evacuated = "; evacuated first" if self.command.evacuate else ""
         reclaim = f"policy {self.policy}: {reclaim_text(self.command, self.deletes)}{evacuated}"
         head = f"~ partitions: {self.before} -> {self.to}"
         return [head, f"    ReadOnly: {format_ranges(range(self.to, self.before))}; {reclaim}"]
@@ -357,17 +359,17 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
 
 
 def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, record = current.writable, desired.partitions, current.record
+    before, after, record = current.writable, desired.partitions, current.known
     if current.listed <= after < current.count:  # with nothing retired any more, those would take writes as well
         _check_added(current)
-    opening = record is not None and any(retired.opening for retired in record.retired.values())
+    opening = any(retired.opening for retired in record.retired.values())
     revived = range(0) if opening else range(before, min(after, current.listed))
     created = range(max(current.listed, current.count), after)
     notes = []
-    if record is not None and current.in_progress and not opening:
+    if current.in_progress and not opening:
         notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
     command = CreatePartitionsCommand(desired.name, after)
-    step = Grow(before, command, revived, created, by_controller=record is not None)
+    step = Grow(before, command, revived, created, by_controller=current.record is not None)
     accepted = _accepted(desired, current, after)
     warnings = (keys_that_move(before, after), *(w for also in accepted for w in _state_lost(also.groups)))
     return (step, *accepted), warnings, tuple(notes)
@@ -382,7 +384,7 @@ def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
             f"a change to {current.goal} partitions is in progress ({current.progress}), and {desired.partitions} are "
             f"fewer: wait until it is done{undo}, then apply again"
         )
-    deletion = current.record.deletion if current.record is not None else None
+    deletion = current.known.deletion
     if deletion is None or desired.shrink is None or current.goal > current.writable:
         return (), (), ()
     accepted = _accepted(desired, current, desired.partitions)
@@ -392,9 +394,8 @@ def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
 
 def _accepted(desired: DesiredTopic, current: CurrentTopic, count: int) -> tuple[AcceptStateLoss, ...]:
     """For the shrink that is still in progress with ``count`` writable partitions: the groups it does not name yet."""
-    record = current.record
-    deletion = record.deletion if record is not None else None
-    if record is None or deletion is None or desired.shrink is None:
+    record, deletion = current.known, current.known.deletion
+    if deletion is None or desired.shrink is None:
         return ()
     left = {partition_phase(record.modes[p], r) for p, r in record.retired.items() if p >= count and not r.opening}
     groups = tuple(sorted(set(desired.shrink.accept_state_loss) - set(deletion.accept_state_loss)))
@@ -425,7 +426,7 @@ def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
 
 
 def _check_added(current: CurrentTopic) -> None:
-    if current.count > current.listed and current.record is not None and current.record.retired:
+    if current.count > current.listed and current.known.retired:
         raise _RefusedError(
             f"it has {current.count} partitions, of which another tool than modeaware has added "
             f"{format_ranges(range(current.listed, current.count))}: grow it to {current.count} first, then apply again"

@@ -85,12 +85,7 @@ left by Ctrl-C.
 
 @dataclass(frozen=True)
 class Found:
-    """The topics of the files as they are.
-
-    Attributes:
-        topics: those that exist.
-        unusable: topics whose record in the mode log cannot be used, and why.
-    """
+    """The topics of the files that exist, as they are; and why the records of some in the mode log cannot be used."""
 
     topics: dict[str, CurrentTopic]
     unusable: dict[str, str]
@@ -193,11 +188,7 @@ class _Application:
         return SOME_FAILED if any(diff.status == FAILED for diff in self._diffs.values()) else 0
 
     def _with_controller(self, diffs: list[TopicDiff], found: Found) -> list[TopicDiff]:
-        """The diffs, where a controller runs; else those that need one refused, and a note on others in progress.
-
-        Raises:
-            ControllerUnavailable: whether one runs is not known, and it is needed.
-        """
+        """The diffs, where a controller runs; else those that need one refused, and a note on others in progress."""
         needed = any(diff.needs_controller for diff in diffs)
         try:
             if needed:

@@ -1,7 +1,7 @@
 """Changes of a topic's number of partitions: look, show, confirm, carry out, wait; ``modeaware shrink`` and ``grow``.
 
 :class:`Change` is behind shrink, grow, ``topics --alter`` and ``--undo``, and apply. What a controller would refuse is
-refused before the question, by the controller's own rules (:func:`modeaware.lifecycle.admit.admit`).
+refused before the question, by the controller's own rules (:func:`modeaware.lifecycle.admission.admit`).
 """
 
 from __future__ import annotations
@@ -50,14 +50,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Situation:
-    """One topic, as the mode log and the brokers show it now.
-
-    Attributes:
-        record: its record; None for a topic that was never changed.
-        facts: its partitions and groups.
-        claim: the claim of the controller, running or not.
-        rules: the operator's rules about groups.
-    """
+    """One topic, as the mode log (no ``record``: it was never changed) and the brokers show it now."""
 
     topic: str
     record: TopicRecord | None
@@ -71,9 +64,14 @@ class Situation:
         return self.facts.partition_count
 
     @property
+    def known(self) -> TopicRecord:
+        """The record, or what one would say of a topic that was never changed."""
+        return self.record or TopicRecord.unchanged(self.topic, self.facts.topic_id or "", self.count)
+
+    @property
     def writable_count(self) -> int:
         """The number of partitions that take writes."""
-        return self.record.writable_count if self.record is not None else self.facts.partition_count
+        return self.known.writable_count
 
 
 class Change:
@@ -108,13 +106,7 @@ class Change:
         return Retrying(self._deadline, policy).call(attempt, repeatable=True)
 
     def look(self, topic: str, log: ModeLog | None = None) -> Situation:
-        """Observe a topic; ``log`` None: read it.
-
-        Raises:
-            RequestRefused: the topic does not exist.
-            RecordError: its record in the mode log, or the one with the rules about groups, cannot be used.
-            ClusterError, ModeSourceError: the brokers did not answer, or refused.
-        """
+        """Observe a topic, by this reading of the mode log or a new one; errors as of :mod:`.reports.session`."""
         log = self.session.read_log() if log is None else log
         facts = self.session.observer().observe(topic, None, log.rules)
         if facts.topic_id is None:
@@ -124,11 +116,7 @@ class Change:
     def validate(self, command: TopicCommand, situation: Situation, minimum: int | None = None) -> Admission:
         """Return what a controller would make of the command. Brokers validate the partitions to be created.
 
-        Args:
-            minimum: KIP-409's minimum of live replicas for partitions that are created.
-
-        Raises:
-            RequestRefused: the controller or a broker would refuse.
+        ``minimum`` is KIP-409's, of live replicas. Raises RequestRefused where the controller or a broker would refuse.
         """
         epoch = situation.claim.controller_epoch if situation.claim is not None else 0
         record, facts, now_ms = situation.record, situation.facts, self.session.clock.now_ms()
@@ -203,11 +191,7 @@ def run_change(
     command_of: CommandOf,
     notes: Callable[[Situation], list[str]] = lambda situation: [],
 ) -> int:
-    """Change one topic as the options say. Returns the exit status.
-
-    Args:
-        notes: further lines to show before it.
-    """
+    """Change one topic as the options say, with ``notes`` among the lines shown before. Returns the exit status."""
     with open_session(args, "change the topic") as session, Change(session, args.timeout) as change:
         minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
         seen: list[Situation] = []  # the last one
@@ -326,7 +310,7 @@ def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> l
 
 
 def _moving_keys(command: DeletePartitionsCommand, situation: Situation) -> str:
-    deletion = situation.record.deletion if situation.record is not None else None
+    deletion = situation.known.deletion
     count, target = situation.writable_count, command.total_count
     if count == target and deletion is not None:  # in progress already
         count = deletion.previous_count
@@ -367,7 +351,7 @@ def _evacuation(command: DeletePartitionsCommand, situation: Situation) -> list[
 
 def _growth(command: CreatePartitionsCommand, situation: Situation) -> list[str]:
     before, after = situation.writable_count, command.total_count
-    listed = len(situation.record.modes) if situation.record is not None else situation.count
+    listed = len(situation.known.modes)
     lines = [f"{command.topic}: {before} -> {after} writable partitions."]
     if revived := range(before, min(after, listed)):
         lines.append(f"ReadWrite again: {format_ranges(revived)}.")
@@ -379,8 +363,8 @@ def _growth(command: CreatePartitionsCommand, situation: Situation) -> list[str]
 
 def undo_note(situation: Situation) -> list[str]:
     """Return what an undo gives back of each revived partition's records, and what it cannot."""
-    record = situation.record
-    if record is None or record.deletion is None:
+    record = situation.known
+    if record.deletion is None:
         return []
     revived = [p for p, r in record.retired.items() if p < record.deletion.previous_count and not r.opening]
     logs = {p: situation.facts.partitions[p] for p in sorted(revived) if p in situation.facts.partitions}

@@ -6,8 +6,8 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
@@ -91,25 +91,16 @@ class RunController(Command):
                 )
                 if args.once:
                     run_interruptibly(controller.run_once, controller.stop)
-                else:
-                    with _monitored(controller, args.http):
-                        controller.run_forever()
+                    return 0
+                with ExitStack() as stack:
+                    if args.http is not None:
+                        server = MonitoringServer(args.http, ControllerPages(controller.snapshot))
+                        server.start()
+                        stack.callback(server.stop)
+                    controller.run_forever()
         except KeyboardInterrupt:
             logger.info("stopped")
         return 0
-
-
-@contextmanager
-def _monitored(controller: Controller, http: str | None) -> Iterator[None]:
-    if http is None:
-        yield
-        return
-    server = MonitoringServer(http, ControllerPages(controller.snapshot))
-    server.start()
-    try:
-        yield
-    finally:
-        server.stop()
 
 
 def _connect(target: Connection, attempts: int) -> None:

@@ -26,9 +26,7 @@ ANSWER_TIMEOUT_S = 30.0
 def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator[Controller | None]:
     """Run a controller in this process; yields None where another one runs: the one of ``claim``, or a later one.
 
-    Raises:
-        ControllerUnavailable: whether one runs is not known.
-        ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
+    Raises ControllerUnavailable where it is not known whether one runs.
     """
     controller = None if is_running(session.conf, claim) else _elected(session, [])[0]
     try:
@@ -41,11 +39,8 @@ def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator
 def alter_group_rules(session: Session, claim: ClaimRecord | None, command: AlterGroupRulesCommand) -> None:
     """Have the rules about groups changed: by the controller that runs, or by one in this process.
 
-    The latter gets the rules before it looks at any topic: nothing is decided by the old ones first.
-
-    Raises:
-        RequestRefused: nothing was changed.
-        ModeAwareError: as of :func:`embedded_controller` and :meth:`AdminClient.alter_group_rules`.
+    The latter gets the rules before it looks at any topic: nothing is decided by the old ones first. After a
+    RequestRefused nothing was changed.
     """
     controller, results = (None, []) if is_running(session.conf, claim) else _elected(session, [command])
     if controller is None:
@@ -66,11 +61,7 @@ def carry_out(controller: Controller, command: Command, timeout_s: float = REQUE
     """Have a controller in this process carry out a command, and wait for the result.
 
     Where nothing was done and another attempt may succeed, the command is submitted again until ``timeout_s`` have
-    passed.
-
-    Raises:
-        RequestRefused: it was refused.
-        ControllerUnavailable, ControllerFenced, ClusterError: as of :meth:`Controller.submit`.
+    passed. Raises RequestRefused, or as :meth:`Controller.submit`.
     """
 
     def attempt() -> CommandResult:

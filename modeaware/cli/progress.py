@@ -38,11 +38,7 @@ def tell(*lines: str) -> None:
 
 
 def confirmed(*, yes: bool) -> bool:
-    """Ask for confirmation, unless ``--yes`` was given.
-
-    Raises:
-        RequestRefused: standard input is not a terminal.
-    """
+    """Ask for confirmation, unless ``--yes`` was given. Raises RequestRefused where stdin is not a terminal."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -169,16 +165,13 @@ def wait_until_done(
     failure: Callable[[], BaseException | None],
     interval_s: float = LOOK_INTERVAL_S,
 ) -> None:
-    """Look, show, wait for a change or the next look; until no change of the topic is in progress.
+    """Look, show, wait for a change or the next look; until no change of the topic is in progress, or it is gone.
 
     A look that fails is noted and repeated.
 
     Args:
         changed: set by a listener for changes; cleared here.
         failure: why the change will not continue (the embedded controller has stopped); raised.
-
-    Raises:
-        RequestRefused: the topic is gone.
     """
     while True:
         changed.clear()
@@ -204,9 +197,8 @@ def wait_for_topic(session: Session, topic: str, failure: Callable[[], BaseExcep
             changed.set()
 
     def look() -> TopicDescription:
-        with Session(
-            session.conf, session.config, session.controller
-        ) as own:  # an interrupted look may still use its connection
+        # With a connection of its own, which a look that was interrupted may still use.
+        with Session(session.conf, session.config, session.controller) as own:
             return describe_topics(own, [topic])[0]
 
     views = registry.acquire(session.conf, session.config)

@@ -42,11 +42,7 @@ clients whose own configuration does not say otherwise. Options stand before the
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")
 
     def run(self, args: argparse.Namespace) -> int:
-        """Does not return.
-
-        Raises:
-            ConfigError: a file that cannot be read, or a ``--set`` that is no setting of clients, or has a bad value.
-        """
+        """Does not return."""
         if not args.program:
             raise BadUsage("name a program, or a module with -m")
         program = ["-m", *args.program] if args.module else args.program

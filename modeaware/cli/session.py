@@ -186,12 +186,7 @@ def open_session(args: argparse.Namespace, what: str) -> Iterator[Session]:
 
 
 def connect(connection: Connection) -> Session:
-    """Return a session on a cluster that has answered.
-
-    Raises:
-        ConfigError: a setting librdkafka does not take, or kafka-python has nothing like.
-        ClusterError: no broker answers.
-    """
+    """Return a session on a cluster that has answered. Raises ConfigError or ClusterError."""
     try:
         cluster = Cluster(connection.conf)
     except KafkaException as error:
@@ -208,10 +203,7 @@ def connect(connection: Connection) -> Session:
 
 
 def _refusal(conf: Mapping[str, Any]) -> str | None:
-    """What librdkafka says of TLS or SASL, if that is the trouble.
-
-    kafka-python loses an answer that comes together with the end of the connection, as a refusal does.
-    """
+    """What librdkafka says of TLS or SASL: kafka-python loses a refusal that comes with the end of the connection."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
     client = AdminClient(settings)

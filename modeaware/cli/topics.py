@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -248,8 +248,8 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> TopicComma
 
 def undo_command(situation: Situation) -> TopicCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
-    record = situation.record
-    if record is None or record.deletion is None or record.deletion.previous_count <= record.writable_count:
+    record = situation.known
+    if record.deletion is None or record.deletion.previous_count <= record.writable_count:
         return None
     return CreatePartitionsCommand(record.topic, record.deletion.previous_count)
 
@@ -333,7 +333,7 @@ def _absent(args: argparse.Namespace) -> int:
 
 
 _Records = dict[str, TopicRecord | None]
-"""Topic -> its record in the mode log; None: one that cannot be used here."""
+"""Topic -> its record in the mode log, or what one would say; None: one that cannot be used here."""
 
 
 def _describe(args: argparse.Namespace, session: Session) -> int:
@@ -355,7 +355,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
     records, details = _records(args, session, chosen)
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
     states = topic_states(session.cluster.brokers, names, listed.live_brokers, limit)
-    changed = [topic for topic, record in records.items() if record is not None]
+    changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
         for each in describe_topics(session, changed):
             text = describe_text([each], expand=args.partitions == EXPAND)
@@ -368,7 +368,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
 def _records(
     args: argparse.Namespace, session: Session, chosen: Iterable[ListedTopic]
 ) -> tuple[_Records, dict[str, list[str]]]:
-    """The records of the chosen topics that were changed; and topic -> lines on records of deleted topics of its name.
+    """The records of the chosen topics; and topic -> lines on records of deleted topics of its name.
 
     A record that cannot be used is an error of a topic that was named, and not by a pattern.
     """
@@ -377,8 +377,8 @@ def _records(
     gone: dict[str, list[str]] = {}
     for topic in chosen:
         if topic.name == args.topic or log.unusable(topic.name, topic.topic_id) is None:
-            if (record := log.record(topic.name, topic.topic_id)) is not None:
-                found[topic.name] = record
+            record = log.record(topic.name, topic.topic_id)
+            found[topic.name] = record or TopicRecord.unchanged(topic.name, topic.topic_id, topic.partition_count)
         else:
             found[topic.name] = None
         if lines := gone_lines(log.gone_ids(topic.name, topic.topic_id)):
@@ -398,7 +398,8 @@ def _lines(
                 code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 topic=state.name,
             )
-        mode = _mode_of(state.name, records)
+        record = records[state.name]
+        view = record.view() if record is not None else None
         if args.topics_with_overrides:
             yield from [topic_line(state)] if state.configs else []
             continue
@@ -406,18 +407,10 @@ def _lines(
             yield topic_line(state)
         for partition in state.partitions:
             if not filters or any(_passes(name, partition, state.min_isr) for name in filters):
-                yield partition_line(state.name, partition, mode(partition.partition))
+                mode = UNKNOWN if view is None else view.mode(partition.partition).label
+                yield partition_line(state.name, partition, mode)
         if not filters:
             yield from details.get(state.name, [])
-
-
-def _mode_of(topic: str, records: _Records) -> Callable[[int], str]:
-    if topic not in records:
-        return lambda partition: "ReadWrite"
-    if (record := records[topic]) is None:
-        return lambda partition: UNKNOWN
-    view = record.view()
-    return lambda partition: view.mode(partition).label
 
 
 def _passes(name: str, partition: PartitionReplicas, min_isr: int | None) -> bool:

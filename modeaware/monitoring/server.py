@@ -56,11 +56,7 @@ Pages = Callable[[str, str], Answer | None]
 
 
 def check_listen(listen: str) -> None:
-    """See that ``listen`` is of the form ``HOST:PORT``. Nothing is looked up.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Raise ConfigError unless ``listen`` is of the form ``HOST:PORT``. Nothing is looked up."""
     try:
         split_address(listen)
     except ValueError as error:

@@ -162,14 +162,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made of: a topic's record, and what the cluster shows now.
+    """What a certificate is made of: a topic's record, and what the cluster shows now (at ``checked_ms``).
 
-    Attributes:
-        facts: of its retired partitions, and its groups.
-        requirement: the groups a drain waits for now.
-        bootstrap_server: as the commands are to name it.
-        checked_ms: when the facts were looked up (wall clock, ms since the epoch).
-        rules: the operator's rules about groups, of any topic.
+    ``requirement`` is what a drain waits for now, ``rules`` those of any topic, ``bootstrap_server`` for the commands.
     """
 
     record: TopicRecord
@@ -186,13 +181,7 @@ class Evidence:
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of a topic's retired partitions, or of some of them.
-
-    Raises:
-        RequestRefused: the topic does not exist, or a partition is not retired.
-        RecordError: its record, or the rules about groups, cannot be used.
-        ClusterError, ModeSourceError: the brokers did not answer, or refused.
-    """
+    """Return the certificate of a topic's retired partitions, or of some; RequestRefused: one that is not retired."""
     log = session.read_log()
     rules = log.rules
     record = log.record(topic, session.shape(topic).topic_id)

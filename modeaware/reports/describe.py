@@ -173,13 +173,7 @@ class Description:
 
 
 def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicDescription]:
-    """Describe ``topics``; None: every topic that has a record in the mode log.
-
-    Raises:
-        RequestRefused: a topic that was named does not exist.
-        RecordError: of a topic that was named; others with an unusable record are left out.
-        ClusterError, ModeSourceError: the brokers did not answer, or refused.
-    """
+    """Describe ``topics``; None: every topic that has a usable record in the mode log."""
     log = session.read_log()
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     each = list(session.records(log, wanted, named=topics is not None))
@@ -203,23 +197,24 @@ def _describe(
     found: GroupsFound,
     gone_ids: tuple[str, ...],
 ) -> TopicDescription:
-    count = shape.partition_count
-    evacuation = evacuation_of(record)
+    if record is None:
+        record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
+    view, evacuation = record.view(), evacuation_of(record)
     groups = {n: g for n, g in found.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
-    listed = max(count, len(record.modes) if record is not None else 0)
+    listed = range(max(shape.partition_count, len(record.modes)))
     return TopicDescription(
         topic=topic,
         topic_id=shape.topic_id,
-        epoch=record.epoch if record is not None else -1,
-        phase=topic_phase(record) if record is not None else "done",
-        deletion=ShrinkDescription.of(record.deletion) if record is not None else None,
-        required_groups=record.required_groups if record is not None else (),
-        partitions=tuple(_partition(p, record, logs.get(p), groups) for p in range(listed)),
-        groups_complete=record.groups_complete if record is not None else True,
-        waived=record.waived if record is not None else {},
+        epoch=record.epoch,
+        phase=topic_phase(record),
+        deletion=ShrinkDescription.of(record.deletion),
+        required_groups=record.required_groups,
+        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups) for p in listed),
+        groups_complete=record.groups_complete,
+        waived=record.waived,
         groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
         groups_doubt=found.doubt.detail if found.doubt is not None else None,
-        handover=describe_handover(record, logs, groups) if record is not None else None,
+        handover=describe_handover(record, logs, groups),
         evacuation_group=evacuation,
         gone_ids=gone_ids,
     )
@@ -245,10 +240,9 @@ def describe_handover(
 
 
 def _partition(
-    partition: int, record: TopicRecord | None, log: LogOffsets | None, groups: Mapping[str, GroupFacts]
+    partition: int, mode: PartitionMode, record: TopicRecord, log: LogOffsets | None, groups: Mapping[str, GroupFacts]
 ) -> PartitionDescription:
-    mode = record.view().mode(partition) if record is not None else PartitionMode.READ_WRITE
-    retired = record.retired.get(partition) if record is not None else None
+    retired = record.retired.get(partition)
     shown = retired if retired is not None else RetiredPartition()
     if retired is None or retired.evacuated:
         groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}

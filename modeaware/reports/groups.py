@@ -1,7 +1,7 @@
 """Which groups a drain of a topic waits for now, and why: what ``modeaware groups`` shows.
 
-The functions that decide (:mod:`modeaware.lifecycle.drain`) say so, from facts
-gathered as the controller gathers them. Pure but for :func:`look_at_groups` and :func:`look_at_topics`.
+The functions that decide (:mod:`modeaware.lifecycle.drain`) say so, from facts gathered as the controller gathers them.
+Pure but for :func:`look_at_groups` and :func:`look_at_topics`.
 """
 
 from __future__ import annotations
@@ -141,12 +141,7 @@ class GroupsReport:
 
 @dataclass(frozen=True)
 class GroupSituation:
-    """The rules, and the groups of the topics that were looked at.
-
-    Attributes:
-        looked_at: record and facts of each topic, by which a rule can be tried out.
-        claim: the claim of the controller, running or not.
-    """
+    """The rules; and record and facts of each topic that was looked at, by which a rule can be tried out."""
 
     rules: tuple[GroupRule, ...]
     looked_at: tuple[tuple[TopicRecord | None, TopicFacts], ...]
@@ -172,11 +167,6 @@ def look_at_topics(
 
     Args:
         wanted: selects among topics in a change, by name: a look takes a tenth of a second, and hundreds may be due.
-
-    Raises:
-        RequestRefused: the topic that was named does not exist.
-        RecordError: its record, or that of the rules, cannot be used.
-        ClusterError, ModeSourceError: the brokers did not answer, or refused.
     """
     log = session.read_log()
     rules = log.rules
@@ -218,13 +208,14 @@ def report_groups(
     now_ms: int,
 ) -> TopicGroups:
     """Report every group that is required, or that uses the topic, with what it has to read of retired partitions."""
+    if record is None:
+        record = TopicRecord.unchanged(facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     seals = _seals(record, facts)
-    noted = set(record.required_groups) if record is not None and in_progress(record) else set()
+    noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     reports = []
     if requirement.evacuation is not None:
-        assert record is not None, "the record requires an evacuation"
         left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated}
         reports.append(_report(requirement.evacuation, (EVACUATION,), record, left, facts, requirement))
     for name in sorted({*requirement.groups, *facts.groups}):
@@ -235,7 +226,7 @@ def report_groups(
             reports.append(_report(name, because, record, seals, facts, requirement))
     return TopicGroups(
         topic=facts.topic,
-        phase=topic_phase(record) if record is not None else "done",
+        phase=topic_phase(record),
         retired=tuple(seals),
         groups=tuple(reports),
         doubt=requirement.doubt.detail if requirement.doubt is not None else None,
@@ -243,11 +234,11 @@ def report_groups(
     )
 
 
-def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
+def _seals(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
     """Retired partitions with the offset up to which they are to be consumed: the seal, else the end now."""
     return {
         partition: retired.seal_offset if retired.seal_offset is not None else facts.partitions[partition].end_offset
-        for partition, retired in (sorted(record.retired.items()) if record is not None else ())
+        for partition, retired in sorted(record.retired.items())
         if not retired.opening and partition in facts.partitions
     }
 
@@ -255,7 +246,7 @@ def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
 def _report(
     name: str,
     because: tuple[str, ...],
-    record: TopicRecord | None,
+    record: TopicRecord,
     seals: Mapping[int, int],
     facts: TopicFacts,
     requirement: Requirement,
@@ -263,12 +254,9 @@ def _report(
     group = facts.groups.get(name)
     held_up: dict[int, str] = {}
     waivers: dict[int, GroupRule] = {}
-    if name == requirement.evacuation:
-        alone = replace(requirement, groups=(), doubt=None)
-    else:
-        alone = replace(requirement, groups=(name,), doubt=None, evacuation=None)
+    proves = name == requirement.evacuation
+    alone = replace(requirement, groups=() if proves else (name,), doubt=None, evacuation=name if proves else None)
     for partition, seal in seals.items():
-        assert record is not None, "only a record retires partitions"
         if IGNORED in because or not drains(partition, record):  # other policies wait for no group, unless it evacuates
             continue
         log = facts.partitions[partition]
@@ -364,11 +352,7 @@ def rule_text(rule: GroupRule) -> str:
 
 
 def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver: GroupRule) -> list[str]:
-    """Return what a waiver gives up now: per topic, the groups no longer waited for and what they have not read.
-
-    Args:
-        before, after: the same topics, without and with the waiver.
-    """
+    """Return what a waiver gives up: per topic (without and with it) the groups it frees, and what they left unread."""
     lines = []
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:

@@ -186,11 +186,7 @@ class Verdict:
 
 
 def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -> CheckReport:
-    """Check the rights and the settings that a role needs.
-
-    Args:
-        conf: the librdkafka configuration of the user.
-    """
+    """Check the rights and the settings that a role needs; ``conf`` is the user's, as librdkafka takes it."""
     scope, wire = over_the_wire(scope, conf)
     asked = ask(brokers, needs(scope), scope.mode_log)
     readable = any(
@@ -200,15 +196,10 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -
     settings = {"the modes over the wire": wire} if wire is not None else {}
     settings.update(Settings(brokers, scope, asked, conf, readable).found())
     if scope.role is Role.CLIENT:
-        settings["the extension in C"] = _extension()
+        cost = "not installed here, where the package was built without a C compiler: produce() costs more CPU while a "
+        missing = Verdict(State.UNKNOWN, f"{cost}topic of the cluster is shrunk")
+        settings["the extension in C"] = missing if RoutedProduce is None else Verdict(State.PASS, "installed here")
     return check_report(scope, asked, settings, site)
-
-
-def _extension() -> Verdict:
-    if RoutedProduce is not None:
-        return Verdict(State.PASS, "installed here")
-    cost = "not installed here, where the package was built without a C compiler"
-    return Verdict(State.UNKNOWN, f"{cost}: produce() costs more CPU while a topic of the cluster is shrunk")
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:

@@ -2,9 +2,9 @@
 
 A report's JSON object has its fields, under their names, and the properties that ``json_also`` names. A field whose
 JSON name differs (``from`` is no Python name) carries it as ``metadata={"json": "from"}``, and one that is left out
-None. ``json_only`` (key -> attribute) replaces all of these. The meaning of a field stands once: under ``Attributes:``
-in the docstring of its class. ``to_json`` is a single-dispatch function; a class of another layer whose JSON form
-differs from its fields registers that form here.
+None. ``json_only`` (key -> attribute, also a dotted one) replaces all of these. The meaning of a field stands once:
+under ``Attributes:`` in the docstring of its class. ``to_json`` is a single-dispatch function; a class of another layer
+whose JSON form differs from its fields registers that form here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import singledispatch
+from operator import attrgetter
 from textwrap import TextWrapper
 from typing import Any, get_args, get_type_hints
 
@@ -31,7 +32,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.MULTILIN
 def to_json(value: Any) -> Any:
     """Return a report, or a part of one, in the types of JSON."""
     if is_dataclass(value):
-        return {key: to_json(getattr(value, name)) for key, name in json_names(type(value)).items()}
+        return {key: to_json(attrgetter(name)(value)) for key, name in json_names(type(value)).items()}
     if isinstance(value, Mapping):
         return {str(key): to_json(each) for key, each in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):

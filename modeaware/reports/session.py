@@ -3,6 +3,9 @@
 A command reads the mode log once per look, so that all it shows and decides is of one moment: :class:`ModeLog`. The
 rules about groups and a topic's record can each be unreadable (malformed, or written by a newer version); then what is
 in force is not known here, and asking for it raises RecordError.
+
+What looks at topics raises RequestRefused for one that was named and does not exist, RecordError as above, and
+ClusterError or ModeSourceError where brokers did not answer, or refused.
 """
 
 from __future__ import annotations
@@ -27,11 +30,7 @@ READ_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class ModeLog:
-    """The mode log as one reading found it.
-
-    Attributes:
-        topic: the name of the mode log.
-    """
+    """The mode log, ``topic``, as one reading found it."""
 
     topic: str
     replay: Replay
@@ -115,11 +114,7 @@ class Session:
     def records(
         self, log: ModeLog, topics: Iterable[str], *, named: bool
     ) -> Iterator[tuple[str, TopicShape, TopicRecord | None]]:
-        """Yield each topic with its shape and its record in ``log``.
-
-        A topic that was ``named`` must exist, and its record be usable (RequestRefused, RecordError); others are left
-        out.
-        """
+        """Yield each topic with its shape and its record in ``log``; of those not ``named`` what can be used."""
         for topic, shape in self.cluster.describe(topics).items():
             if isinstance(shape, ClusterError):
                 raise shape

@@ -150,9 +150,6 @@ def topic_states(
 
     Args:
         limit: how many partitions an answer of DescribeTopicPartitions may have.
-
-    Raises:
-        ClusterError: no broker answered, or one refused.
     """
     if not names:
         return []
