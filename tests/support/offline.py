@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType
 from typing import Any
@@ -11,6 +10,7 @@ from confluent_kafka import murmur2
 
 from modeaware.config import ClientConfig
 from modeaware.confluent.producer import Producer
+from modeaware.confluent.retarget import Forward
 from tests.support.fake_views import FakeViews
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -56,7 +56,7 @@ def finish(producer: Any) -> None:
 
 def is_librdkafkas_own(call: Any) -> bool:
     """Whether ``call`` is librdkafka's method in C, with nothing of ours around it."""
-    return isinstance(call, functools.partial) and isinstance(call.func, BuiltinFunctionType) and not call.args
+    return isinstance(call, Forward) and isinstance(call.func, BuiltinFunctionType)
 
 
 KEYS = [f"key-{number}".encode() for number in range(200)]
