@@ -121,7 +121,9 @@ class Creation:
         try:
             return {topic for topic, _ in list_reassignments(self._brokers, partitions, self._deadline.left_s())}
         except (RequestRefused, ClusterError) as error:
-            if isinstance(error, ClusterError) and error.code is not ErrorCode.UNSUPPORTED_VERSION:  # before Kafka 2.4
+            # Before Kafka 2.4; or no broker is the controller right now, which refuses the growth itself then.
+            unknown = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NOT_CONTROLLER)
+            if isinstance(error, ClusterError) and error.code not in unknown:
                 raise
             return set()
 

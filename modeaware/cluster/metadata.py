@@ -46,10 +46,12 @@ def refusal(
     return ClusterError(text, code=code, topic=topic, partition=partition)
 
 
-def metadata_request(names: Sequence[str], min_version: int = 0) -> Any:
+def metadata_request(names: Sequence[str], min_version: int = 0, max_version: int | None = None) -> Any:
     """Return a Metadata request for topics by name; topic ids need version 10, leader epochs 7."""
     named = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    return MetadataRequest(topics=named, allow_auto_topic_creation=False, min_version=min_version)
+    return MetadataRequest(
+        topics=named, allow_auto_topic_creation=False, min_version=min_version, max_version=max_version
+    )
 
 
 # Brokers

@@ -8,6 +8,7 @@ the whole look is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from modeaware.cluster.metadata import Ids, Leader, Partition, list_offsets_request, metadata_request, topic_ids
 from modeaware.errors import ClusterError
@@ -33,12 +34,12 @@ class IdsOfOneBroker:
         """Return the ids; the same object as before where nothing has changed."""
         request = self._request
         if request is None or tuple(names) != self._names:
-            request, self._names, self._compared = Repeated(metadata_request(names, 10)), tuple(names), None
+            request, self._names, self._compared = Repeated(metadata_request(names, 10, 10)), tuple(names), None
         self._request = None  # kept where it succeeds
         answer = self._brokers.ask(request)
         if self._compared is None or self._comparable(answer) != self._compared:
             response = request.decoded(answer)
-            self._cluster_id = response.cluster_id.encode()
+            self._cluster_id = (response.cluster_id or "").encode()
             self._ids, self._compared = topic_ids(response), self._comparable(answer)
         self._request = request
         return self._ids
@@ -46,6 +47,8 @@ class IdsOfOneBroker:
     def _comparable(self, answer: bytes) -> tuple[bytes, bytes]:
         """Return what comes before and after the id of the controller, for which a broker names any broker by
         chance."""
+        if not self._cluster_id:
+            return answer[CORRELATION_BYTES:], b""
         before, _, after = answer[CORRELATION_BYTES:].partition(self._cluster_id)
         return before, after[_CONTROLLER_ID_BYTES:]
 
@@ -61,17 +64,26 @@ class OffsetsWatch:
 
     def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
         """Return whether every leader's response is that of the last call, which was about the same partitions under
-        the same leaders. A leader that does not answer is a change."""
+        the same leaders. A leader that does not answer, or answers with an error, is a change each time."""
+        if not leaders:
+            return True
         if leaders != self._leaders or not self._answers:
             self._leaders, self._asks, self._answers = dict(leaders), _requests(leaders), []
         before, self._answers = self._answers, []
         answers = self._brokers.ask_each(self._asks)
         if any(isinstance(answer, ClusterError) for answer in answers):
             return False
-        self._answers = answers
-        return bool(before) and all(
+        same = bool(before) and all(
             one[CORRELATION_BYTES:] == other[CORRELATION_BYTES:] for one, other in zip(before, answers, strict=True)
         )
+        decoded = [] if same else map(Repeated.decoded, (ask.request for ask in self._asks), answers)
+        if not any(map(_has_error, decoded)):
+            self._answers = answers
+        return same
+
+
+def _has_error(response: Any) -> bool:
+    return any(partition.error_code for topic in response.topics for partition in topic.partitions)
 
 
 def _requests(leaders: Mapping[Partition, Leader]) -> list[Ask]:

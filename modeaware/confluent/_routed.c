@@ -338,17 +338,21 @@ static PyObject *forward_call(PyObject *callable, PyObject *const *args, size_t 
         PyErr_SetString(PyExc_RuntimeError, "closed");
         return NULL;
     }
-    PyObject *func = Py_NewRef(self->func); /* it may be given another one meanwhile */
+    /* It may be given another target meanwhile: by what is called, or by a finalizer when memory is taken. */
+    PyObject *func = Py_NewRef(self->func);
+    vectorcallfunc call = self->call;
+    PyCFunctionWithKeywords method = self->method;
+    PyObject *owner = self->owner;
     PyObject *result;
-    if (self->call != NULL)
-        result = self->call(func, args, (size_t)nargs, kwnames);
-    else if (self->method == NULL || kwnames != NULL)
+    if (call != NULL)
+        result = call(func, args, (size_t)nargs, kwnames);
+    else if (method == NULL || kwnames != NULL)
         result = PyObject_Vectorcall(func, args, (size_t)nargs, kwnames);
     else {
         PyObject *tuple = PyTuple_New(nargs);
         for (Py_ssize_t at = 0; tuple != NULL && at < nargs; at++)
             PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
-        result = tuple != NULL ? self->method(self->owner, tuple, NULL) : NULL;
+        result = tuple != NULL ? method(owner, tuple, NULL) : NULL;
         Py_XDECREF(tuple);
     }
     Py_DECREF(func);

@@ -22,7 +22,7 @@ Forward: Any = partial
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
-    Forward = _routed.Forward
+    Forward = getattr(_routed, "Forward", partial)  # a build of before there was one
 
 Target = Callable[..., Any]
 

@@ -27,6 +27,7 @@ TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000
 """The pause after a look at topics is at least so many times its duration, of the thread's time and of a broker's: 3 s
 with some hundred topics, some 15 s with 3 000."""
+LONGEST_INTERVAL_S = 60.0
 BROKERS_INTERVAL_S = 10.0
 
 
@@ -62,7 +63,8 @@ class TopicWatch:
             logger.debug("cannot compare the ids of topics now: %s", error)
             replaced = ()
         now_s = self._clock.monotonic_s()
-        self._due_s = now_s + max(TOPICS_INTERVAL_S, COST_SHARE * (now_s - begun_s))
+        pause_s = max(TOPICS_INTERVAL_S, COST_SHARE * (now_s - begun_s))
+        self._due_s = now_s + min(pause_s, LONGEST_INTERVAL_S)
         if replaced:
             self._engine.remove(replaced)
 

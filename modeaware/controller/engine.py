@@ -52,6 +52,8 @@ UNKNOWN_EPOCHS = 1_000
 comes under a lower one."""
 FIRST_RETRY_MS = 1_000
 MAX_REMEMBERED_FAILURES = 1_000
+MOST_SMALL_LOOKS = 72
+"""How many small looks in a row are enough: six hours of them, at the default interval."""
 _RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -72,10 +74,12 @@ class Schedule:
     def __init__(self, check_interval_ms: int) -> None:
         self._check_interval_ms = check_interval_ms
         self._due_ms: dict[str, int] = {}
+        self._next_ms: int | None = None
+        """The least of them, where it is known: asked for twice a second."""
         self._retry_ms: dict[str, int] = {}
 
     def now(self, topic_id: str, elapsed_ms: int) -> None:
-        self._due_ms[topic_id] = elapsed_ms
+        self._set(topic_id, elapsed_ms)
         self._retry_ms.pop(topic_id, None)
 
     def after_check(
@@ -86,21 +90,31 @@ class Schedule:
         if progress:
             self._retry_ms.pop(topic_id, None)
         if settled:
-            self._due_ms[topic_id] = elapsed_ms + self._check_interval_ms
+            self._set(topic_id, elapsed_ms + self._check_interval_ms)
             return
         retry_ms = min(self._retry_ms.get(topic_id, FIRST_RETRY_MS), self._check_interval_ms)
         self._retry_ms[topic_id] = min(retry_ms * 2, self._check_interval_ms)
-        self._due_ms[topic_id] = elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0))
+        self._set(topic_id, elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0)))
 
     def forget(self, topic_id: str) -> None:
         self._due_ms.pop(topic_id, None)
         self._retry_ms.pop(topic_id, None)
+        self._next_ms = None
+
+    def _set(self, topic_id: str, due_ms: int) -> None:
+        self._due_ms[topic_id] = due_ms
+        self._next_ms = None
 
     def due(self, elapsed_ms: int) -> list[str]:
+        next_ms = self.next_ms()
+        if next_ms is None or next_ms > elapsed_ms:
+            return []
         return sorted((t for t, due_ms in self._due_ms.items() if due_ms <= elapsed_ms), key=lambda t: self._due_ms[t])
 
     def next_ms(self) -> int | None:
-        return min(self._due_ms.values(), default=None)
+        if self._next_ms is None:
+            self._next_ms = min(self._due_ms.values(), default=None)
+        return self._next_ms
 
 
 class Resting:
@@ -108,18 +122,21 @@ class Resting:
 
     A topic *rests* when its last whole look led to nothing, and only its logs can change that. That look *counts* if a
     small look came before it, and every small look since was the same: whatever happened, one of them has seen it. The
-    first small look at other topics than before is a change.
+    first small look at other topics than before is a change. No look counts for ever: :data:`MOST_SMALL_LOOKS`.
     """
 
     def __init__(self) -> None:
         self.topic_ids: set[str] = set()
         self._counting: set[str] = set()
+        self._looks = 0
 
     def looked(self, *, unchanged: bool) -> frozenset[str]:
         """Note a small look at all that rest; return those that need no whole look now: a change ends it for all
         (invariant I2)."""
-        if not unchanged:
+        self._looks += 1
+        if not unchanged or self._looks > MOST_SMALL_LOOKS:
             self._counting.clear()
+            self._looks = 0
         return frozenset(self._counting)
 
     def rests(self, topic_id: str) -> None:
@@ -331,14 +348,12 @@ class Engine:
     def check(self, topic_ids: Sequence[str]) -> bool:
         """Check topics in one pass: one look at all, one append, then their effects. Plan the next check of each.
 
-        Where a small look shows that nothing has changed about topics at rest, they have been checked. Where a look at
-        all others fails, the first of them are checked, and the rest stay due.
+        Where a look at all fails, the first topics are checked, and the others stay due.
 
         Returns:
             Whether anything changed.
         """
-        rested = self._checked_at_rest() if self._resting.topic_ids.intersection(topic_ids) else frozenset()
-        records = [self._records[topic_id] for topic_id in topic_ids if topic_id not in rested]
+        records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
         found = self._observe([(record.topic, record) for record in records])
@@ -362,9 +377,11 @@ class Engine:
             changed |= self._plan(each, own)
         return changed
 
-    def _checked_at_rest(self) -> frozenset[str]:
-        """Take a small look at the topics at rest; plan the next check of those that need no other now, and return
-        them."""
+    def awake(self, due: Sequence[str]) -> Sequence[str]:
+        """Return the topics that need a whole look. Where topics at rest are due, a small look at all of these comes
+        first, and plans the next check of each that needs no other."""
+        if self._resting.topic_ids.isdisjoint(due):
+            return due
         try:
             with self.failures.isolated("a look at the topics at rest"):
                 unchanged = self._observer.unchanged(self._resting.topic_ids)
@@ -375,7 +392,7 @@ class Engine:
         for topic_id in rested:
             self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=True)
         self.watched.unchanged(rested, self._clock.now_ms())
-        return frozenset(rested)
+        return [topic_id for topic_id in due if topic_id not in rested]
 
     def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError) -> _Checked | None:
         """Decide what follows from the facts; None: they are not known, and the topic is put off."""

@@ -390,7 +390,9 @@ class Worker:
 
     def _check(self, due: Sequence[str]) -> bool:
         """Check the topics that have been due for the longest time; return whether anything changed."""
-        some = due[: self._together.topics]
+        some = self.engine.awake(due)[: self._together.topics]
+        if not some:
+            return False
         with self._timed(len(some)):
             return self.engine.check(some)
 

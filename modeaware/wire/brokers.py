@@ -197,7 +197,7 @@ class Brokers:
         """Drive the link until ``what`` is done. Any failure closes the link: nothing half done is left on it."""
         try:
             link.run(what, max(deadline_s, time.monotonic()) + _SLACK_S)
-        except Exception as error:
+        except (kafka_errors.KafkaError, OSError) as error:
             self.disconnect()
             raise _translated(error, f"cannot {doing}") from error
         except BaseException:

@@ -271,7 +271,7 @@ class Controller:
                 return
         due = self.engine.schedule.due(self.world.time_ms)
         if due:
-            self._run(lambda: self.engine.check(due[:1]))
+            self._run(lambda: self.engine.check(self.engine.awake(due[:1])))
 
     def confirm(self, _timeout_s: float) -> bool | None:
         """Ask the coordinator; its yes counts as a heartbeat. None: no answer."""

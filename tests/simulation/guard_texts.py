@@ -148,7 +148,7 @@ a waiver may be for those without a commit  I2 1205
     lifecycle.drain: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
         => (rule.glob and is_registered)
 a change ends the rest of topics  I2 80
-    controller.engine: if not unchanged: => if False:
+    controller.engine: if not unchanged or self._looks > MOST_SMALL_LOOKS: => if self._looks > MOST_SMALL_LOOKS:
 unreadable rules are a doubt  I2 303
     controller.engine: if not self._rules_unreadable: => if True:
 deleted is said after it is done  I1 3143

@@ -65,7 +65,7 @@ class World:
         until_ms = self.clock.now_ms() + for_ms
         for _ in range(1_000):
             if due := self.engine.schedule.due(self.clock.now_ms()):
-                self.engine.check(due)
+                self.engine.check(self.engine.awake(due))
             next_ms = self.engine.schedule.next_ms()
             if next_ms is None or next_ms > until_ms:
                 break

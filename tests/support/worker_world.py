@@ -46,6 +46,7 @@ class World:
         self.appends_nothing = False
         self.highest_epoch = 0
         self.due: deque[str] = deque()
+        self.at_rest = False
         self.log = Log(self)
         self.status, self.inbox = Status(), Inbox(self.clock)
 
@@ -106,6 +107,9 @@ class Engine:
             self._world.log.append()
         self._world.did.append("execute")
         return [CommandResult(command.topic) for command in commands]
+
+    def awake(self, due: Sequence[str]) -> Sequence[str]:
+        return [] if self._world.at_rest else due
 
     def check(self, topic_ids: Sequence[str]) -> bool:
         self._world.did.append("check")

@@ -181,6 +181,11 @@ class TestAtRest:
         resting.run(2 * INTERVAL_MS)
         assert resting.record.retired[7].stragglers == 1
 
+    def test_no_look_counts_for_ever(self, resting: World) -> None:
+        before = resting.cluster.whole_looks
+        resting.run(engine_module.MOST_SMALL_LOOKS * INTERVAL_MS)
+        assert resting.cluster.whole_looks == before + 1
+
     def test_what_cannot_be_looked_at_is_looked_at_as_a_whole(self, resting: World) -> None:
         resting.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
         assert self.whole_looks(resting) > 3

@@ -103,7 +103,7 @@ class Topics:
 
     def check(self) -> list[str]:
         """Check what is due; return the topics that are due right after that."""
-        self.engine.check(self.engine.schedule.due(self.clock.now_ms()))
+        self.engine.check(self.engine.awake(self.engine.schedule.due(self.clock.now_ms())))
         names = {record.topic_id: record.topic for record in self.engine.records}
         return sorted(names[topic_id] for topic_id in self.engine.schedule.due(self.clock.now_ms()))
 

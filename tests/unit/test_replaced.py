@@ -10,7 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from modeaware.cluster.metadata import topic_ids
-from modeaware.controller.cluster_watch import COST_SHARE, TOPICS_INTERVAL_S, TopicWatch, replaced_records
+from modeaware.controller.cluster_watch import (
+    COST_SHARE,
+    LONGEST_INTERVAL_S,
+    TOPICS_INTERVAL_S,
+    TopicWatch,
+    replaced_records,
+)
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.replay import fold
@@ -117,7 +123,8 @@ class TestWatch:
         assert [record.topic_id for record in world.engine.records] == [world.cluster.topic_id]
 
     @pytest.mark.parametrize(
-        ("cost_ms", "apart_ms"), [(0, round(TOPICS_INTERVAL_S * 1000)), (1_000, COST_SHARE * 1_000)]
+        ("cost_ms", "apart_ms"),
+        [(0, round(TOPICS_INTERVAL_S * 1000)), (10, COST_SHARE * 10), (1_000, round(LONGEST_INTERVAL_S * 1000))],
     )
     def test_looks_are_the_further_apart_the_longer_they_take(
         self, world: World, brokers: Brokers, watch: TopicWatch, cost_ms: int, apart_ms: int
