@@ -35,7 +35,7 @@ READ_WAIT_MS = 10
 FOLLOW_WAIT_MS = 5_000
 """The same while following: thousands of clients wait at one leader. Records end the wait at once."""
 SLICE_S = 0.1
-FOLLOW_SLICE_S = 0.2
+FOLLOW_SLICE_S = 0.3
 """How long a poll of the tail lasts at most, and so a stop."""
 FIRST_SLICE_S = 0.02
 """The same in the first second of a reading: an error, such as an unknown topic, does not end a poll."""
