@@ -30,7 +30,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!modeaware|partitioners).*"),
     (r"py:.*", r".*\._\w+"),  # private bases and results
     (r"py:.*", r"modeaware\.(?:clock|controller|endpoint|lifecycle|modelog|views)\b.*"),
-    (r"py:.*", r"modeaware\.(?:confluent\.creation|spark\.(?:sender|sink))\b.*"),
+    (r"py:.*", r"modeaware\.(?:admin|spark\.sink)\b.*"),
     (r"py:.*", r"modeaware\.local\.(?:cluster|process|settings)\b.*"),
     (r"py:.*", r"modeaware\.confluent\._\w+\..*"),
     (r"py:obj", r"modeaware\..*\.[KV]"),  # type variables

@@ -347,7 +347,7 @@ class AdminClient(librdkafka_admin.AdminClient):
                 effect on cancellations.
             expected_replicas: compare-and-set: of the partitions named here (all of them in ``reassignments``), only
                 those are reassigned whose replicas are these, in this order, by the metadata of every live broker, and
-                that are not being reassigned. See :mod:`modeaware.admin.reassignments` for what this cannot exclude.
+                that are not being reassigned. See ``modeaware.admin.reassignments`` for what this cannot exclude.
             request_timeout: how long to wait for each answer, in seconds.
 
         Returns:

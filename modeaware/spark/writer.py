@@ -118,7 +118,7 @@ def foreach_partition_writer(
 
     Raises:
         ConfigError: ``conf`` holds a setting that cannot be respected. On executors: as from
-            :class:`~modeaware.spark.writer.Sender`.
+            ``modeaware.spark.writer.Sender``.
     """
     return PartitionWriter(topic, conf, at_least=at_least)
 

@@ -63,8 +63,8 @@ class SimObserver:
         """Whether the logs of the retired partitions start and end where they did at the last call."""
         world, before, self._at_rest = self._world, self._at_rest, None
         self._ask("looks whether the topic is at rest")
-        (topic_id,) = topic_ids
-        if world.topic is None or world.topic.topic_id != topic_id:
+        topic_id = None if world.topic is None else world.topic.topic_id
+        if topic_id is None or set(topic_ids) != {topic_id}:
             return False
         logs = [world.log_of(p) for p in self._retired[topic_id]]
         if not all(log is not None and log.available for log in logs):
