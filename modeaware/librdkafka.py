@@ -28,5 +28,16 @@ from confluent_kafka import murmur2 as murmur2
 
 from partitioners import Hash, HashFunction
 
+NO_ANSWER = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
+"""librdkafka's own codes of a request that no broker answered. A bootstrap server whose connection ends in mid-request
+gives _DESTROY_BROKER."""
 C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 """librdkafka's own functions for the hashes of :mod:`partitioners`, which are faster than the same in Python."""

@@ -22,7 +22,7 @@ from modeaware.cluster.metadata import (
     refusal,
 )
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka import NO_ANSWER, KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.topic_view import base64_id
@@ -444,7 +444,7 @@ def cluster_error(what: str, error: KafkaException) -> ClusterError:
     """Return the ClusterError for an error of librdkafka, with the broker's error code where it has one."""
     kafka_error = error.args[0]
     number = kafka_error.code()
-    if number in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT):  # all: no answer
+    if number in NO_ANSWER:
         number = ErrorCode.REQUEST_TIMED_OUT
     code = ErrorCode(number) if number in ErrorCode.__members__.values() else None
     return ClusterError(f"cannot {what}: {kafka_error.str()} ({kafka_error.name()})", code=code)

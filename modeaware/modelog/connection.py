@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from modeaware.librdkafka import KafkaError
+from modeaware.librdkafka import NO_ANSWER, KafkaError
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
@@ -32,7 +32,6 @@ _PREFIXES = (
     "api.version.",
     "metadata.recovery.",
 )
-_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT)
 
 _DEFAULTS: dict[str, Any] = {
     # An endpoint that refuses old clients would tell this one that topics with retired partitions have no leader.
@@ -89,4 +88,4 @@ def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
 
 def is_transient(error: KafkaError) -> bool:
     """Return whether the same request may succeed later: there was no answer, or a retriable one."""
-    return error.code() in _NO_ANSWER or bool(error.retriable())
+    return error.code() in NO_ANSWER or bool(error.retriable())

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, ModeSourceError, NotAuthorized
-from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized
+from modeaware.librdkafka import NO_ANSWER, KafkaError, KafkaException
 from modeaware.modelog import topic as topic_module
 from modeaware.modelog.connection import cluster_key, tail_conf
 from modeaware.modelog.reader import LogAbsent, LogRewound, LogUnreachable, to_error
@@ -149,6 +149,14 @@ def test_mode_log_is_created_where_it_is_missing_by_whichever_controller_comes_f
             ensure_mode_log(admin, "m")
     else:
         assert ensure_mode_log(admin, "m") is outcome
+
+
+@pytest.mark.parametrize("number", NO_ANSWER)
+def test_a_connection_that_ends_is_no_answer_and_tried_again(number: int) -> None:
+    admin: Any = Admin(number)
+    with pytest.raises(ClusterError) as raised:
+        ensure_mode_log(admin, "m")
+    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_weakness_of_a_log_is_unknown_without_an_answer() -> None:
