@@ -12,6 +12,10 @@ from uuid import UUID
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.metadata import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     Leader,
     LeaderRequests,
     Led,
@@ -48,8 +52,6 @@ PARTITIONS_A_REQUEST = 5_000
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
 _TOPIC_RESOURCE = 2
-_LATEST, _EARLIEST = -1, -2
-_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _COORDINATOR_MOVED = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
@@ -184,9 +186,9 @@ class Cluster:
             return leaders.found(some, "list the offsets of", request)
 
         # The last stable offset is read first: read after the end, it could hide a transaction that began in between.
-        stable = listed(partitions, _LATEST, _READ_COMMITTED)
-        start = listed(stable, _EARLIEST, _READ_UNCOMMITTED)
-        end = listed(start, _LATEST, _READ_UNCOMMITTED)
+        stable = listed(partitions, LATEST, READ_COMMITTED)
+        start = listed(stable, EARLIEST, READ_UNCOMMITTED)
+        end = listed(start, LATEST, READ_UNCOMMITTED)
         return {
             key: LogOffsets(start[key].offset, end[key].offset, stable[key].offset, end[key].leader_epoch)
             for key in sorted(end)

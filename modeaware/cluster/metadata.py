@@ -264,8 +264,14 @@ def _leader_error(what: str, key: Partition, number: int) -> ClusterError:
     return refusal(f"{what} {key[0]}-{key[1]}", number, topic=key[0], partition=key[1])
 
 
+LATEST, EARLIEST = -1, -2
+"""Timestamps of ListOffsets: the end, and the log start."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels: up to the high watermark, and to the last stable offset."""
+
+
 def list_offsets_request(led: Led, timestamp: int, isolation_level: int) -> Any:
-    """Return a ListOffsets request; ``timestamp`` -1 is the end, -2 the log start."""
+    """Return a ListOffsets request for partitions of one leader."""
     entry = ListOffsetsRequest.ListOffsetsTopic
     topics = [
         entry(
@@ -287,7 +293,7 @@ def end_offsets(
 
     def request(led: Led) -> Any:
         any_epoch = {topic: dict.fromkeys(epochs, -1) for topic, epochs in led.items()}
-        return list_offsets_request(any_epoch, -1, 0)
+        return list_offsets_request(any_epoch, LATEST, READ_UNCOMMITTED)
 
     entries = LeaderRequests(brokers, routes).found(partitions, "list the offsets of", request)
     return {key: entry.offset for key, entry in entries.items()}

@@ -10,12 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modeaware.cluster.metadata import Ids, Leader, Partition, list_offsets_request, metadata_request, topic_ids
+from modeaware.cluster.metadata import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    Ids,
+    Leader,
+    Partition,
+    list_offsets_request,
+    metadata_request,
+    topic_ids,
+)
 from modeaware.errors import ClusterError
 from modeaware.wire.brokers import Ask, Brokers
 from modeaware.wire.transport import CORRELATION_BYTES, Repeated
 
-_EARLIEST, _LATEST = -2, -1
 _CONTROLLER_ID_BYTES = 4
 
 
@@ -60,25 +69,24 @@ class OffsetsWatch:
         self._brokers = brokers
         self._leaders: Mapping[Partition, Leader] = {}
         self._asks: list[Ask] = []
-        self._answers: list[bytes] = []
+        self._compared: list[bytes] = []
 
     def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
         """Return whether every leader's response is that of the last call, which was about the same partitions under
         the same leaders. A leader that does not answer, or answers with an error, is a change each time."""
         if not leaders:
             return True
-        if leaders != self._leaders or not self._answers:
-            self._leaders, self._asks, self._answers = dict(leaders), _requests(leaders), []
-        before, self._answers = self._answers, []
+        if leaders != self._leaders or not self._compared:
+            self._leaders, self._asks, self._compared = dict(leaders), _requests(leaders), []
+        before, self._compared = self._compared, []
         answers = self._brokers.ask_each(self._asks)
         if any(isinstance(answer, ClusterError) for answer in answers):
             return False
-        same = bool(before) and all(
-            one[CORRELATION_BYTES:] == other[CORRELATION_BYTES:] for one, other in zip(before, answers, strict=True)
-        )
-        decoded = [] if same else map(Repeated.decoded, (ask.request for ask in self._asks), answers)
+        compared = [answer[CORRELATION_BYTES:] for answer in answers]
+        same = compared == before
+        decoded = () if same else map(Repeated.decoded, (ask.request for ask in self._asks), answers)
         if not any(map(_has_error, decoded)):
-            self._answers = answers
+            self._compared = compared
         return same
 
 
@@ -91,7 +99,7 @@ def _requests(leaders: Mapping[Partition, Leader]) -> list[Ask]:
     for (topic, p), (node, epoch) in sorted(leaders.items()):
         led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
     return [
-        Ask(node, Repeated(list_offsets_request(topics, timestamp, 0)))
+        Ask(node, Repeated(list_offsets_request(topics, timestamp, READ_UNCOMMITTED)))
         for node, topics in sorted(led.items())
-        for timestamp in (_EARLIEST, _LATEST)
+        for timestamp in (EARLIEST, LATEST)
     ]
