@@ -71,6 +71,8 @@ class ControllerConfig:
             before it is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
             that have not committed an offset on them yet.
+        fence_after_ms: ``modeaware.fence.after.ms`` (60000): how long a topic that is replaced may still be written,
+            after its name leads to the successor, before brokers are made to refuse that.
         ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
             literal ``[``): groups that count only once they have committed an offset on the topic. Kafka's console
             consumer makes a new group each time, and commits nothing for it.
@@ -91,6 +93,7 @@ class ControllerConfig:
     check_interval_ms: int = 300_000
     seal_quiet_ms: int = 10_000
     open_timeout_ms: int = 60_000
+    fence_after_ms: int = 60_000
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
     old_clients: str = "serve"

@@ -34,6 +34,30 @@ def known_id(topic_id: object) -> str | None:
 
 
 @dataclass(frozen=True)
+class Successor:
+    """The topic that replaces another one, as clients need to know it.
+
+    Attributes:
+        topic, topic_id, partition_count: the successor.
+        switched: producers write to the successor. Before, they write to the predecessor.
+        let_go: every required group has read the predecessor, and no record is missing in ``read_up_to``. Members of a
+            group that has read it need not subscribe to it any more.
+        gone: the predecessor does not exist any more.
+        read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
+        groups: those that used the predecessor at the switch: they read the successor from its start.
+    """
+
+    topic: str
+    topic_id: str
+    partition_count: int
+    switched: bool = False
+    let_go: bool = False
+    gone: bool = False
+    read_up_to: Mapping[int, int] = field(default_factory=dict, hash=False)
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class TopicView:
     """One topic's modes at one epoch. Immutable, hence safe to share between threads.
 
@@ -56,6 +80,7 @@ class TopicView:
             partition without overtaking its older records. Only ever grows within one shrink.
         earlier_counts: how many partitions were writable before earlier shrinks that were not handed over when the one
             in force began, ascending: a key's older records may still be where those counts have put it.
+        successor: the topic that replaces this one, once it exists.
     """
 
     topic: str
@@ -67,6 +92,7 @@ class TopicView:
     previous_count: int | None = None
     handed_over: frozenset[int] = frozenset()
     earlier_counts: tuple[int, ...] = ()
+    successor: Successor | None = None
 
     @classmethod
     def unlisted(cls, topic: str) -> TopicView:

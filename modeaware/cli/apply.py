@@ -13,7 +13,7 @@ from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change
 from modeaware.cli.progress import confirmed, tell
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
-from modeaware.cluster.metadata import refusal
+from modeaware.cluster.cluster import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.admission import Admission
 from modeaware.modelog.records import TopicRecord
@@ -36,14 +36,11 @@ from modeaware.plan.file import DesiredTopic, read_files
 from modeaware.printable import printable_lines
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
-from modeaware.reports.topics import TOPIC_RESOURCE, list_topics, topic_states
-from modeaware.wire.brokers import Brokers
+from modeaware.reports.topics import list_topics, topic_states
 from modeaware.wire.client import is_running
-from modeaware.wire.requests import IncrementalAlterConfigsRequest
 from modeaware.wire.retries import Outcome, outcome_of
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
-_SET, _DELETE = 0, 1
 
 
 class Apply(Command):
@@ -282,18 +279,5 @@ def _at_brokers(change: Change, topic: str, step: Step, *, validate_only: bool) 
         change.grow(step.command, validate_only=validate_only)
         return f"grown to {step.to} writable partitions"
     assert isinstance(step, AlterConfigs), "the rest is a controller's work"
-    alter_configs(change.session.cluster.brokers, topic, step, validate_only=validate_only)
+    alter_configs(change.session.cluster.brokers, topic, step.set, step.remove, validate_only=validate_only)
     return f"configs altered: {', '.join((*step.set, *step.remove))}"
-
-
-def alter_configs(brokers: Brokers, topic: str, step: AlterConfigs, *, validate_only: bool) -> None:
-    """Set and remove configs of a topic, all of them or none. After a ClusterError, to ask again is harmless."""
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    config = resource.AlterableConfig
-    configs = [config(name=name, config_operation=_SET, value=value) for name, value in step.set.items()]
-    configs += [config(name=name, config_operation=_DELETE, value=None) for name in step.remove]
-    wanted = resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs)
-    answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
-    for each in answer.responses:
-        if each.error_code:
-            raise refusal(f"alter configs of topic {topic!r}", each.error_code, each.error_message, topic=topic)

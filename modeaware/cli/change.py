@@ -34,7 +34,7 @@ from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
-    TopicCommand,
+    ResizeCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import in_progress
@@ -113,7 +113,7 @@ class Change:
             raise no_such_topic(topic)
         return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules)
 
-    def validate(self, command: TopicCommand, situation: Situation, minimum: int | None = None) -> Admission:
+    def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
         """Return what a controller would make of the command. Brokers validate the partitions to be created.
 
         ``minimum`` is KIP-409's, of live replicas. Raises RequestRefused where the controller or a broker would refuse.
@@ -140,7 +140,7 @@ class Change:
     def is_embedded(self) -> bool:
         return self._embedded is not None
 
-    def carry_out(self, command: TopicCommand, minimum: int | None = None) -> str:
+    def carry_out(self, command: ResizeCommand, minimum: int | None = None) -> str:
         """Have a command carried out. Returns what was done, in words."""
         if isinstance(command, CreatePartitionsCommand):
             if self._embedded is not None and minimum is None:
@@ -181,7 +181,7 @@ class Change:
         wait_for_topic(self.session, topic, lambda: self._embedded.failure if self._embedded is not None else None)
 
 
-CommandOf = Callable[[Situation], TopicCommand | None]
+CommandOf = Callable[[Situation], ResizeCommand | None]
 """The command to carry out as things stand; None: there is nothing to undo."""
 
 
@@ -196,7 +196,7 @@ def run_change(
         minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
         seen: list[Situation] = []  # the last one
 
-        def look() -> tuple[Situation, TopicCommand, Admission] | None:
+        def look() -> tuple[Situation, ResizeCommand, Admission] | None:
             seen[:] = [change.look(topic)]
             command = command_of(seen[0])
             return None if command is None else (seen[0], command, change.validate(command, seen[0], minimum))
@@ -261,7 +261,7 @@ FEATURE_WARNING = (
 CHANGING_WARNING = "WARNING: The topic is currently under changes"
 
 
-def preview(command: TopicCommand, situation: Situation) -> list[str]:
+def preview(command: ResizeCommand, situation: Situation) -> list[str]:
     """Return KIP-694's three warnings, as far as each applies, and what the command will do to the topic."""
     if isinstance(command, CreatePartitionsCommand):
         return [GROWTH_WARNING, *changing_warning(situation), *_growth(command, situation)]

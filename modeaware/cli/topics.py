@@ -24,7 +24,7 @@ from modeaware.cli.session import (
 from modeaware.cluster.cluster import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.lifecycle.commands import CreatePartitionsCommand, TopicCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
@@ -230,7 +230,7 @@ def _alter(args: argparse.Namespace) -> int:
     return 0
 
 
-def _alter_command(args: argparse.Namespace, situation: Situation) -> TopicCommand:
+def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeCommand:
     """More partitions than are writable: growth. Anything else: a shrink, or refused as one."""
     if args.partitions > situation.writable_count:
         replicas = args.replica_assignment  # of all partitions; those of the new ones count, as in kafka-topics
@@ -246,7 +246,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> TopicComma
     return shrink_command(situation.topic, args.partitions, args)
 
 
-def undo_command(situation: Situation) -> TopicCommand | None:
+def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
     record = situation.known
     if record.deletion is None or record.deletion.previous_count <= record.writable_count:

@@ -27,16 +27,26 @@ from modeaware.cluster.metadata import (
 )
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import NO_ANSWER, AdminClient, KafkaError, KafkaException
-from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import (
+    CommitOffsets,
+    CreatePartitions,
+    CreateTopic,
+    DeleteRecords,
+    DeleteTopic,
+    Effect,
+    FenceTopic,
+)
 from modeaware.topic_view import base64_id
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
 from modeaware.wire.requests import (
     CreatePartitionsRequest,
+    CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
     MetadataRequest,
     OffsetCommitRequest,
 )
@@ -50,7 +60,9 @@ PARTITIONS_A_REQUEST = 5_000
 """KRaft refuses a request as a whole that takes more than 10 000 records."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
-_TOPIC_RESOURCE = 2
+TOPIC_RESOURCE = 2
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
 _COORDINATOR_MOVED = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
@@ -156,7 +168,7 @@ class Cluster:
         if not names:
             return {}
         wanted = [
-            resource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=["cleanup.policy"])
+            resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=["cleanup.policy"])
             for name in names
         ]
         found: dict[str, str | ClusterError] = {}
@@ -213,11 +225,11 @@ class Cluster:
             if isinstance(effect, DeleteRecords)
             else next(created)
             if isinstance(effect, CreatePartitions)
-            else self._commit(effect, check)
+            else self._perform(effect, check)
             for effect in effects
         ]
 
-    def _commit(self, effect: CommitOffsets, check: Check) -> ClusterError | None:
+    def _perform(self, effect: Effect, check: Check) -> ClusterError | None:
         def last_checks() -> None:
             for replaced in replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
                 raise replaced
@@ -225,7 +237,17 @@ class Cluster:
 
         try:
             check()  # first of all: where it is too late, nothing is asked any more
-            commit_offsets(self.brokers, effect, last_checks)
+            if isinstance(effect, CommitOffsets):
+                commit_offsets(self.brokers, effect, last_checks)
+            elif isinstance(effect, CreateTopic):
+                create_topic(self.brokers, effect, last_checks)
+            elif isinstance(effect, DeleteTopic):
+                last_checks()
+                for error in delete_topics(self.brokers, {effect.successor: effect.successor_id}).values():
+                    return error
+            elif isinstance(effect, FenceTopic):
+                last_checks()
+                alter_configs(self.brokers, effect.topic, effect.configs)
         except ClusterError as error:
             return error
         return None
@@ -360,6 +382,47 @@ def _create_partitions(
         elif result.error_code:
             failures[topic] = refusal(what(topic), result.error_code, result.error_message, topic=topic)
     return [failures.get(effect.topic) for effect in effects]
+
+
+def create_topic(brokers: Brokers, effect: CreateTopic, check: Check = no_check) -> None:
+    """Create the successor of a topic. One that exists already is an error, TOPIC_ALREADY_EXISTS."""
+    topic = CreateTopicsRequest.CreatableTopic
+    wanted = topic(
+        name=effect.successor,
+        num_partitions=effect.num_partitions,
+        replication_factor=effect.replication_factor,
+        assignments=[],
+        configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in effect.configs.items()],
+    )
+
+    def request() -> Any:
+        check()
+        return CreateTopicsRequest(topics=[wanted], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=False, min_version=4)
+
+    what = f"create topic {effect.successor!r}"
+    for result in _ask_controller(brokers, what, "topics", request):
+        if result.error_code:
+            raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
+
+
+def alter_configs(
+    brokers: Brokers,
+    topic: str,
+    to_set: Mapping[str, str],
+    to_remove: Iterable[str] = (),
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and remove configs of a topic, all of them or none. After a ClusterError, to ask again is harmless."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig
+    configs = [config(name=name, config_operation=SET, value=value) for name, value in to_set.items()]
+    configs += [config(name=name, config_operation=DELETE, value=None) for name in to_remove]
+    wanted = resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs)
+    answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
+    for each in answer.responses:
+        if each.error_code:
+            raise refusal(f"alter configs of topic {topic!r}", each.error_code, each.error_message, topic=topic)
 
 
 def delete_topics(brokers: Brokers, topics: Mapping[str, str]) -> dict[str, ClusterError | None]:

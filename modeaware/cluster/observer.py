@@ -6,7 +6,7 @@ import operator
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
@@ -28,8 +28,22 @@ GONE_AFTER_MS = 30_000
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
-Look = tuple[str, TopicRecord | None]
-"""A topic to look at, and its record; None: for an admission."""
+class Look(NamedTuple):
+    """A topic to look at, and its record.
+
+    Attributes:
+        record: None for an admission, or a successor.
+        topic_id: of a successor: the id of which its absence is to be confirmed; "": of any.
+    """
+
+    topic: str
+    record: TopicRecord | None
+    topic_id: str | None = None
+
+    @property
+    def expected_id(self) -> str | None:
+        """Return the id of the topic that is looked at, where it is known."""
+        return self.topic_id if self.record is None else self.record.topic_id
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,7 @@ class Observer:
         self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = (), *, before_due: bool = False
     ) -> TopicFacts:
         """Return the facts of one topic, as :meth:`observe_all` does; raise its ClusterError."""
-        (facts,) = self.observe_all([(topic, record)], rules, before_due=before_due)
+        (facts,) = self.observe_all([Look(topic, record)], rules, before_due=before_due)
         if isinstance(facts, ClusterError):
             raise facts
         return facts
@@ -117,27 +131,29 @@ class Observer:
             before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.
         """
         try:
-            shapes = self._cluster.describe(topic for topic, _ in looks)
+            shapes = self._cluster.describe(look.topic for look in looks)
             present = {}
-            for topic, record in looks:
-                shape = shapes[topic]
-                if isinstance(shape, TopicShape) and (record is None or shape.topic_id == record.topic_id):
+            for look in looks:
+                shape = shapes[look.topic]
+                if isinstance(shape, TopicShape) and look.expected_id in (None, "", shape.topic_id):
                     self._missing_since_s.pop(shape.topic_id, None)
-                    present[topic] = _Present(topic, shape, record)
+                    present[look.topic] = _Present(look.topic, shape, look.record)
             facts = self._facts(present, rules, before_due)
 
-            def is_absent(topic: str, record: TopicRecord | None) -> bool:
-                return topic not in present or present[topic].record is not record
+            def is_absent(look: Look) -> bool:
+                return look.topic not in present or present[look.topic].record is not look.record
 
-            missing = [
-                r for t, r in looks if r is not None and is_absent(t, r) and not isinstance(shapes[t], ClusterError)
-            ]
+            missing = {
+                look.expected_id: look.topic
+                for look in looks
+                if look.expected_id is not None and is_absent(look) and not isinstance(shapes[look.topic], ClusterError)
+            }
             gone = self._gone(missing)
             return [
-                _absent(topic, shapes[topic], gone.get(record.topic_id, False) if record is not None else False)
-                if is_absent(topic, record)
-                else facts[topic]
-                for topic, record in looks
+                _absent(look.topic, shapes[look.topic], gone.get(look.expected_id or "", False))
+                if is_absent(look)
+                else facts[look.topic]
+                for look in looks
             ]
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
@@ -254,23 +270,26 @@ class Observer:
             for name in records
         }
 
-    def _gone(self, records: Sequence[TopicRecord]) -> dict[str, bool | ClusterError]:
+    def _gone(self, topics: Mapping[str, str]) -> dict[str, bool | ClusterError]:
         """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or why that is not
-        known."""
-        if not records:
+        known.
+
+        Args:
+            topics: topic id -> name.
+        """
+        if not topics:
             return {}
-        ids = [record.topic_id for record in records]
+        ids = list(topics)
         since_s = {each: self._missing_since_s.pop(each) for each in ids if each in self._missing_since_s}
         try:
-            nodes = ids_of_each_broker(self._brokers, [record.topic for record in records])
+            nodes = ids_of_each_broker(self._brokers, sorted(set(topics.values())))
         except ClusterError as error:  # all others are looked at all the same
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             return dict.fromkeys(ids, error)
         now_s = self._clock.monotonic_s()  # a correction of the wall clock is no time that has passed
         found: dict[str, bool | ClusterError] = {}
-        for record in records:
-            topic, topic_id = record.topic, record.topic_id
+        for topic_id, topic in topics.items():
             first_s = since_s.get(topic_id, now_s)
             silent = [node for node, named in nodes.items() if topic not in named]
             if silent:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -30,20 +30,24 @@ from modeaware.errors import (
 )
 from modeaware.lifecycle.admission import Admission, admit, alter_group_rules
 from modeaware.lifecycle.commands import (
+    Advance,
     AlterGroupRulesCommand,
     Command,
     CommandResult,
     CreatePartitions,
     CreatePartitionsCommand,
+    CreateTopic,
     Effect,
+    ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
+from modeaware.lifecycle.replacement import give_up_successor, record_after, refuse_alias
 from modeaware.lifecycle.state import is_settled
-from modeaware.lifecycle.steps import Advance, advance
+from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, Replacement, TopicRecord
 
 logger = logging.getLogger("modeaware.controller")
 
@@ -189,6 +193,8 @@ class Engine:
         self._config = config
         self._clock = clock
         self._records: dict[str, TopicRecord] = {}
+        self._replaced: dict[str, TopicRecord] = {}
+        """Those of the records that have a replacement: few."""
         self._newer: frozenset[str] = frozenset()
         self._rules = GroupRulesRecord()
         self._rules_unreadable = False
@@ -240,7 +246,9 @@ class Engine:
         self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
         self.schedule = Schedule(self._config.check_interval_ms)
         self._resting = Resting()
-        for topic_id in self._records:
+        self._replaced = {}
+        for topic_id, record in self._records.items():
+            self._note_replaced(record)
             self.check_at_once(topic_id)
         text = "controller %s claimed the mode log: epoch %d, %d topics"
         logger.info(text, controller_id, epoch, len(self._records), extra=about_controller(controller_id, epoch))
@@ -268,7 +276,10 @@ class Engine:
             if isinstance(each, AlterGroupRulesCommand):
                 break
             chosen.append(each)
-        found = self._observe([(each.topic, None) for each in chosen])
+        found = self._look(
+            [Look(each.topic, None) for each in chosen],
+            {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
+        )
         admitted = self._validate([self._admit(command, facts) for command, facts in zip(chosen, found, strict=False)])
         records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
         failures = self._append([record for record in records if record is not None])
@@ -289,6 +300,7 @@ class Engine:
             with self.failures.isolated(f"topic {command.topic!r}: a command"):
                 if facts.topic_id in self._newer:
                     raise _newer(f"topic {command.topic!r}", command.topic)
+                refuse_alias(command, facts.topic_id, self._replaced.values())
                 record = self._records.get(facts.topic_id or "")
                 now_ms = self._clock.now_ms()
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
@@ -356,7 +368,8 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        found = self._observe([(record.topic, record) for record in records])
+        successors = {r.topic: _successor(r.replacement) for r in records if r.replacement is not None}
+        found = self._look([Look(record.topic, record) for record in records], successors)
         checked = [self._advance(record, facts) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
         gone = [each.record.topic_id for each in passed if each.step.tombstone]
@@ -437,11 +450,18 @@ class Engine:
 
     def remove(self, topic_ids: Sequence[str]) -> None:
         """Remove the records of topics that have another id on every broker."""
+        kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
+            after = record_after(record, self._epoch, self._clock.now_ms())
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
-            logger.warning(text, record.topic, topic_id, extra=about_record(record))
-        self._append((), topic_ids)
+            if after is not None:
+                text = "topic %r was deleted and recreated: its name leads on to the successor of the earlier one, %s"
+            if after is not record:
+                logger.warning(text, record.topic, topic_id, extra=about_record(record))
+            kept += [after] if after is not None and after is not record else []
+            gone += [topic_id] if after is None else []
+        self._append(kept, gone)
 
     def put_off(self, topic_id: str) -> None:
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
@@ -449,6 +469,21 @@ class Engine:
     def check_at_once(self, topic_id: str) -> None:
         self._resting.stirs(topic_id)
         self.schedule.now(topic_id, elapsed_ms(self._clock))
+
+    def _look(self, looks: Sequence[Look], successors: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
+        """Return the facts of the first topics, as :meth:`_observe` does, with those of their ``successors``: topic ->
+        the look at its successor."""
+        together = [each for look in looks for each in (look, successors.get(look.topic)) if each is not None]
+        found = iter(self._observe(together))
+        facts: list[TopicFacts | ClusterError] = []
+        for look in looks:
+            of_topic = next(found, None)
+            if look.topic in successors and of_topic is not None:
+                of_topic = _merged(of_topic, next(found, None))
+            if of_topic is None:
+                break
+            facts.append(of_topic)
+        return facts
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts of the first topics, one at least: of all, unless something is wrong with one of them. Its
@@ -521,14 +556,22 @@ class Engine:
             return {topic_id: failure for each in alone for topic_id, failure in each.items()}
         for record in records:
             self._records[record.topic_id] = record
+            self._note_replaced(record)
             self.watched.appended(record, self._clock.now_ms())
             self.check_at_once(record.topic_id)
         for topic_id in gone:
             del self._records[topic_id]
+            self._replaced.pop(topic_id, None)
             self._resting.stirs(topic_id)
             self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
         return {}
+
+    def _note_replaced(self, record: TopicRecord) -> None:
+        if record.replacement is None:
+            self._replaced.pop(record.topic_id, None)
+        else:
+            self._replaced[record.topic_id] = record
 
     def _create(self, growths: Sequence[_Admitted]) -> dict[str, ClusterError]:
         """Create the partitions of commands. Return topic id -> the error, where the outcome is not known or the growth
@@ -553,7 +596,7 @@ class Engine:
         """Give up a growth that is on the log and is refused now, unless the topic has grown after all, by an earlier
         request that went unanswered."""
         record = self._records[effect.topic_id]
-        (facts,) = self._observe([(record.topic, record)])
+        (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
             logger.warning("topic %s: refused growth, outcome unknown: %s", record.topic, facts)
             return
@@ -578,6 +621,9 @@ class Engine:
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
+            elif isinstance(effect, CreateTopic) and error.code not in _NOT_REFUSED | {ErrorCode.TOPIC_ALREADY_EXISTS}:
+                self._append([give_up_successor(self._records[effect.topic_id], self._epoch, self._clock.now_ms())])
+                logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
@@ -647,8 +693,20 @@ class _Checked:
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
     """Return whether nothing but its retired partitions' logs, all of them known, bears on a settled topic: where they
     were evacuated the cleanup policy does as well."""
-    known = record.retired.keys() <= facts.partitions.keys()
+    known = record.replacement is None and record.retired.keys() <= facts.partitions.keys()
     return known and not any(retired.evacuated for retired in record.retired.values())
+
+
+def _successor(replacement: Replacement) -> Look:
+    return Look(replacement.successor, None, replacement.successor_id or "")
+
+
+def _merged(
+    of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError | None
+) -> TopicFacts | ClusterError | None:
+    if isinstance(of_topic, ClusterError) or not isinstance(of_successor, TopicFacts):
+        return of_topic if isinstance(of_topic, ClusterError) else of_successor
+    return replace(of_topic, successor=of_successor)
 
 
 def _newer(what: str, topic: str | None = None) -> RequestRefused:

@@ -17,7 +17,6 @@ from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     Command,
     CommandResult,
-    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import has_glob_characters
@@ -209,11 +208,11 @@ class _Rights:
 
 
 def _named(command: Command) -> Iterator[str]:
-    if isinstance(command, (DeletePartitionsCommand, CreatePartitionsCommand)):
-        yield command.topic
-    else:
+    if isinstance(command, AlterGroupRulesCommand):
         yield from (rule.topic for rule in command.add)
         yield from (topic for _, _, topic in command.remove)
+    else:
+        yield command.topic
 
 
 def _is_name(name: str) -> bool:

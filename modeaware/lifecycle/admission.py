@@ -15,11 +15,13 @@ from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
+    ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, evacuation_group, required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.growth import grow
+from modeaware.lifecycle.replacement import changed_replacement, new_replacement, objections_to_replacement
 from modeaware.lifecycle.state import awaits_handover, in_progress
 from modeaware.modelog.group_rules import (
     CLOSED,
@@ -75,9 +77,15 @@ def admit(
         record = None  # recreated under its name: a new topic, with a record of its own
     current = _current_record(record, facts, controller_epoch)
     message: str | None = None
-    if isinstance(command, DeletePartitionsCommand):
-        if not config.enable:
-            raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
+    after: TopicRecord | None
+    if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
+        why = f"it is replaced by {current.replacement.successor!r}: change that"
+        raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    if isinstance(command, DeletePartitionsCommand | ReplaceTopicCommand) and not config.enable:
+        raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
+    if isinstance(command, ReplaceTopicCommand):
+        after = _replaced(command, current, facts, now_ms)
+    elif isinstance(command, DeletePartitionsCommand):
         if command.delay_ms < RETENTION_DELAY_MS:
             why = f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
             raise _refusal(topic, ErrorCode.INVALID_REQUEST, why)
@@ -102,6 +110,24 @@ def admit(
     return Admission(after.stamped(controller_epoch, now_ms), message)
 
 
+def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts, now_ms: int) -> TopicRecord:
+    """Return the record with the topic's replacement begun, changed or undone."""
+    if current.replacement is not None:
+        found = changed_replacement(current, current.replacement, command, now_ms)
+        if isinstance(found, str):
+            raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, found)
+        return found
+    for code, why in (*objections_to_replacement(command, facts), *_objections_to_change(command, current, facts)):
+        raise _refusal(command.topic, code, why)
+    if awaits_handover(current):
+        why = "groups still read what was written before its last shrink: wait (--describe shows what it waits for)"
+        raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    if facts.compacted:
+        why = f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key must be kept; shrink it instead"
+        raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
+    return new_replacement(current, command, now_ms)
+
+
 def _objections_to_shrink(
     command: DeletePartitionsCommand, current: TopicRecord, facts: TopicFacts
 ) -> Iterator[tuple[ErrorCode, str]]:
@@ -119,9 +145,7 @@ def _objections_to_shrink(
         grow_it = f"'modeaware grow {topic} --to {target}' or AdminClient.create_partitions"
         why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
         yield ErrorCode.INVALID_PARTITIONS, why
-    if in_progress(current):
-        why = "the topic is currently under changes: wait (--describe shows what it waits for), or undo it (--undo)"
-        yield ErrorCode.REASSIGNMENT_IN_PROGRESS, why
+    yield from _objections_to_change(command, current, facts)
     policy = f"cleanup.policy is {facts.cleanup_policy!r}"
     if facts.compacted and not command.evacuate:
         why = (
@@ -134,6 +158,15 @@ def _objections_to_shrink(
         yield ErrorCode.INVALID_REQUEST, why
     if command.evacuate and not facts.compacted:
         yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+
+
+def _objections_to_change(
+    command: DeletePartitionsCommand | ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts
+) -> Iterator[tuple[ErrorCode, str]]:
+    """Yield why a topic can neither be shrunk nor replaced now."""
+    if in_progress(current):
+        why = "the topic is currently under changes: wait (--describe shows what it waits for), or undo it (--undo)"
+        yield ErrorCode.REASSIGNMENT_IN_PROGRESS, why
     if facts.stateful_owner is not None:
         owner = repr(facts.stateful_owner)
         why = f"it is an internal topic of the Streams application {owner}, which keeps state per partition"

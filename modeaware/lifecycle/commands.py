@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ErrorCode
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.modelog.records import RETENTION_DELAY_MS, TopicRecord
 from modeaware.modes import PartitionMode
 
 
@@ -43,6 +43,26 @@ class CreatePartitionsCommand:
 
 
 @dataclass(frozen=True)
+class ReplaceTopicCommand:
+    """Replace a topic by a new one of another partition count; see :class:`~modeaware.modelog.records.Replacement`.
+
+    Repeated while the replacement has not switched, it may change ``pause_before_switch`` and add to
+    ``accept_state_loss``. ``undo`` deletes the successor, until the switch.
+    """
+
+    topic: str
+    successor: str
+    num_partitions: int
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    delay_ms: int = RETENTION_DELAY_MS
+    fence: str = "config"
+    pause_before_switch: bool = False
+    accept_state_loss: tuple[str, ...] = ()
+    undo: bool = False
+
+
+@dataclass(frozen=True)
 class AlterGroupRulesCommand:
     """Add rules about groups (one of the same kind, group and topic is replaced), and remove some by their keys."""
 
@@ -55,7 +75,8 @@ class AlterGroupRulesCommand:
         return ""
 
 
-TopicCommand = DeletePartitionsCommand | CreatePartitionsCommand
+ResizeCommand = DeletePartitionsCommand | CreatePartitionsCommand
+TopicCommand = ResizeCommand | ReplaceTopicCommand
 Command = TopicCommand | AlterGroupRulesCommand
 
 
@@ -106,4 +127,54 @@ class CommitOffsets:
     offsets: Mapping[int, int]
 
 
-Effect = DeleteRecords | CreatePartitions | CommitOffsets
+@dataclass(frozen=True)
+class CreateTopic:
+    """Create the successor of the topic ``topic``."""
+
+    topic: str
+    topic_id: str
+    successor: str
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeleteTopic:
+    """Delete the successor of the topic ``topic``, by its id: nothing was ever written to it."""
+
+    topic: str
+    topic_id: str
+    successor: str
+    successor_id: str
+
+
+@dataclass(frozen=True)
+class FenceTopic:
+    """Have the brokers refuse data for the topic: set ``configs`` on it."""
+
+    topic: str
+    topic_id: str
+    configs: Mapping[str, str]
+
+
+Effect = DeleteRecords | CreatePartitions | CommitOffsets | CreateTopic | DeleteTopic | FenceTopic
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The outcome of one pass over a topic.
+
+    Attributes:
+        record: the record to append; None when nothing changed.
+        tombstone: the topic is gone, and its record with it.
+        effects: to be performed after the record is on the log.
+        due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
+        alarms: warnings for the operator (stragglers, truncation, open transactions).
+    """
+
+    record: TopicRecord | None = None
+    tombstone: bool = False
+    effects: tuple[Effect, ...] = ()
+    due_ms: int | None = None
+    alarms: tuple[str, ...] = ()

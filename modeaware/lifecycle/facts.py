@@ -28,6 +28,10 @@ class PartitionFacts:
         leader_epoch: the leader epoch they were read under.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before that.
+        log_end: the end of the leader's own log, replicated or not; requested where the topic is replaced and fenced,
+            after the fence was probed and before the other offsets were read.
+        read_up_to: the offset behind the last record that readers are given; requested where the topic is replaced and
+            the end is final. None: not known.
         seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under, or was
             found broken under; requested where that is not the present epoch. Below the seal: the log was truncated,
             and has grown again since.
@@ -42,6 +46,8 @@ class PartitionFacts:
     leader_epoch: int
     quiet_since_ms: int
     moved: bool = False
+    log_end: int | None = None
+    read_up_to: int | None = None
     seal_epoch_end: int | None = None
     writers: tuple[WriterFacts, ...] = ()
     samples: tuple[str, ...] = ()
@@ -95,12 +101,27 @@ class GroupsDoubt:
 
 
 @dataclass(frozen=True)
+class FenceFacts:
+    """The fence of a topic that is replaced (:mod:`modeaware.lifecycle.replacement`).
+
+    Attributes:
+        configs: what the topic itself has set of the fence's configs.
+        proved: partition -> the leader epoch under which its leader refused a probe as a fenced one does.
+    """
+
+    configs: Mapping[str, str] = field(default_factory=dict)
+    proved: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class TopicFacts:
     """One topic as the cluster shows it now.
 
     Attributes:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: the topic's absence (or another id under its name) is confirmed, not merely reported by one broker.
+        successor: the facts of the topic that has, or is to have, the successor's name, where this topic is replaced.
+        fence: of a topic that is replaced.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (a commit on it, or members assigned to it).
         groups_doubt: why that list may be incomplete; None when it is certain.
@@ -119,6 +140,8 @@ class TopicFacts:
     listed_ms: int | None = None
     stateful_owner: str | None = None
     gone: bool = False
+    successor: TopicFacts | None = None
+    fence: FenceFacts | None = None
 
     @property
     def compacted(self) -> bool:
@@ -129,3 +152,10 @@ class TopicFacts:
     def deletes(self) -> bool:
         """Return whether brokers accept DeleteRecords: not where the topic is only compacted."""
         return "delete" in (policy.strip() for policy in self.cleanup_policy.split(","))
+
+    @property
+    def untouched(self) -> bool | None:
+        """Return whether nothing was ever written to the topic; None: not every leader answered."""
+        if any(log.end_offset for log in self.partitions.values()):
+            return False
+        return True if len(self.partitions) == self.partition_count else None

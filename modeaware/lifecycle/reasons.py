@@ -23,6 +23,10 @@ GROUP_TRUNCATED = "group-truncated"
 GROUP_STATEFUL = "group-stateful"
 NOT_EVACUATED = "not-evacuated"
 OPENING = "opening"
+PAUSED = "paused"
+NOT_FENCED = "not-fenced"
+GROUP_NOT_MOVED = "group-not-moved"
+SUCCESSOR_GONE = "successor-gone"
 
 _TEXTS = {
     STILL_WRITTEN: "records still arrive, from a producer without modes or from one that sends queued records; waiting "
@@ -54,10 +58,16 @@ _TEXTS = {
     NOT_EVACUATED: "not all latest values of its keys are copied to the partitions that stay: run the Spark job "
     "modeaware.spark.evacuate (spark-submit)",
     OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
+    PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
+    NOT_FENCED: "a leader does not refuse data yet: waiting for the fence",
+    GROUP_NOT_MOVED: "group {group} has no offset on the successor: run its consumers with modeaware; or stop "
+    "them, commit offset 0 there for it (modeaware groups prepare), and start them on the successor; or waive it "
+    "(modeaware groups waive)",
+    SUCCESSOR_GONE: "the successor was deleted, and records with it: producers have no topic to write to",
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
-AS_ASKED = frozenset({DELAY, RETENTION, OPENING})
+AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED})
 """Reasons that wait as requested: nothing is wrong."""
 
 _TEXTS_AT_REST = {

@@ -36,11 +36,16 @@ def seal_partition(
             return (retired if known else blocked(retired, reasons.STILL_WRITTEN)), quiet_from_ms
         over = retired.reason in (reasons.OPEN_TRANSACTION, reasons.UNAVAILABLE)
         return (replace(retired, reason=None) if over else retired), quiet_from_ms
+    return seal_at_end(retired, log), None
+
+
+def seal_at_end(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
+    """Return the partition, sealed where its log ends; blocked while a transaction is open."""
     if not log.settled:
-        return blocked(retired, reasons.OPEN_TRANSACTION), None
+        return blocked(retired, reasons.OPEN_TRANSACTION)
     if retired.truncated_to is not None:  # and perhaps further since, while there was no seal
         retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
-    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
+    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None)
 
 
 def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:

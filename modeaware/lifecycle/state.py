@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 MODE_TRANSITIONS: dict[PartitionMode, frozenset[PartitionMode]] = {
@@ -47,7 +47,7 @@ REPLICA_TRANSITIONS: dict[ReplicaState, frozenset[ReplicaState]] = {
     # controller never records it; the name stays for readers of the log.
     ReplicaState.OFFLINE: frozenset({ReplicaState.DELETION_STARTED}),
 }
-PHASES = ("seal", "drain", "reclaim", "opening", "done")
+PHASES = ("create", "announce", "seal", "drain", "reclaim", "opening", "done")
 
 
 def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
@@ -78,8 +78,19 @@ def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
 
 def topic_phase(record: TopicRecord) -> str:
     """Return the phase of the partition that is furthest behind; ``done`` when no change is in progress."""
+    if record.replacement is not None:
+        return replacement_phase(record, record.replacement)
     present = {partition_phase(record.modes[p], retired) for p, retired in record.retired.items()}
     return next((phase for phase in PHASES if phase in present), "done")
+
+
+def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
+    """Return the phase of a topic that is replaced: ``create``, ``announce``, ``seal``, ``drain`` or ``done``."""
+    if replacement.switched_ms is None:
+        return "create" if replacement.successor_id is None else "announce"
+    if replacement.let_go_ms is not None:
+        return "done"
+    return "seal" if any(retired.seal_offset is None for retired in record.retired.values()) else "drain"
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:

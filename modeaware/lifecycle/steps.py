@@ -13,11 +13,12 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import MAX_RECORD_BYTES
-from modeaware.lifecycle.commands import DeleteRecords, Effect
+from modeaware.lifecycle.commands import Advance, DeleteRecords, Effect
 from modeaware.lifecycle.drain import Drain, Requirement, check_drain, requirement_of, using_groups
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.growth import advance_opening
 from modeaware.lifecycle.handover import advance_handover, survivors_to_watch
+from modeaware.lifecycle.replacement import advance_replacement
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_broken_by, seal_partition
 from modeaware.lifecycle.state import (
     MODE_TRANSITIONS,
@@ -35,25 +36,6 @@ from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 
-@dataclass(frozen=True)
-class Advance:
-    """The outcome of one pass over a topic.
-
-    Attributes:
-        record: the record to append; None when nothing changed.
-        tombstone: the topic is gone, and its record with it.
-        effects: to be performed after the record is on the log.
-        due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
-        alarms: warnings for the operator (stragglers, truncation, open transactions).
-    """
-
-    record: TopicRecord | None = None
-    tombstone: bool = False
-    effects: tuple[Effect, ...] = ()
-    due_ms: int | None = None
-    alarms: tuple[str, ...] = ()
-
-
 def advance(
     record: TopicRecord,
     facts: TopicFacts,
@@ -69,6 +51,8 @@ def advance(
     Raises:
         RequestRefused: the record contradicts itself.
     """
+    if record.replacement is not None:
+        return advance_replacement(record, facts, config, controller_epoch, now_ms, rules)
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:

@@ -25,13 +25,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
 from modeaware.errors import NewerRecord, RecordError
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, runs, to_ranges
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import Successor, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
 RETENTION_DELAY_MS = -1
 WRITER_VERSION = 1
 READER_VERSION = 1
+REPLACEMENT_READER = 2
+"""The ``min_reader`` of a topic's record with a replacement: clients of 0.2.0 keep their last view, and say so."""
 MAX_PARTITIONS = 100_000
 MAX_BROKERS = 10_000
 """No record lists more of either: a malformed one must not fill the memory."""
@@ -204,6 +206,10 @@ def optional_text(value: Any) -> str | None:
     return None if value is None else text(value)
 
 
+def _read_texts(value: Any) -> dict[str, str]:
+    return {text(key): text(each) for key, each in value.items()}
+
+
 def optional_int(value: Any) -> int | None:
     return None if value is None else int(value)
 
@@ -335,6 +341,8 @@ class RetiredPartition(JsonFields):
         evacuated: it is None, and its records below the seal were copied to survivors before.
         evacuated_to: up to where that was so once, since it was retired: records below need not be copied again.
         switch_offset: its end when the shrink was admitted, where it is evacuated: later records came meanwhile.
+        read_up_to: the offset behind the last record that readers are given, where its topic is replaced and it is
+            sealed.
     """
 
     # States are looked up instead of called: replaying a log with many retired partitions takes a third less CPU time.
@@ -364,6 +372,7 @@ class RetiredPartition(JsonFields):
     evacuated: bool = field(default=False, metadata=form(bool))
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
     switch_offset: int | None = field(default=None, metadata=form(optional_int))
+    read_up_to: int | None = field(default=None, metadata=form(optional_int))
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -373,6 +382,60 @@ class RetiredPartition(JsonFields):
         behind it, ``auto.offset.reset`` would decide where that group continues.
         """
         return None if self.seal_offset is None else min([self.seal_offset, *self.drained.values()])
+
+
+@dataclass(frozen=True)
+class Replacement(JsonFields):
+    """The replacement of a topic by another one, its *successor*. It stands in the record of the predecessor.
+
+    See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch; None: not
+    yet.
+
+    Attributes:
+        successor, num_partitions, replication_factor, configs: the topic to create, as it was requested. A factor of -1
+            is the brokers' default.
+        delay_ms: as in :class:`DeleteTopicPartitions`, of the predecessor's records and of the topic itself.
+        fence: ``config``: brokers refuse data for the predecessor before it is sealed; ``none``: they do not, and
+            quiet has to be enough.
+        pause_before_switch: do all that comes before the switch, and wait.
+        accept_state_loss: as in :class:`DeleteTopicPartitions`.
+        requested_ms: when the replacement was admitted.
+        successor_id: the successor's topic id. None: it may not exist yet. A topic of another id is not the successor.
+        announced_ms: when clients were first able to see the successor.
+        switched_ms: since when the name leads to the successor, and the predecessor takes no writes.
+        own_configs: what the predecessor itself had set of the fence's configs before the fence; None: not noted yet.
+            A config that it had not set is None.
+        fenced_ms: when the fence was first seen in force.
+        let_go_ms: since when the predecessor is drained by all required groups, and every group may read the successor.
+        gone_ms: when the predecessor was found to be gone. The record stays, because its name leads to the successor.
+        undone_ms: when the replacement was undone, which deletes the successor.
+        reason: what holds the replacement up as a whole, as of :class:`RetiredPartition`.
+    """
+
+    successor: str = field(metadata=form(text))
+    num_partitions: int = field(metadata=form(int))
+    requested_ms: int = field(metadata=form(int))
+    replication_factor: int = field(default=-1, metadata=form(int))
+    configs: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_texts, dict))
+    delay_ms: int = field(default=RETENTION_DELAY_MS, metadata=form(int, key="delete_partitions_delay_ms"))
+    fence: str = field(default="config", metadata=form(text))
+    pause_before_switch: bool = field(default=False, metadata=form(bool))
+    accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
+    successor_id: str | None = field(default=None, metadata=form(optional_text))
+    announced_ms: int | None = field(default=None, metadata=form(optional_int))
+    switched_ms: int | None = field(default=None, metadata=form(optional_int))
+    own_configs: Mapping[str, str | None] | None = field(
+        default=None,
+        hash=False,
+        metadata=form(
+            lambda value: None if value is None else {text(k): optional_text(v) for k, v in value.items()}, dict
+        ),
+    )
+    fenced_ms: int | None = field(default=None, metadata=form(optional_int))
+    let_go_ms: int | None = field(default=None, metadata=form(optional_int))
+    gone_ms: int | None = field(default=None, metadata=form(optional_int))
+    undone_ms: int | None = field(default=None, metadata=form(optional_int))
+    reason: str | None = field(default=None, metadata=form(optional_text))
 
 
 @dataclass(frozen=True)
@@ -391,9 +454,11 @@ class TopicRecord(VersionedRecord):
         groups_complete: False: that list could not be sure, and the first sure one completes it.
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
         opening_since_ms, opening_assignments: of the growth in progress.
+        replacement: the topic is being replaced by another one, or was.
     """
 
     KIND = "a topic record"
+    READER = REPLACEMENT_READER
 
     topic: str = field(metadata=form(text))
     topic_id: str = field(metadata=form(text))
@@ -428,7 +493,7 @@ class TopicRecord(VersionedRecord):
     waived: Mapping[str, str] = field(
         default_factory=dict,
         hash=False,
-        metadata=form(lambda value: {text(group): text(reason) for group, reason in value.items()}, dict),
+        metadata=form(_read_texts, dict),
     )
     opening_since_ms: int | None = field(default=None, metadata=form(optional_int))
     opening_assignments: tuple[tuple[int, ...], ...] = field(
@@ -438,6 +503,10 @@ class TopicRecord(VersionedRecord):
             lambda value: [list(replicas) for replicas in value],
             beside="opening_since_ms",
         ),
+    )
+    replacement: Replacement | None = field(
+        default=None,
+        metadata=form(lambda value: None if value is None else Replacement.from_dict(value), Replacement.to_dict),
     )
     changed_ms: int = field(default=0, metadata=form(int, always=True))
     min_reader: int = field(default=READER_VERSION, metadata=form(int, always=True))
@@ -475,6 +544,22 @@ class TopicRecord(VersionedRecord):
             previous_count=None if handing_over is None else handing_over.previous_count,
             handed_over=frozenset() if handing_over is None else frozenset(self.handed_over),
             earlier_counts=() if handing_over is None else handing_over.earlier_counts,
+            successor=None if self.replacement is None else self._successor(self.replacement),
+        )
+
+    def _successor(self, replacement: Replacement) -> Successor | None:
+        if replacement.successor_id is None or replacement.undone_ms is not None:
+            return None
+        switched = replacement.switched_ms is not None
+        return Successor(
+            topic=replacement.successor,
+            topic_id=replacement.successor_id,
+            partition_count=replacement.num_partitions,
+            switched=switched,
+            let_go=replacement.let_go_ms is not None,
+            gone=replacement.gone_ms is not None,
+            read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
+            groups=frozenset(self.required_groups) if switched else frozenset(),
         )
 
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
+from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, evacuation_of, is_evacuation_group, requirement_of
@@ -187,7 +188,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     record = log.record(topic, session.shape(topic).topic_id)
     chosen = _retired(topic, record, partitions)
     assert record is not None
-    (facts,) = look_at_groups(session.observer(), [(topic, record)], rules)
+    (facts,) = look_at_groups(session.observer(), [Look(topic, record)], rules)
     if isinstance(facts, ClusterError):
         raise facts
     now_ms = session.clock.now_ms()

@@ -172,9 +172,9 @@ def look_at_topics(
     rules = log.rules
     changing = (record.topic for record in log.replay.records.values() if in_progress(record))
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
-    looks = [(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
+    looks = [Look(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
     looked_at = []
-    for (name, record), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
+    for (name, record, _), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
         if not isinstance(facts, ClusterError):
             looked_at.append((record, facts))
         elif topic is not None:
@@ -189,9 +189,9 @@ def look_at_groups(
 ) -> list[TopicFacts | ClusterError]:
     """Return the facts of topics' retired partitions, and of their groups whether or not a change is in progress."""
     found = observer.observe_all(looks, rules, before_due=True)
-    settled = [topic for topic, record in looks if record is not None and not in_progress(record)]
-    whole = dict(zip(settled, observer.observe_all([(topic, None) for topic in settled], rules), strict=True))
-    both = ((facts, whole.get(topic, facts)) for (topic, _), facts in zip(looks, found, strict=True))
+    settled = [topic for topic, record, _ in looks if record is not None and not in_progress(record)]
+    whole = dict(zip(settled, observer.observe_all([Look(topic, None) for topic in settled], rules), strict=True))
+    both = ((facts, whole.get(topic, facts)) for (topic, _, _), facts in zip(looks, found, strict=True))
     return [
         facts
         if isinstance(facts, ClusterError) or isinstance(every, ClusterError)

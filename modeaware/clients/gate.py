@@ -1,0 +1,71 @@
+"""The gate before a successor: which topic a producer writes to, and when a group may read the successor. Pure.
+
+A topic name leads to a chain of topics (:mod:`modeaware.lifecycle.replacement`). Producers write to the last one that
+has been switched to. A group reads a successor once it has committed the predecessor to its end, in every partition: so
+it is given the records of each key in their order. What it has committed on the successor shows that its gate was open
+before, and an open gate never shuts for it; or a group that is set back would wait for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from modeaware.topic_view import TopicView
+
+Views = Callable[[str], TopicView]
+"""The view of the topic of a name."""
+
+
+def written_topic(topic: str, views: Views) -> TopicView:
+    """Return the view of the topic that producers write to, who name it ``topic``."""
+    view = views(topic)
+    seen = {view.topic_id}
+    while (successor := view.successor) is not None and successor.switched:
+        following = views(successor.topic)
+        if not following.applies_to(successor.topic_id):  # another topic of that name
+            return TopicView(successor.topic, successor.topic_id)
+        view = following if following.topic_id is not None else TopicView(successor.topic, successor.topic_id)
+        if view.topic_id in seen:
+            return view
+        seen.add(view.topic_id)
+    return view
+
+
+def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[int, int]) -> bool:
+    """Return whether a group has read the topic of ``view``, which is replaced, to its end in every partition.
+
+    Args:
+        committed: the group's offsets on it.
+        log_starts: what its retention has taken need not be read.
+    """
+    successor = view.successor
+    return successor is not None and all(
+        partition in successor.read_up_to
+        and max(committed.get(partition, 0), log_starts.get(partition, 0)) >= successor.read_up_to[partition]
+        for partition in range(len(view.modes))
+    )
+
+
+def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = False) -> bool:
+    """Return whether a group may read a partition of the successor of the topic of ``view``.
+
+    Args:
+        has_read: :func:`has_read`.
+        has_moved: the group has a committed offset on the partition of the successor.
+        waived: the operator does not wait for the group.
+    """
+    successor = view.successor
+    return successor is None or successor.gone or has_read or has_moved or waived
+
+
+def needs_predecessor(view: TopicView, *, has_read: bool) -> bool:
+    """Return whether members of a group subscribe to the topic of ``view`` itself. A group that begins late still reads
+    what it holds, and before the successor."""
+    successor = view.successor
+    return successor is None or not (successor.gone or (successor.let_go and has_read))
+
+
+def start_offset(view: TopicView, group: str) -> int | None:
+    """Return where a group without a commit begins to read the successor: None: where ``auto.offset.reset`` says."""
+    successor = view.successor
+    return 0 if successor is not None and (not successor.switched or group in successor.groups) else None

@@ -1,0 +1,477 @@
+"""Replacing a topic by another one, its *successor*: the phases, and one pass over a topic that is replaced.
+
+A topic name leads to a chain of topics. Producers write to the last one, and a group reads the next one when it has
+read the one before to its end. So nothing is copied, nothing is lost, and every key keeps its order. The record of the
+*predecessor* tells it all: whether the successor may be written or read follows from it alone.
+
+========  ====================================================  ===================================================
+phase     what happens                                          ends when
+========  ====================================================  ===================================================
+create    the intent is on the record, then CreateTopics        the successor exists, empty and as intended: its id is
+                                                                on the record
+announce  clients see the successor; consumers hold its         clients had the time to see it, all groups are known,
+          partitions, paused                                    and nothing objects
+seal      the *switch*: the predecessor takes no writes, and    brokers refuse all data (the *fence*), no transaction is
+          the name leads to the successor                       open and all that was appended is replicated: each end
+                                                                offset is final, and is the seal
+drain     groups read the predecessor to its seals, then the    every required group has, and has a committed offset on
+          successor                                             each partition of the successor
+done      the predecessor is *let go*: groups that have read    the predecessor's end differs from a seal
+          it unsubscribe from it
+========  ====================================================  ===================================================
+
+*The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, and takes the markers that end
+transactions. A broker may apply configs a moment after it has acknowledged them, or after it was elected. So a fence is
+*proved* for one leader epoch, by a probe that the leader refuses. A fence that somebody lifts is restored, with an
+alarm; what was written meanwhile breaks a seal, as in a shrink.
+
+*Until the switch* a replacement can be undone: the successor goes. After it the predecessor's record stays for as long
+as its name shall lead to the successor, even where the topic itself is gone: it is what makes the name an alias.
+
+*The groups* that drain are those that used the topic at the switch, and those that use it since. A group that was
+missed would skip what the successor holds before its first offset there, so an uncertain list of groups delays the
+switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from modeaware.config import ControllerConfig
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import (
+    Advance,
+    CreateTopic,
+    DeleteTopic,
+    FenceTopic,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.drain import Requirement, check_drain, requirement_of
+from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal_broken_by, seal_partition
+from modeaware.lifecycle.state import blocked
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import (
+    READER_VERSION,
+    REPLACEMENT_READER,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
+from modeaware.modes import PartitionMode
+
+FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
+"""The smallest batch of data that is compressed with gzip has 86 bytes, and a marker that ends a transaction 78."""
+FENCES = ("config", "none")
+ANNOUNCE_MS = 2_000
+"""How long clients have to see the successor before the switch. Those of the wire ask every second from then on."""
+
+
+# Admission
+
+
+def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
+    """Return the record with the intent of ``command``, which nothing objects to."""
+    replacement = Replacement(
+        successor=command.successor,
+        num_partitions=command.num_partitions,
+        requested_ms=now_ms,
+        replication_factor=command.replication_factor,
+        configs=dict(command.configs),
+        delay_ms=command.delay_ms,
+        fence=command.fence,
+        pause_before_switch=command.pause_before_switch,
+        accept_state_loss=tuple(sorted(command.accept_state_loss)),
+    )
+    return replace(_with(record, replacement), required_groups=(), groups_complete=True, waived={})
+
+
+def changed_replacement(
+    record: TopicRecord, replacement: Replacement, command: ReplaceTopicCommand, now_ms: int
+) -> TopicRecord | str:
+    """Return the record after a command about the replacement in progress, or why it is refused."""
+    if command.successor != replacement.successor:
+        return f"the topic is already being replaced, by {replacement.successor!r}"
+    if command.undo:
+        if replacement.switched_ms is not None:
+            return f"its name already leads to {replacement.successor!r}: to go back, replace that by another topic"
+        return _with(record, replace(replacement, undone_ms=replacement.undone_ms or now_ms))
+    if replacement.undone_ms is not None:
+        return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
+    if command.num_partitions != replacement.num_partitions:
+        return f"the topic is already being replaced, by {replacement.num_partitions} partitions: undo that first"
+    if replacement.switched_ms is not None:
+        return record
+    accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
+    changed = replace(
+        replacement, pause_before_switch=command.pause_before_switch, accept_state_loss=accepted, reason=None
+    )
+    return record if changed == replace(replacement, reason=None) else _with(record, changed)
+
+
+def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
+    """Yield why a first command is refused, beside what a shrink would be refused for, with the error codes."""
+    if command.undo:
+        yield ErrorCode.INVALID_REQUEST, "it is not being replaced: there is nothing to undo"
+    if command.num_partitions < 1:
+        yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1"
+    if command.successor == command.topic:
+        yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
+    if command.fence not in FENCES:
+        yield ErrorCode.INVALID_REQUEST, f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
+    if facts.successor is not None and facts.successor.topic_id is not None:
+        why = f"a topic {command.successor!r} exists already: choose another name for the successor"
+        yield ErrorCode.TOPIC_ALREADY_EXISTS, why
+
+
+def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
+    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
+    (invariant I8): a record of it would take the name's place.
+
+    Raises:
+        RequestRefused: with the code INVALID_TOPIC_EXCEPTION.
+    """
+    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
+    for record in records:
+        replacement = record.replacement
+        if record.topic not in wanted or replacement is None or replacement.switched_ms is None:
+            continue
+        if record.topic == command.topic and record.topic_id == topic_id:
+            continue
+        raise RequestRefused(
+            f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the topic of the id "
+            f"{record.topic_id}; clients do not use another topic of that name",
+            code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+            topic=record.topic,
+        )
+
+
+# One pass
+
+
+def advance_replacement(
+    record: TopicRecord,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    controller_epoch: int,
+    now_ms: int,
+    rules: Sequence[GroupRule] = (),
+) -> Advance:
+    """Take a topic that is replaced as far as the facts and the operator's rules allow."""
+    replacement = record.replacement
+    assert replacement is not None, "the topic is replaced"
+    if facts.gone:
+        return _without_predecessor(record, controller_epoch, now_ms)
+    if facts.topic_id != record.topic_id or facts.successor is None or replacement.gone_ms is not None:
+        return Advance()  # not confirmed yet: one broker's metadata may be stale
+    if replacement.undone_ms is not None:
+        step = _undo(record, replacement, facts.successor)
+    elif replacement.successor_id is None:
+        step = _create(record, replacement, facts.successor, now_ms)
+    elif replacement.switched_ms is None:
+        requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
+        step = _switch(record, replacement, facts, facts.successor, requirement, now_ms)
+    else:
+        requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
+        step = _Move(record, replacement, facts, facts.successor, requirement, config, now_ms).step()
+    after = step.record
+    if after is None or after == record:
+        return replace(step, record=None)
+    return replace(step, record=after.stamped(controller_epoch, now_ms))
+
+
+def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
+    """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I2)."""
+    replacement = record.replacement
+    if replacement is None or replacement.switched_ms is None:
+        return None
+    if replacement.gone_ms is not None:
+        return record
+    # Nothing is left to wait for: every group may read the successor.
+    gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
+    return replace(_with(record, gone), retired={}).stamped(controller_epoch, now_ms)
+
+
+def _without_predecessor(record: TopicRecord, controller_epoch: int, now_ms: int) -> Advance:
+    after = record_after(record, controller_epoch, now_ms)
+    assert record.replacement is not None
+    if after is None:
+        alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
+        return Advance(tombstone=True, alarms=(f"{alarm}{record.replacement.successor!r} stays, if it was created",))
+    if after is record:
+        return Advance()
+    alarm = f"topic {record.topic!r} is gone: its name leads on to {record.replacement.successor!r}"
+    return Advance(record=after, alarms=(alarm,))
+
+
+def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
+    """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and has the
+    intended count."""
+    if found.topic_id is None:
+        created = CreateTopic(
+            record.topic,
+            record.topic_id,
+            replacement.successor,
+            replacement.num_partitions,
+            replacement.replication_factor,
+            replacement.configs,
+        )
+        return Advance(effects=(created,))
+    if found.untouched is None:
+        return Advance()
+    if not found.untouched or found.partition_count != replacement.num_partitions:
+        alarm = (
+            f"topic {record.topic!r}: its replacement is given up, because another topic {replacement.successor!r} has "
+            "appeared meanwhile"
+        )
+        return Advance(_without(record), alarms=(alarm,))
+    announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
+    return Advance(_with(record, announced), due_ms=now_ms + ANNOUNCE_MS)
+
+
+def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> Advance:
+    """Delete the successor, by its id, unless somebody has written to it; then forget the replacement."""
+    if found.topic_id is None or found.topic_id != (replacement.successor_id or found.topic_id):
+        return Advance(_without(record) if found.gone else None)
+    if found.untouched is None:
+        return Advance()
+    if not found.untouched or found.partition_count != replacement.num_partitions:
+        alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
+        return Advance(_without(record), alarms=(alarm,))
+    if replacement.successor_id is None:
+        return Advance(_with(record, replace(replacement, successor_id=found.topic_id)))
+    return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
+
+
+def give_up_successor(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord:
+    """Return the record after the brokers refused to create the successor."""
+    return _without(record).stamped(controller_epoch, now_ms)
+
+
+def _switch(
+    record: TopicRecord,
+    replacement: Replacement,
+    facts: TopicFacts,
+    found: TopicFacts,
+    requirement: Requirement,
+    now_ms: int,
+) -> Advance:
+    """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more."""
+    if found.topic_id != replacement.successor_id:
+        if not found.gone:
+            return Advance()
+        alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}: it is created again"
+        return Advance(_with(record, replace(replacement, successor_id=None, announced_ms=None)), alarms=(alarm,))
+    assert replacement.announced_ms is not None, "it has an id"
+    reason = _objection(replacement, facts, requirement)
+    if reason is not None:
+        return Advance(_with(record, replace(replacement, reason=reason)))
+    if now_ms < replacement.announced_ms + ANNOUNCE_MS:
+        return Advance(due_ms=replacement.announced_ms + ANNOUNCE_MS)
+    count = max(facts.partition_count, len(record.modes))
+    switched = replace(
+        _with(record, replace(replacement, switched_ms=now_ms, reason=None)),
+        modes=(PartitionMode.READ_ONLY,) * count,
+        deletion=None,
+        retired={p: RetiredPartition() for p in range(count)},
+        switch_offsets={},
+        handed_over=(),
+        handover_offsets={},
+        required_groups=requirement.groups,
+        groups_complete=True,
+        waived={},
+    )
+    return Advance(switched, due_ms=now_ms)
+
+
+def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
+    """Return the reason for which the switch has to wait."""
+    if facts.compacted:
+        return reasons.COMPACTED
+    if requirement.doubt is not None:
+        return reasons.GROUPS_HIDDEN if requirement.doubt.hidden else reasons.GROUPS_UNKNOWN
+    for name, group in sorted(facts.groups.items()):
+        if group.stateful and name not in replacement.accept_state_loss:
+            return reasons.of_group(reasons.GROUP_STATEFUL, name)
+    return reasons.PAUSED if replacement.pause_before_switch else None
+
+
+class _Move:
+    """One pass after the switch: fence, seal, drain, let go. Pure; made anew for each pass."""
+
+    def __init__(
+        self,
+        record: TopicRecord,
+        replacement: Replacement,
+        facts: TopicFacts,
+        found: TopicFacts,
+        requirement: Requirement,
+        config: ControllerConfig,
+        now_ms: int,
+    ) -> None:
+        assert replacement.switched_ms is not None, "the name leads to the successor"
+        self._replacement = replacement
+        self._switched_ms = replacement.switched_ms
+        self._facts = facts
+        self._fence = facts.fence or FenceFacts()
+        self._successor = found
+        self._requirement = requirement
+        self._config = config
+        self._now_ms = now_ms
+        self._record = _all_retired(record, facts.partition_count)
+        self._due_ms: list[int] = []
+        self._alarms: list[str] = []
+
+    def step(self) -> Advance:
+        retired = {p: self._sealed(p, state) for p, state in sorted(self._record.retired.items())}
+        replacement, effects = self._fenced(retired)
+        retired, waived = self._drained(retired)
+        held_up = any(each.seal_offset is None or each.reason is not None for each in retired.values())
+        reason = None
+        if not held_up:
+            reason = self._not_let_go(replacement)
+            if reason is None and replacement.let_go_ms is None:
+                replacement = replace(replacement, let_go_ms=self._now_ms)
+        elif replacement.let_go_ms is not None:  # groups that are through read what arrived too late
+            replacement = replace(replacement, let_go_ms=None)
+        after = replace(
+            _with(self._record, replace(replacement, reason=reason)),
+            retired=retired,
+            waived={**self._record.waived, **waived},
+        )
+        return Advance(after, effects=effects, due_ms=min(self._due_ms, default=None), alarms=tuple(self._alarms))
+
+    def _sealed(self, partition: int, before: RetiredPartition) -> RetiredPartition:
+        """Seal the partition where its end is final; break a seal behind which records arrived (invariant I2)."""
+        log, topic, retired = self._facts.partitions.get(partition), self._record.topic, before
+        if log is None:
+            return blocked(retired, reasons.UNAVAILABLE)
+        if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
+            retired, alarm = break_seal(topic, partition, retired, log)
+            self._alarms.append(alarm)
+        if retired.seal_offset is None and self._replacement.fence == "none":
+            quiet_ms = self._config.seal_quiet_ms
+            retired, due_ms = seal_partition(retired, log, self._switched_ms, quiet_ms, self._now_ms)
+            self._due_ms += [] if due_ms is None else [due_ms]
+        elif retired.seal_offset is None and self._is_final(partition, log):
+            retired = seal_at_end(retired, log)
+        elif retired.seal_offset is None and self._replacement.fenced_ms is not None:
+            retired = blocked(retired, reasons.NOT_FENCED)
+        elif retired.seal_offset is None and retired.reason == reasons.UNAVAILABLE:
+            retired = replace(retired, reason=None)
+        if retired.seal_offset is None:
+            retired = replace(retired, read_up_to=None)
+        elif retired.read_up_to is None and log.read_up_to is not None:
+            retired = replace(retired, read_up_to=log.read_up_to)
+        if retired.reason != before.reason and (alarm_text := reason_alarm(topic, partition, retired.reason, log)):
+            self._alarms.append(alarm_text)
+        return retired
+
+    def _is_final(self, partition: int, log: PartitionFacts) -> bool:
+        """Return whether nothing can be appended under this leader epoch, and all that was is replicated.
+
+        The high watermark alone is no proof: it lags, and what lies above it may still be acknowledged.
+        """
+        fenced = self._fence.proved.get(partition) == log.leader_epoch
+        return fenced and log.log_end is not None and log.log_end <= log.end_offset
+
+    def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
+        """Put the fence on when the predecessor is quiet, or after a while; and again where it was lifted.
+
+        The configs before it are on the record first, and are never noted again: what is found later may be the fence.
+        """
+        replacement = self._replacement
+        if replacement.fence == "none" or not self._is_fence_due(retired):
+            return replacement, ()
+        if replacement.own_configs is None:
+            own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}
+            self._due_ms.append(self._now_ms)
+            return replace(replacement, own_configs=own), ()
+        if self._in_force:
+            return replace(replacement, fenced_ms=replacement.fenced_ms or self._now_ms), ()
+        if replacement.fenced_ms is not None:
+            self._alarms.append(
+                f"topic {self._record.topic!r}: the fence was lifted, by someone who set its configs; it is restored"
+            )
+        return replacement, (FenceTopic(self._record.topic, self._record.topic_id, FENCE_CONFIGS),)
+
+    def _is_fence_due(self, retired: dict[int, RetiredPartition]) -> bool:
+        if self._replacement.own_configs is not None:
+            return True
+        latest_ms = self._switched_ms + self._config.fence_after_ms
+        logs = [self._facts.partitions.get(p) for p in retired]
+        known = [log.quiet_since_ms for log in logs if log is not None]
+        quiet_ms = max([self._switched_ms, *known]) + self._config.seal_quiet_ms
+        due_ms = latest_ms if len(known) < len(logs) else min(latest_ms, quiet_ms)
+        if self._now_ms < due_ms:
+            self._due_ms.append(due_ms)
+        return self._now_ms >= due_ms
+
+    @property
+    def _in_force(self) -> bool:
+        return all(self._fence.configs.get(name) == value for name, value in FENCE_CONFIGS.items())
+
+    def _drained(self, retired: dict[int, RetiredPartition]) -> tuple[dict[int, RetiredPartition], dict[str, str]]:
+        """Return the partitions with what holds them up (invariant I1), and the waivers that counted."""
+        after: dict[int, RetiredPartition] = {}
+        waived: dict[str, str] = {}
+        for partition, state in retired.items():
+            log = self._facts.partitions.get(partition)
+            if state.seal_offset is None or log is None:
+                after[partition] = state
+                continue
+            drain = check_drain(partition, state.seal_offset, state.truncated_to, log, self._facts, self._requirement)
+            if drain.reason is not None:
+                after[partition] = blocked(state, drain.reason)
+                continue
+            after[partition] = replace(state, reason=None, drained=dict(drain.proof))
+            waived |= drain.waived
+        return after, waived
+
+    def _not_let_go(self, replacement: Replacement) -> str | None:
+        """Return why a predecessor that is drained is not let go: a required group has not come to the successor, or
+        the fence is not in force (invariant I2)."""
+        if replacement.let_go_ms is not None:
+            return None
+        if self._successor.topic_id != replacement.successor_id:
+            return reasons.SUCCESSOR_GONE if self._successor.gone else replacement.reason
+        if self._requirement.doubt is not None:
+            return reasons.GROUPS_HIDDEN if self._requirement.doubt.hidden else reasons.GROUPS_UNKNOWN
+        logs = self._facts.partitions
+        if replacement.fence != "none" and not (
+            self._in_force and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
+        ):
+            return reasons.NOT_FENCED
+        expected = frozenset(range(self._successor.partition_count))
+        for name in self._requirement.groups:
+            group = self._facts.groups.get(name)
+            partition = next(iter(group.committed), -1) if group is not None else -1
+            if self._requirement.waiver(name, group, partition) is not None:
+                continue
+            moved = self._successor.groups.get(name)
+            if moved is None or not moved.committed.keys() >= expected:
+                return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
+        return None
+
+
+def _all_retired(record: TopicRecord, count: int) -> TopicRecord:
+    """Return the record with the partitions that another tool has added: they take no writes either."""
+    if count <= len(record.modes):
+        return record
+    new = range(len(record.modes), count)
+    return replace(
+        record,
+        modes=(*record.modes, *(PartitionMode.READ_ONLY for _ in new)),
+        retired={**record.retired, **{p: RetiredPartition() for p in new}},
+    )
+
+
+def _with(record: TopicRecord, replacement: Replacement) -> TopicRecord:
+    return replace(record, replacement=replacement, min_reader=REPLACEMENT_READER)
+
+
+def _without(record: TopicRecord) -> TopicRecord:
+    return replace(record, replacement=None, min_reader=READER_VERSION)

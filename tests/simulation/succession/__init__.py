@@ -1,0 +1,19 @@
+"""A seeded simulator of replacing topics: the protocol of ``modeaware.lifecycle.replacement``, and nothing of shrinks.
+
+**Real** are the engine, the lifecycle, the records with their JSON form, the fold over the mode log, the views, and of
+clients the gate (``modeaware.clients.gate``). **Simulated** are the mode log, its election (those of
+``tests.simulation``), brokers with replication, configs that take effect late and leaders that change, producers of any
+age, groups, and people. Everything in a schedule follows from its seed.
+
+The invariants judge by what really happened:
+
+* a record that was acknowledged, to any producer, is given to every required group (I2), unless somebody deleted it;
+* an aware group is given the records of each producer and key in the order in which they were acknowledged;
+* no seal lies below a record that is acknowledged later, while nobody lifts the fence;
+* nothing is deleted but a successor that was never written to; a name that has led to a successor leads there for good;
+* versions rise, one controller's records count (I4, I5), and every change finishes.
+
+**Not simulated**: the shells around librdkafka (pausing, threads, rebalances in mid-poll), the wire, ACLs, acks=0,
+clocks that jump, chains of more than two topics, and what a broker is asked between a controller's last look and the
+moment at which its request is carried out.
+"""

@@ -1,0 +1,315 @@
+"""Producers, aware and not, with records in flight; and groups: aware ones before the gate, and stock ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset, written_topic
+from modeaware.topic_view import TopicView
+from tests.simulation.broker import MARKER
+from tests.simulation.modelog import Reader
+from tests.simulation.succession.world import NAME, SUCCESSOR, Sent, SimTopic, World
+
+KEYS = 5
+
+
+@dataclass(eq=False, slots=True)
+class InFlight:
+    """A record that was handed to the client library: its topic and partition are settled (I7)."""
+
+    topic: SimTopic
+    partition: int
+    sent: Sent
+
+
+class Producer:
+    """Without a ``reader`` it is not aware. What it has handed over lands in its order; of one key, in one partition."""
+
+    def __init__(self, world: World, number: int, *, aware: bool) -> None:
+        self.world = world
+        self.number = number
+        self.reader = Reader(world.log, NAME) if aware else None
+        self.queue: list[InFlight] = []
+        self.refused = 0
+        self.transaction: list[tuple[SimTopic, int, Sent]] | None = None
+
+    def target(self) -> SimTopic | None:
+        """The topic that its next record goes to."""
+        world = self.world
+        if self.reader is None:
+            return world.topics.get(NAME)
+        views = {NAME: self.reader.view}
+        view = written_topic(NAME, lambda name: views.get(name, TopicView.unlisted(name)))
+        topic = world.topics.get(view.topic)
+        return topic if topic is not None and view.applies_to(topic.topic_id) else None
+
+    def hand_over(self) -> None:
+        topic = self.target()
+        if topic is None or len(self.queue) > 5:
+            return
+        key = self.world.below(KEYS)
+        sent = Sent(len(self.world.sent), self.number, key)
+        self.world.sent.append(sent)
+        self.queue.append(InFlight(topic, key % len(topic.logs), sent))
+
+    def flush(self, most: int = 1 << 30) -> None:
+        """What was handed over reaches the leaders. A refusal is told to the application, and never retried (I7)."""
+        world, left, blocked = self.world, [], set()
+        for each in self.queue:
+            log = each.topic.logs[each.partition]
+            if world.by_id[each.topic.topic_id] is not world.topics.get(each.topic.name):
+                continue  # an error: the topic is gone
+            if most <= 0 or not log.available or (each.topic, each.partition) in blocked:
+                left.append(each)
+                blocked.add((each.topic, each.partition))
+                continue
+            most -= 1
+            if log.fenced:
+                world.hit("refused by the fence")
+                self.refused += 1
+                if self.transaction is not None:
+                    self.end(commit=False)
+                continue
+            self._land(each, log)
+        self.queue = left
+
+    def _land(self, each: InFlight, log) -> None:  # type: ignore[no-untyped-def]
+        world = self.world
+        offset = len(log.records)
+        log.append(each.sent.number, world.steps, world.time_ms)
+        each.topic.touched, each.topic.touched_at = True, world.steps
+        each.sent.where = (each.topic.topic_id, each.partition, offset)
+        world.tell(
+            "record %d (producer %d, key %d) lands at %s-%d@%d",
+            each.sent.number, self.number, each.sent.key, each.topic.name, each.partition, offset,
+        )  # fmt: skip
+        if self.transaction is not None:
+            log.open.setdefault(self.number, offset)
+            self.transaction.append((each.topic, each.partition, each.sent))
+
+    def begin(self) -> None:
+        if self.transaction is None and not self.queue:
+            self.transaction = []
+
+    def end(self, commit: bool) -> None:
+        """Markers go wherever it has records, past any fence; of aborted records readers are given none."""
+        transaction, self.transaction = self.transaction, None
+        if transaction is None:
+            return
+        touched = {(topic.topic_id, partition): topic for topic, partition, _ in transaction}
+        for _, _, sent in transaction:
+            sent.aborted = sent.aborted or not commit
+        for (_, partition), topic in touched.items():
+            log = topic.logs[partition]
+            log.open.pop(self.number, None)
+            log.append(MARKER, self.world.steps, self.world.time_ms)
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One consumer of a group. ``reader`` is None for a stock one."""
+
+    reader: Reader | None
+    paused: set[tuple[str, int]] = field(default_factory=set)
+
+
+class Group:
+    """One group, ``earliest`` or ``latest``; its members act in one step, each by a view of its own.
+
+    Attributes:
+        committed: topic id -> partition -> offset, as the coordinator keeps it.
+        positions: (topic id, partition) -> the next offset of the member that owns it.
+        given: the numbers of the records it was given, at their first time in order.
+        excused: records that it need not be given: they lay there before a latest group began.
+        moved: of a stock group: its owner has started it on the successor.
+        waived: the operator waits for it no more.
+    """
+
+    def __init__(self, world: World, name: str, members: int, *, aware: bool, latest: bool) -> None:
+        self.world = world
+        self.name = name
+        self.aware = aware
+        self.latest = latest
+        self.stateful = False
+        self.members = [Member(Reader(world.log, NAME) if aware else None) for _ in range(members)]
+        self.has_members = False
+        self.moved = False
+        self.waived = False
+        self.ever = False
+        self.committed: dict[str, dict[int, int]] = {}
+        self.positions: dict[tuple[str, int], int] = {}
+        self.owners: dict[tuple[str, int], Member] = {}
+        self.given: dict[int, int] = {}
+        self.excused: set[int] = set()
+
+    @property
+    def assigned(self) -> set[str]:
+        """The ids of the topics that members own partitions of."""
+        return {topic_id for topic_id, _ in self.owners} if self.has_members else set()
+
+    def forget(self, topic_id: str) -> None:
+        """Its topic was deleted: the coordinator drops the offsets."""
+        self.committed.pop(topic_id, None)
+        for key in [key for key in self.owners if key[0] == topic_id]:
+            self.positions.pop(key, None)
+            del self.owners[key]
+
+    def start(self) -> None:
+        self.has_members = self.ever = True
+        self.rebalance()
+
+    def stop(self, *, commit: bool) -> None:
+        if commit:
+            self.commit()
+        self.has_members = False
+        self.positions.clear()
+        self.owners.clear()
+
+    def rebalance(self) -> None:
+        """Deal the partitions of all topics that a member's view names. What is not committed is read again."""
+        world = self.world
+        self.positions.clear()
+        self.owners.clear()
+        if not self.has_members:
+            return
+        wanted: dict[str, SimTopic] = {}
+        for member in self.members:
+            if member.reader is not None:
+                member.reader.catch_up()
+            for topic in self._subscribed(member):
+                wanted[topic.topic_id] = topic
+        for topic in wanted.values():
+            for partition in range(len(topic.logs)):
+                self.owners[topic.topic_id, partition] = self.members[partition % len(self.members)]
+        world.tell("group %s rebalances: %s", self.name, ", ".join(sorted(f"{t}-{p}" for t, p in self.owners)))
+        self.assign()
+
+    def _subscribed(self, member: Member) -> list[SimTopic]:
+        topics = self.world.topics
+        if member.reader is None:
+            names = [SUCCESSOR, NAME] if self.moved else [NAME]
+            return [topics[name] for name in names if name in topics]
+        view = member.reader.view
+        predecessor = topics.get(NAME)
+        found = []
+        if predecessor is not None and view.applies_to(predecessor.topic_id):
+            read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
+            found += [predecessor] if needs_predecessor(view, has_read=read) else []
+        if view.successor is not None:
+            successor = topics.get(view.successor.topic)
+            found += [successor] if successor is not None and successor.topic_id == view.successor.topic_id else []
+        return found
+
+    def assign(self) -> None:
+        """Every start offset is explicit; it is resolved when the partition comes to a member."""
+        for (topic_id, partition), member in self.owners.items():
+            if (topic_id, partition) in self.positions:
+                continue
+            topic = self.world.by_id[topic_id]
+            log = topic.logs[partition]
+            committed = self.committed.get(topic_id, {}).get(partition)
+            if committed is None:
+                committed = self._start(topic, partition, member)
+            self.positions[topic_id, partition] = max(committed, log.log_start)
+
+    def _start(self, topic: SimTopic, partition: int, member: Member) -> int:
+        log = topic.logs[partition]
+        own = None
+        if member.reader is not None and topic.name == SUCCESSOR:
+            own = start_offset(member.reader.view, self.name)
+        if own is not None or not self.latest:
+            return log.log_start if own is None else max(own, log.log_start)
+        self.excused |= {n for n in log.records[: log.replicated] if n != MARKER}
+        if self.aware:  # as aware clients do: a start that is not committed would be another one after a restart
+            self.committed.setdefault(topic.topic_id, {}).setdefault(partition, log.replicated)
+        return log.replicated
+
+    def refresh(self) -> None:
+        """Members take in what the mode log says; one that sees other topics asks for a rebalance."""
+        before = [m.reader.view.successor for m in self.members if m.reader is not None]
+        for member in self.members:
+            if member.reader is not None:
+                member.reader.catch_up(1 + self.world.below(3))
+        after = [m.reader.view.successor for m in self.members if m.reader is not None]
+        if self.has_members and [_shape(s) for s in before] != [_shape(s) for s in after]:
+            self.rebalance()
+
+    def poll(self, most: int) -> None:
+        if not self.has_members:
+            return
+        for (topic_id, partition), member in list(self.owners.items()):
+            topic = self.world.by_id[topic_id]
+            log = topic.logs[partition]
+            position = self.positions.get((topic_id, partition))
+            if position is None or not log.available or not self._may_read(topic, partition, member):
+                continue
+            position = max(position, log.log_start)
+            end = min(log.last_stable, position + most)
+            last = None
+            for offset in range(position, end):
+                number = log.records[offset]
+                if self.world.is_data(number):
+                    self.world.judge.given(self, topic, partition, offset, self.world.sent[number])
+                    last = offset
+            # A client's position moves by the records that it is given; it passes over nothing at the end.
+            self.positions[topic_id, partition] = position if last is None else last + 1
+
+    def _may_read(self, topic: SimTopic, partition: int, member: Member) -> bool:
+        if member.reader is None or topic.name != SUCCESSOR:
+            return True
+        view = member.reader.view
+        predecessor = self.world.by_id.get(view.topic_id or "")
+        if predecessor is None or view.successor is None:
+            return False
+        read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
+        has_moved = partition in self.committed.get(topic.topic_id, {})
+        if not is_open(view, has_read=read, has_moved=has_moved):
+            return False
+        if not has_moved:  # the gate opens
+            self.world.hit("gate opened")
+            self.committed.setdefault(topic.topic_id, {})[partition] = self.positions[topic.topic_id, partition]
+        return True
+
+    def commit(self) -> None:
+        for (topic_id, partition), position in self.positions.items():
+            topic = self.world.by_id[topic_id]
+            if self.world.topics.get(topic.name) is not topic:
+                continue
+            held = self.committed.setdefault(topic_id, {})
+            started = self.aware or position > topic.logs[partition].log_start or partition in held
+            if topic.name == SUCCESSOR and self.aware and partition not in held:
+                continue  # its gate is shut
+            if started:
+                held[partition] = position
+
+    # What its owner does
+
+    def move(self) -> None:
+        """The owner of a stock group stops it, commits 0 on the successor, and starts it on both names."""
+        successor = self.world.topics.get(SUCCESSOR)
+        if self.aware or self.moved or successor is None:
+            return
+        self.world.tell("the owner of group %s moves it", self.name)
+        self.stop(commit=True)
+        for partition in range(len(successor.logs)):
+            self.committed.setdefault(successor.topic_id, {}).setdefault(partition, 0)
+        self.moved = True
+        self.start()
+
+    def set_back(self) -> None:
+        """``kafka-consumer-groups --reset-offsets``, of the predecessor, while it is stopped."""
+        self.stop(commit=True)
+        topic = self.world.topics.get(NAME)
+        if topic is not None and (held := self.committed.get(topic.topic_id)):
+            for partition, offset in held.items():
+                start = topic.logs[partition].log_start
+                held[partition] = max(start, offset - 1 - self.world.below(3))
+            self.world.hit("set back")
+
+
+def log_starts(topic: SimTopic) -> dict[int, int]:
+    return {partition: log.log_start for partition, log in enumerate(topic.logs)}
+
+
+def _shape(successor: object) -> object:
+    return None if successor is None else (successor.topic_id, successor.let_go)  # type: ignore[attr-defined]

@@ -1,0 +1,256 @@
+"""A controller of this world: the real engine, an observer that asks in parts, and effects on the simulated brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from modeaware.cluster.cluster import Check, Cluster, no_check
+from modeaware.cluster.observer import Look
+from modeaware.controller.election import Election, LeasedEffects
+from modeaware.controller.engine import Engine
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, Effect, FenceTopic
+from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.modelog.group_rules import REQUIRE, GroupRule
+from modeaware.modelog.records import TopicRecord
+from tests.simulation.broker import SESSION_MS
+from tests.simulation.controller import Controller, Nothing
+from tests.simulation.faults import Fault
+from tests.simulation.modelog import LogSession
+from tests.simulation.observer import GONE_AFTER_MS, Looked
+
+if TYPE_CHECKING:
+    from tests.simulation.succession.world import Partition, SimTopic, World
+
+
+class ReplacingController(Controller):
+    """One controller; its methods are steps of its thread."""
+
+    world: Any
+
+    def __init__(self, world: World, index: int) -> None:
+        super().__init__(world, index, world.config)  # type: ignore[arg-type] - what it asks for both worlds have
+
+    def start(self) -> None:
+        world = self.world
+        self.alive, self.claimed, self.own_steps = True, False, 0
+        self.looked, self.not_for_it, self.without_rules = Looked(), frozenset(), False
+        self.member = world.coordinator.join(world.time_ms)
+        effects = LeasedEffects(SimBrokers(world, self), cast(Election, self), SESSION_MS, world)
+        self.engine = Engine(
+            cast(Any, LogSession(world, world.log, self)),
+            cast(Any, Observer(world, self)),
+            effects,
+            self._config,
+            world,
+        )
+        self.engine.failures = Nothing()
+        self.epoch = -1
+
+
+class SimBrokers(Cluster):
+    """Carries out effects, or loses them, or does so later."""
+
+    def __init__(self, world: World, controller: ReplacingController) -> None:
+        self._world = world
+        self._controller = controller
+
+    def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
+        failures: list[ClusterError | None] = []
+        for effect in effects:
+            try:
+                self._one(effect, check)
+                failures.append(None)
+            except ClusterError as error:
+                failures.append(error)
+        return failures
+
+    def _one(self, effect: Effect, check: Check) -> None:
+        world = self._world
+        world.io(self._controller, "asks for the topic's id")
+        topic = world.topics.get(effect.topic)
+        if topic is None or topic.topic_id != effect.topic_id:
+            raise ClusterError("another topic", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        check()
+        world.judge.effect_sent(self._controller, effect)
+        world.io(self._controller, f"sends {type(effect).__name__}")
+        if isinstance(effect, CreateTopic):
+            self._create(effect)
+        elif isinstance(effect, DeleteTopic):
+            found = world.topics.get(effect.successor)
+            if found is None or found.topic_id != effect.successor_id:
+                raise ClusterError("no such topic", code=ErrorCode.UNKNOWN_TOPIC_ID)
+            world.judge.deleted(self._controller, found)
+            world.delete(effect.successor)
+        elif isinstance(effect, FenceTopic):
+            if world.strikes(Fault.EFFECT_REFUSED):
+                raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
+            topic = world.topics.get(effect.topic)
+            if topic is not None:
+                world.tell("topic %s (%s) gets the fence", topic.name, topic.topic_id)
+                topic.configs |= effect.configs
+                for partition in range(len(topic.logs)):
+                    if world.random() < 0.5:
+                        world.apply_configs(topic, partition)
+        if world.strikes(Fault.EFFECT_ANSWER_LOST):
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def _create(self, effect: CreateTopic) -> None:
+        world = self._world
+
+        def create() -> None:
+            if effect.successor not in world.topics:
+                world.make(effect.successor, effect.num_partitions)
+
+        if world.strikes(Fault.EFFECT_REFUSED):
+            raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
+        if effect.successor in world.topics:
+            raise ClusterError("exists", code=ErrorCode.TOPIC_ALREADY_EXISTS)
+        if world.strikes(Fault.LATE_CREATE):
+            world.late.append(create)
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        create()
+
+
+class Observer:
+    """The engine's observer: asks in the order of the real one, and others get their turn in between."""
+
+    def __init__(self, world: World, controller: ReplacingController) -> None:
+        self._world = world
+        self._controller = controller
+        self._seen: dict[tuple[str, int], tuple[int, int, int, bool]] = {}
+        self._missing_since_ms: dict[str, int] = {}
+
+    def unchanged(self, topic_ids: Iterable[str]) -> bool:
+        return False
+
+    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        world = self._world
+        self._ask("asks for the topics")
+        shapes = {look: self._shape(look) for look in looks}
+        fences = {look: self._fence(look, topic) for look, topic in shapes.items() if topic is not None}
+        log_ends = {
+            look: [len(log.records) for log in topic.logs] for look, topic in shapes.items() if topic is not None
+        }
+        self._ask("asks for the stable offsets")
+        stable = {look: [log.last_stable for log in topic.logs] for look, topic in shapes.items() if topic is not None}
+        self._ask("asks for the ends")
+        logs = {
+            look: self._partitions(look, topic, stable[look], log_ends[look], fences[look])
+            for look, topic in shapes.items()
+            if topic is not None
+        }
+        at = world.steps + 1
+        self._ask("lists the groups")
+        doubt = GroupsDoubt("the offsets topic has moved") if world.doubtful else None
+        groups = {look: self._groups(look, topic) for look, topic in shapes.items() if topic is not None}
+        named = {rule.group for rule in rules if rule.kind == REQUIRE}
+        seen = tuple(name for look in groups if look.record is not None for name in groups[look])
+        self._controller.looked = Looked(at, step=world.steps, now_ms=world.time_ms, seen=seen, sure=doubt is None)
+        found: list[TopicFacts | ClusterError] = []
+        for look in looks:
+            topic = shapes[look]
+            if topic is None:
+                other = world.topics.get(look.topic)
+                other_id = None if other is None else other.topic_id
+                found.append(TopicFacts(look.topic, other_id, gone=self._gone(look)))
+                continue
+            listed = {n: g for n, g in groups[look].items() if doubt is None or n in named or world.side_random() < 0.5}
+            found.append(
+                TopicFacts(
+                    look.topic,
+                    topic.topic_id,
+                    partition_count=len(topic.logs),
+                    cleanup_policy=world.policy,
+                    partitions=logs[look],
+                    groups=listed,
+                    groups_doubt=doubt,
+                    fence=fences[look],
+                )
+            )
+        return found
+
+    def _ask(self, what: str) -> None:
+        self._world.io(self._controller, what)
+        if self._world.strikes(Fault.OBSERVE_FAILED):
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def _shape(self, look: Look) -> SimTopic | None:
+        topic = self._world.topics.get(look.topic)
+        wanted = look.expected_id
+        if topic is None or wanted not in (None, "", topic.topic_id):
+            return None
+        self._missing_since_ms.pop(topic.topic_id, None)
+        return topic
+
+    def _gone(self, look: Look) -> bool:
+        now_ms, wanted = self._world.time_ms, look.expected_id
+        return wanted is not None and now_ms - self._missing_since_ms.setdefault(wanted, now_ms) >= GONE_AFTER_MS
+
+    def _fence(self, look: Look, topic: SimTopic) -> FenceFacts | None:
+        if look.record is None or look.record.replacement is None or look.record.replacement.switched_ms is None:
+            return None
+        configs = {name: topic.configs[name] for name in FENCE_CONFIGS if name in topic.configs}
+        self._ask("probes the fence")
+        return FenceFacts(configs, {p: log.epoch for p, log in enumerate(topic.logs) if log.available and log.fenced})
+
+    def _partitions(
+        self, look: Look, topic: SimTopic, stable: list[int], log_ends: list[int], fence: FenceFacts | None
+    ) -> dict[int, PartitionFacts]:
+        record = look.record
+        wanted = (
+            range(len(topic.logs)) if record is None else [p for p in sorted(record.retired) if p < len(topic.logs)]
+        )
+        facts = {}
+        for partition in wanted:
+            log = topic.logs[partition]
+            if log.available and partition < len(log_ends):
+                facts[partition] = self._partition(
+                    (topic.topic_id, partition), log, stable[partition], log_ends[partition], record, fence
+                )
+        return facts
+
+    def _partition(
+        self,
+        key: tuple[str, int],
+        log: Partition,
+        stable: int,
+        log_end: int,
+        record: TopicRecord | None,
+        fence: FenceFacts | None,
+    ) -> PartitionFacts:
+        now_ms, end = self._world.time_ms, log.replicated
+        last = self._seen.get(key)
+        if last is None or last[:2] != (end, log.epoch):
+            last = (end, log.epoch, now_ms, last is not None and last[0] != end)
+            if record is not None:
+                self._seen[key] = last
+        seal_epoch_end, proved = None, fence is not None and fence.proved.get(key[1]) == log.epoch
+        retired = record.retired[key[1]] if record is not None else None
+        if retired is not None and retired.seal_leader_epoch not in (None, log.epoch):
+            seal_epoch_end = min(log.epoch_end(retired.seal_leader_epoch or 0), end)
+        final = proved and log_end <= end
+        if record is not None and record.replacement is not None and record.replacement.fence == "none":
+            final = True
+        read_up_to = (
+            self._world.read_up_to(log) if retired is not None and (final or retired.seal_offset == end) else None
+        )
+        return PartitionFacts(
+            log.log_start, end, min(stable, end), log.epoch, last[2], last[3], log_end, read_up_to, seal_epoch_end
+        )
+
+    def _groups(self, look: Look, topic: SimTopic) -> dict[str, GroupFacts]:
+        world, found = self._world, {}
+        for name, group in world.groups.items():
+            committed = group.committed.get(topic.topic_id, {})
+            if not committed and topic.topic_id not in group.assigned:
+                continue
+            caught_up = frozenset(
+                p for p, log in enumerate(topic.logs)
+                if log.last_stable == log.replicated
+                and not any(world.is_data(n) for n in log.records[max(committed.get(p, 0), log.log_start) : log.replicated])
+            )  # fmt: skip
+            found[name] = GroupFacts(dict(committed), caught_up, group.has_members, stateful=group.stateful)
+        return found

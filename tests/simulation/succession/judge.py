@@ -1,0 +1,258 @@
+"""The invariants of replacements, judged by what really happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeaware.lifecycle.commands import Effect, FenceTopic
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.modelog.records import CLAIM_KEY, Replacement, TopicRecord
+from modeaware.modelog.replay import Replay
+from modeaware.topic_view import TopicView
+from tests.simulation.drain_invariants import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.modelog import Reader
+    from tests.simulation.succession.clients import Group
+    from tests.simulation.succession.controller import ReplacingController
+    from tests.simulation.succession.world import Sent, SimTopic, World
+
+
+class Judge:
+    """Raises :class:`Violation` where an invariant breaks."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.epoch = 0
+        self.issued: dict[tuple[str, tuple[int, int]], bytes] = {}
+        self.rules_version = (0, 0)
+        self.required: set[str] = set()
+        self.sealed: dict[tuple[str, int], int] = {}
+        self.own: dict[str, str] | None = None
+        self.lifted = False
+
+    # The mode log
+
+    def appended(
+        self, truth: Replay, key: str, value: bytes | None, writer: ReplacingController, *, late: bool
+    ) -> None:
+        before = truth.records.get(key)
+        truth.apply(key, value)
+        if key == CLAIM_KEY:
+            assert truth.claim is not None
+            if truth.claim.controller_epoch < self.epoch:
+                raise Violation("I5", f"a claim of epoch {truth.claim.controller_epoch} after {self.epoch}")
+            self.epoch = truth.claim.controller_epoch
+            return
+        after = truth.records.get(key)
+        if value is None:
+            self._removed(before)
+            return
+        if after is None or after.to_json() != value:
+            return  # the rules
+        if after.controller_epoch != self.epoch:
+            raise Violation("I5", f"epoch {after.controller_epoch} appends after epoch {self.epoch} has taken over")
+        if self.issued.setdefault((after.topic_id, after.version), value) != value:
+            raise Violation("I4", f"version {after.version} was issued before with other content")
+        if before is not None and after.version <= before.version:
+            raise Violation("I4", f"version {after.version} comes after {before.version}")
+        self.world.tell(
+            "controller %d appends %s: %s", writer.index, after.version,
+            lambda: f"{after.view().describe()}; {after.replacement}; {sorted({str(r.reason) for r in after.retired.values()})}",
+        )  # fmt: skip
+        self._replaced(before, after, writer)
+
+    def others_wrote(self, truth: Replay) -> None:
+        """Nobody else writes here."""
+
+    def memory(self, controller: ReplacingController) -> None:
+        if controller.claimed and controller.epoch == self.epoch:
+            truth = self.world.log.truth.records
+            for record in controller.engine.records:
+                if record != truth.get(record.topic_id):
+                    raise Violation("I5", f"controller {controller.index} believes {record}")
+
+    def new_view(self, reader: Reader, before: TopicView, after: TopicView) -> None:
+        if after.topic_id == before.topic_id and after.version < before.version:
+            raise Violation("I4", f"a view goes back from {before.version} to {after.version}")
+        was, now = before.successor, after.successor
+        if was is not None and was.switched and (now is None or now.topic_id != was.topic_id):
+            raise Violation("I8", f"{before.topic} led to {was.topic_id}, and leads to {now and now.topic_id}")
+
+    def verified(self, view: TopicView) -> None:
+        """Ids are not asked for here."""
+
+    @staticmethod
+    def _removed(before: TopicRecord | None) -> None:
+        if before is not None and before.replacement is not None and before.replacement.switched_ms is not None:
+            raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a successor")
+
+    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: ReplacingController) -> None:
+        was = before.replacement if before is not None else None
+        now = after.replacement
+        if was is not None and was.switched_ms is not None:
+            if now is None or now.successor_id != was.successor_id or now.switched_ms != was.switched_ms:
+                raise Violation(
+                    "I8", f"{after.topic} led to {was.successor_id} since {was.switched_ms}, and does not now"
+                )
+            if now.undone_ms is not None:
+                raise Violation("I8", f"the replacement of {after.topic} is undone after its switch")
+        if now is None:
+            return
+        if was is not None and was.own_configs is not None and now.own_configs != was.own_configs:
+            raise Violation("fence", f"the configs before the fence were {was.own_configs}, and are {now.own_configs}")
+        if (was is None or was.own_configs is None) and now.own_configs is not None and self.own is not None:
+            found = {name: self.own.get(name) for name in FENCE_CONFIGS}
+            if found != dict(now.own_configs):
+                raise Violation("fence", f"the configs before the fence were {found}, noted are {now.own_configs}")
+        if now.successor_id is not None and (was is None or was.successor_id is None):
+            self._adopted(now, writer)
+        if now.switched_ms is not None and (was is None or was.switched_ms is None):
+            self._switched(after, now, writer)
+        for partition, retired in after.retired.items():
+            held = before.retired.get(partition) if before is not None else None
+            if retired.seal_offset is None:
+                self.sealed.pop((after.topic_id, partition), None)
+            elif held is None or held.seal_offset is None:
+                self._sealed(after, now, partition, retired.seal_offset, writer)
+        if now.let_go_ms is not None and (was is None or was.let_go_ms is None) and now.gone_ms is None:
+            self._let_go(after, now, writer)
+
+    def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
+        topic = self.world.by_id[now.successor_id or ""]
+        landed = [log.written_at for log in topic.logs if log.records]
+        if (
+            landed
+            and min(landed) < writer.looked.at
+            and not any(log.written_at >= writer.looked.at for log in topic.logs)
+        ):
+            raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has records")
+        if len(topic.logs) != now.num_partitions:
+            raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has {len(topic.logs)} partitions")
+
+    def _switched(self, after: TopicRecord, now: Replacement, writer: ReplacingController) -> None:
+        if now.pause_before_switch:
+            raise Violation("switch", "it switches though it is to pause")
+        if now.undone_ms is not None:
+            raise Violation("switch", "it switches though it is undone")
+        if any(mode.writable for mode in after.modes):
+            raise Violation("switch", f"partitions of the predecessor are writable: {after.modes}")
+        if not writer.looked.sure:
+            raise Violation("I2", "it switches though not all groups are known")
+        groups = self.world.groups
+        if missing := set(writer.looked.seen) - set(after.required_groups):
+            raise Violation("I2", f"the switch does not note {missing}")
+        if lost := [n for n in writer.looked.seen if groups[n].stateful and n not in now.accept_state_loss]:
+            raise Violation("I1", f"the switch costs {lost} their state")
+        self.required = set(after.required_groups)
+
+    def _sealed(
+        self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: ReplacingController
+    ) -> None:
+        topic = self.world.by_id[after.topic_id]
+        log = topic.logs[partition]
+        self.sealed[after.topic_id, partition] = seal
+        changed = max(log.lifted_at, log.elected_at, log.truncated_at)
+        if now.fence == "none" or changed >= writer.looked.step - 20:
+            return
+        if any(self.world.is_data(number) for number in log.records[seal:]) and log.written_at < writer.looked.at:
+            raise Violation("seal", f"partition {partition} is sealed at {seal}, and more had been appended")
+
+    def _let_go(self, after: TopicRecord, now: Replacement, writer: ReplacingController) -> None:
+        """Every required group has read the predecessor, and has an offset on the successor (I2)."""
+        world = self.world
+        topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
+        if not writer.looked.sure:
+            raise Violation("I2", "it is let go though not all groups are known")
+        for name in self.required | set(writer.looked.seen):
+            group = world.groups[name]
+            if group.waived:
+                continue
+            moved = group.committed.get(successor.topic_id, {})
+            if world.topics.get(successor.name) is successor and not moved.keys() >= set(range(len(successor.logs))):
+                raise Violation("I2", f"it is let go before {name} has come to the successor")
+            for partition, log in enumerate(topic.logs):
+                if log.written_at >= writer.looked.at or partition not in after.retired:
+                    continue
+                start = max(group.committed.get(topic.topic_id, {}).get(partition, 0), log.log_start)
+                left = [n for n in log.records[start : log.replicated] if world.is_data(n) and n not in group.given]
+                if [n for n in left if n not in group.excused]:
+                    raise Violation("I2", f"it is let go before {name} has read {left} of partition {partition}")
+
+    # Effects
+
+    def effect_sent(self, controller: ReplacingController, effect: Effect) -> None:
+        if controller.epoch != self.epoch:
+            raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
+        record = self.world.log.truth.records.get(effect.topic_id)
+        now = record.replacement if record is not None else None
+        if isinstance(effect, FenceTopic):
+            if now is None or now.switched_ms is None:
+                raise Violation("fence", "a topic is fenced whose name leads to no successor")
+            if now.own_configs is None:
+                raise Violation("fence", "a topic is fenced before its configs are on the record")
+
+    def deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+        if topic.touched and topic.touched_at < controller.looked.at:
+            raise Violation("I1", f"{topic.name} is deleted, and somebody has written to it")
+
+    # Records
+
+    def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+        seal = self.sealed.get((topic.topic_id, partition))
+        log = topic.logs[partition]
+        if seal is not None and offset >= seal and not self.lifted and log.elected_at < 0:
+            record = self.world.log.truth.records.get(topic.topic_id)
+            if record is not None and record.replacement is not None and record.replacement.fence != "none":
+                raise Violation(
+                    "seal", f"{topic.name}-{partition}: offset {offset} is acknowledged, the seal is {seal}"
+                )
+
+    def given(self, group: Group, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+        if sent.number in group.given:
+            return
+        if group.aware and not self.lifted:
+            here = (topic.topic_id, partition)
+            earlier = [  # where another tool has grown a topic, its keys have moved
+                other.number for other in self.world.sent[: sent.number]
+                if (other.producer, other.key) == (sent.producer, sent.key)
+                and other.where is not None and (other.where[0] != here[0] or other.where[:2] == here)
+                and other.where[0] in self._chain
+                and other.acknowledged and not (other.aborted or other.lost)
+                and other.number not in group.given and other.number not in group.excused
+            ]  # fmt: skip
+            if earlier and not self._late(earlier):
+                raise Violation("order", f"group {group.name} is given {sent.number} before {earlier}")
+        group.given[sent.number] = self.world.steps
+        self.world.tell("group %s is given record %d", group.name, sent.number)
+
+    def _late(self, earlier: list[int]) -> bool:
+        """Whether they were written behind a seal, where no fence kept them out."""
+        record = self.world.log.truth.records.get("id-1")
+        fence = record.replacement.fence if record is not None and record.replacement is not None else "config"
+        return fence == "none" and bool(earlier)
+
+    @property
+    def _chain(self) -> set[str | None]:
+        """The topics that the name has led to. Another one of the name is nobody's (I8)."""
+        record = self.world.record
+        now = record.replacement if record is not None else None
+        return {"id-1", now.successor_id if now is not None and now.switched_ms is not None else None}
+
+    def at_the_end(self) -> None:
+        """Every record that was acknowledged was given to every group that has to read it (I2)."""
+        record = self.world.record
+        now = record.replacement if record is not None else None
+        for group in self.world.groups.values():
+            left_alone = now is not None and now.gone_ms is not None and not (group.aware or group.moved)
+            if group.waived or not group.ever or left_alone:
+                continue
+            missing = [
+                sent.number for sent in self.world.sent
+                if sent.acknowledged and not sent.aborted and not sent.lost
+                and sent.number not in group.given and sent.number not in group.excused
+                and sent.where is not None and sent.where[0] in self._chain
+            ]  # fmt: skip
+            if missing:
+                where = [self.world.sent[number].where for number in missing]
+                raise Violation("I2", f"group {group.name} is never given {missing}, at {where}")

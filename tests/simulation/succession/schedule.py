@@ -1,0 +1,489 @@
+"""One schedule: everything that happens in it follows from its seed. At its end everything gets time to finish."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable
+from itertools import accumulate
+
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.state import in_progress
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import TopicRecord
+from tests.simulation.drain_invariants import Violation
+from tests.simulation.faults import Fault
+from tests.simulation.succession.clients import Group, Producer
+from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, SimTopic, World
+
+ROUNDS, PERSONS_TURNS = 8, 20
+Event = Callable[["Actions"], None]
+
+
+class Actions:
+    """What happens, one event at a time."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.command = ReplaceTopicCommand(NAME, SUCCESSOR, 1 + world.below(4))
+        if world.random() < 0.12:
+            self.command = ReplaceTopicCommand(NAME, SUCCESSOR, self.command.num_partitions, fence="none")
+        self.asked = False
+
+    # Time and controllers
+
+    def controller(self) -> None:
+        self.world.controllers[self.world.below(2)].step()
+
+    def time(self) -> None:
+        world = self.world
+        world.time_ms += (100, 1_000, 3_000, 11_000, 61_000, 300_000)[world.below(6)]
+        world.coordinator.expire(world.time_ms)
+
+    # People
+
+    def ask(self, command: TopicCommand | AlterGroupRulesCommand) -> CommandResult | None:
+        for controller in self.world.controllers:
+            result = controller.execute(command)
+            if result is not None:
+                self.world.tell("a command is answered: %s %s", result.code.name, result.message)
+                return result
+        return None
+
+    def replace(self) -> None:
+        if not self.asked or self.world.random() < 0.1:
+            pause = not self.world.calm and self.world.random() < 0.15
+            c = self.command
+            result = self.ask(
+                ReplaceTopicCommand(c.topic, c.successor, c.num_partitions, fence=c.fence, pause_before_switch=pause)
+            )
+            self.asked = self.asked or (result is not None and result.code is ErrorCode.NONE)
+
+    def undo(self) -> None:
+        if self.asked:
+            c = self.command
+            result = self.ask(ReplaceTopicCommand(c.topic, c.successor, c.num_partitions, fence=c.fence, undo=True))
+            if result is not None and result.code is ErrorCode.NONE:
+                self.world.hit("undone")
+
+    def move_stock_group(self) -> None:
+        for group in self.world.groups.values():
+            record = self.world.record
+            switched = record is not None and record.replacement is not None and record.replacement.switched_ms
+            if not group.aware and switched and self.world.random() < 0.5:
+                group.move()
+
+    def set_back(self) -> None:
+        group = self._some_group()
+        group.set_back()
+        group.start()
+
+    # Producers
+
+    def _producer(self) -> Producer:
+        return self.world.producers[self.world.below(len(self.world.producers))]
+
+    def produce(self) -> None:
+        producer = self._producer()
+        for _ in range(1 + self.world.below(3)):
+            producer.hand_over()
+
+    def flush(self) -> None:
+        self._producer().flush(1 + self.world.below(4))
+
+    def learn(self) -> None:
+        producer = self._producer()
+        if producer.reader is not None:
+            producer.reader.catch_up(1 + self.world.below(4))
+
+    def transaction(self) -> None:
+        producer = self._producer()
+        if producer.transaction is None:
+            producer.begin()
+        else:
+            producer.flush()
+            producer.queue.clear()
+            producer.end(commit=self.world.random() < 0.7)
+
+    # Brokers
+
+    def _some_partition(self) -> tuple[SimTopic, int] | None:
+        topics = list(self.world.topics.values())
+        if not topics:
+            return None
+        topic = topics[self.world.below(len(topics))]
+        return topic, self.world.below(len(topic.logs))
+
+    def replicate(self) -> None:
+        for topic in self.world.topics.values():
+            for partition, log in enumerate(topic.logs):
+                if self.world.random() < 0.7:
+                    ahead = len(log.records) - log.replicated
+                    some = log.replicated + self.world.below(ahead + 1)
+                    self.world.replicate(topic, partition, some if self.world.random() < 0.3 else None)
+
+    def configs(self) -> None:
+        for topic in self.world.topics.values():
+            for partition in range(len(topic.logs)):
+                if self.world.random() < 0.6:
+                    self.world.apply_configs(topic, partition)
+
+    def election(self) -> None:
+        """Another leader: what the followers had is kept, and it may take the configs a moment later."""
+        found = self._some_partition()
+        if found is None:
+            return
+        topic, partition = found
+        log, world = topic.logs[partition], self.world
+        world.hit("election")
+        for number in log.records[log.replicated :]:
+            if number >= 0:
+                world.sent[number].lost = True
+        log.truncate(log.replicated, log.log_start, world.steps)
+        log.truncated_at = -1
+        log.elected_at = world.steps
+        if world.random() < 0.2:
+            log.fenced = False
+        else:
+            world.apply_configs(topic, partition)
+        world.tell("%s-%d has another leader%s", topic.name, partition, ", fenced" if log.fenced else "")
+
+    def leader(self) -> None:
+        found = self._some_partition()
+        if found is not None:
+            log = found[0].logs[found[1]]
+            log.available = not log.available
+            self.world.hit(Fault.NO_LEADER)
+
+    def retention(self) -> None:
+        found = self._some_partition()
+        if found is not None:
+            topic, partition = found
+            log = topic.logs[partition]
+            before = log.log_start
+            log.log_start = max(before, min(before + 1 + self.world.below(3), log.last_stable))
+            for number in log.records[before : log.log_start]:
+                if number >= 0:
+                    self.world.sent[number].lost = True
+            self.world.hit(Fault.RETENTION)
+
+    def grow(self) -> None:
+        topic = self.world.topics.get(NAME)
+        if topic is not None and len(topic.logs) < 6:
+            topic.logs.append(type(topic.logs[0])())
+            self.world.hit(Fault.FOREIGN_GROWTH)
+
+    def lift(self) -> None:
+        """GitOps, or a person, puts the configs back."""
+        topic = self.world.topics.get(NAME)
+        if topic is not None and topic.is_fenced:
+            self.world.hit("fence lifted")
+            self.world.judge.lifted = True
+            topic.configs.clear()
+            self.world.tell("the fence is lifted")
+            self.configs()
+
+    def own_configs(self) -> None:
+        """Somebody sets configs of the predecessor, before a controller has noted them."""
+        topic, record = self.world.topics.get(NAME), self.world.record
+        replacement = record.replacement if record is not None else None
+        if topic is not None and (replacement is None or replacement.own_configs is None) and not topic.is_fenced:
+            topic.configs["max.message.bytes"] = "2000000"
+
+    def recreate(self) -> None:
+        """The predecessor is deleted, and often made again."""
+        world = self.world
+        if NAME in world.topics:
+            world.hit(Fault.RECREATED)
+            world.delete(NAME)
+        if world.random() < 0.5 and NAME not in world.topics:
+            world.make(NAME, 2)
+
+    def take_name(self) -> None:
+        """Somebody makes a topic of the successor's name, and may write to it."""
+        if SUCCESSOR not in self.world.topics:
+            topic = self.world.make(SUCCESSOR, self.command.num_partitions + self.world.below(2))
+            self.world.hit("name taken")
+            if self.world.random() < 0.5:
+                self._foreign_record(topic)
+
+    def foreign_record(self) -> None:
+        topic, record = self.world.topics.get(SUCCESSOR), self.world.record
+        if topic is not None and (
+            record is None or record.replacement is None or record.replacement.switched_ms is None
+        ):
+            self._foreign_record(topic)
+
+    def _foreign_record(self, topic: SimTopic) -> None:
+        world = self.world
+        from tests.simulation.succession.world import Sent
+
+        sent = Sent(len(world.sent), 99, 0, lost=True)
+        world.sent.append(sent)
+        topic.logs[0].append(sent.number, world.steps, world.time_ms)
+        world.replicate(topic, 0)
+        topic.touched, topic.touched_at = True, world.steps
+
+    def lose_successor(self) -> None:
+        """Somebody deletes the successor, before anybody has written to it."""
+        topic = self.world.topics.get(SUCCESSOR)
+        record = self.world.record
+        switched = record is not None and record.replacement is not None and record.replacement.switched_ms is not None
+        if topic is not None and not switched:
+            self.world.hit("successor deleted")
+            self.world.delete(SUCCESSOR)
+
+    def late_request(self) -> None:
+        if self.world.late:
+            self.world.hit(Fault.LATE_CREATE)
+            self.world.late.pop(self.world.below(len(self.world.late)))()
+
+    def compaction(self) -> None:
+        self.world.log.compact(self.world.below(len(self.world.log.entries) + 1))
+
+    def duplicates(self) -> None:
+        if self.world.log.entries:
+            self.world.log.duplicate(1 + self.world.below(4))
+
+    # Groups
+
+    def _some_group(self) -> Group:
+        groups = list(self.world.groups.values())
+        return groups[self.world.below(len(groups))]
+
+    def group_reads(self) -> None:
+        group = self._some_group()
+        group.refresh()
+        group.poll(1 + self.world.below(5))
+        if self.world.random() < 0.5:
+            group.commit()
+
+    def group_refreshes(self) -> None:
+        self._some_group().refresh()
+
+    def group_rebalances(self) -> None:
+        group = self._some_group()
+        if self.world.random() < 0.5:
+            group.commit()
+        group.rebalance()
+
+    def group_stops(self) -> None:
+        group = self._some_group()
+        if group.has_members:
+            group.stop(commit=self.world.random() < 0.5)
+        else:
+            group.start()
+
+    def doubt(self) -> None:
+        self.world.doubtful = not self.world.doubtful
+
+    def stateful(self) -> None:
+        group = self._some_group()
+        group.stateful = not group.stateful
+
+    def policy(self) -> None:
+        self.world.policy = "compact" if self.world.policy == "delete" else "delete"
+
+
+ALWAYS: tuple[tuple[Event, float], ...] = (
+    (Actions.controller, 14),
+    (Actions.time, 5),
+    (Actions.replace, 3),
+    (Actions.produce, 8),
+    (Actions.flush, 8),
+    (Actions.learn, 5),
+    (Actions.replicate, 7),
+    (Actions.configs, 4),
+    (Actions.group_reads, 10),
+    (Actions.group_refreshes, 3),
+    (Actions.move_stock_group, 1),
+)
+SOMETIMES: tuple[tuple[Event, float], ...] = (
+    (Actions.undo, 1),
+    (Actions.set_back, 1),
+    (Actions.transaction, 4),
+    (Actions.election, 1.5),
+    (Actions.leader, 1.5),
+    (Actions.retention, 1),
+    (Actions.grow, 0.7),
+    (Actions.lift, 2),
+    (Actions.own_configs, 2),
+    (Actions.recreate, 0.2),
+    (Actions.take_name, 0.2),
+    (Actions.foreign_record, 0.3),
+    (Actions.lose_successor, 0.4),
+    (Actions.late_request, 3),
+    (Actions.compaction, 1),
+    (Actions.duplicates, 2),
+    (Actions.group_rebalances, 3),
+    (Actions.group_stops, 3),
+    (Actions.doubt, 2),
+    (Actions.stateful, 0.5),
+    (Actions.policy, 0.5),
+)
+
+
+def run(seed: int, story: list[str] | None = None) -> World:
+    world = World(seed, story)
+    actions = Actions(world)
+    _make_clients(world)
+    weighted = list(ALWAYS)
+    for event, weight in SOMETIMES:
+        if world.random() < 0.4:
+            weighted.append((event, weight * (0.5 + 2 * world.random())))
+    sums = list(accumulate(weight for _, weight in weighted))
+
+    def act() -> None:
+        world.steps += 1
+        weighted[bisect(sums, world.random() * sums[-1])][0](actions)
+
+    world.act = act
+    for _ in range(120 + world.below(160)):
+        act()
+    try:
+        settle(world, actions)
+    except Lost:
+        world.hit("successor lost")
+    return world
+
+
+def _make_clients(world: World) -> None:
+    world.producers = [
+        Producer(world, 0, aware=True),
+        Producer(world, 1, aware=True),
+        Producer(world, 2, aware=False),
+    ]
+    for name in ("billing", "audit", "stock", "late")[: 1 + world.below(4)]:
+        aware = name != "stock"
+        group = Group(world, name, 1 + world.below(2), aware=aware, latest=aware and world.random() < 0.4)
+        world.groups[name] = group
+        if name != "late":
+            group.start()
+
+
+# The end
+
+
+class Lost(Exception):
+    """Somebody deleted the successor between the last look and the switch: producers have no topic any more."""
+
+
+def settle(world: World, actions: Actions) -> None:
+    """Nothing fails any more; every change must finish, and every record reach every group."""
+    world.tell("from here on nothing fails any more")
+    world.calm = True
+    world.log.settle_pending(commit=True)
+    while world.late:
+        world.late.pop()()
+    world.doubtful, world.policy = False, "delete"
+    for controller in world.controllers:
+        controller.member.frozen = not controller.alive
+    world.time_ms += 11_000
+    world.coordinator.expire(world.time_ms)
+    for group in world.groups.values():
+        group.stateful = False
+        if not group.has_members:
+            group.start()
+    for _ in range(PERSONS_TURNS):
+        if _rounds(world):
+            if actions.asked or "id-1" not in world.by_id or world.topics.get(NAME) is not world.by_id["id-1"]:
+                break
+            actions.replace()
+            actions.asked = True  # it may be refused: the successor's name is taken
+            continue
+        _person(world, actions)
+    else:
+        raise Violation("I2", f"a replacement does not finish: {_reasons(world.record)} {world.record}")
+    _work(world)
+    _work(world)
+    world.judge.at_the_end()
+    _check_end(world)
+
+
+def _work(world: World) -> None:
+    for topic in list(world.topics.values()):
+        for partition, log in enumerate(topic.logs):
+            log.available = True
+            world.apply_configs(topic, partition)
+    for producer in world.producers:
+        producer.flush()
+        producer.end(commit=True)
+        if producer.reader is not None:
+            producer.reader.catch_up()
+    for topic in list(world.topics.values()):
+        for partition in range(len(topic.logs)):
+            world.replicate(topic, partition)
+    for group in world.groups.values():
+        for member in group.members:
+            if member.reader is not None:
+                member.reader.catch_up()
+        group.commit()
+        group.rebalance()
+        for _ in range(3):
+            group.poll(10_000)
+            group.commit()
+
+
+def _rounds(world: World) -> bool:
+    for turn in range(ROUNDS):
+        _work(world)
+        for controller in world.controllers:
+            for _ in range(12):
+                controller.step()
+                if controller.alive and controller.claimed and not controller.engine.schedule.due(world.time_ms):
+                    break
+        if turn > 1 and any(c.claimed for c in world.controllers) and not _unfinished(world):
+            return True
+        world.time_ms += INTERVAL_MS
+    return False
+
+
+def _unfinished(world: World) -> list[TopicRecord]:
+    return [record for record in world.log.truth.records.values() if in_progress(record)]
+
+
+def _reasons(record: TopicRecord | None) -> set[str]:
+    if record is None:
+        return set()
+    found = {retired.reason for retired in record.retired.values()}
+    found.add(record.replacement.reason if record.replacement is not None else None)
+    return {reason for reason in found if reason is not None}
+
+
+def _person(world: World, actions: Actions) -> None:
+    """Somebody reads the reasons, and does what they say."""
+    for record in _unfinished(world):
+        found = _reasons(record)
+        world.tell("somebody reads: %s", ", ".join(sorted(found)))
+        for reason in sorted(found):
+            code, _, name = reason.partition(":")
+            if code == reasons.PAUSED:
+                c = actions.command
+                actions.ask(ReplaceTopicCommand(c.topic, c.successor, c.num_partitions, fence=c.fence))
+            elif code == reasons.GROUP_NOT_MOVED and not world.groups[name].aware:
+                world.groups[name].move()
+            elif code == reasons.SUCCESSOR_GONE:
+                raise Lost
+            elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
+                rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
+                actions.ask(AlterGroupRulesCommand(add=(rule,)))
+                world.groups[name].waived = True
+            elif code not in (reasons.GROUP_LAG, reasons.NOT_FENCED):
+                raise Violation("I2", f"a replacement does not finish by itself: {reason}")
+
+
+def _check_end(world: World) -> None:
+    """The name leads where the record says, and producers write there."""
+    record = world.record
+    now = record.replacement if record is not None else None
+    if now is None or now.switched_ms is None:
+        return
+    predecessor = world.topics.get(NAME)
+    own = predecessor is not None and record is not None and predecessor.topic_id == record.topic_id
+    if own and now.fence != "none" and predecessor is not None and not predecessor.is_fenced:
+        raise Violation("fence", "the predecessor is let go, and is not fenced")
+    for producer in world.producers:
+        target = producer.target()
+        if producer.reader is not None and target is not None and target.topic_id != now.successor_id:
+            raise Violation("I8", f"a producer writes to {target.topic_id}, the name leads to {now.successor_id}")

@@ -1,0 +1,252 @@
+"""The world of one schedule: topics with replicated logs, configs that take effect late, the mode log, a clock, dice."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.modelog.records import TopicRecord
+from tests.simulation.broker import MARKER, Coordinator, Log
+from tests.simulation.controller import Crash
+from tests.simulation.faults import Fault
+from tests.simulation.modelog import Reader, SharedLog
+
+if TYPE_CHECKING:
+    from tests.simulation.succession.clients import Group, Producer
+    from tests.simulation.succession.controller import ReplacingController
+
+NAME, SUCCESSOR = "orders", "orders-v2"
+QUIET_MS, INTERVAL_MS, FENCE_AFTER_MS = 10_000, 300_000, 60_000
+FAULTS: dict[Fault, float] = {
+    Fault.CRASH: 0.02,
+    Fault.APPEND_LOST: 0.03,
+    Fault.APPEND_ANSWER_LOST: 0.03,
+    Fault.APPEND_LATE: 0.03,
+    Fault.LOG_UNREACHABLE: 0.15,
+    Fault.OBSERVE_FAILED: 0.03,
+    Fault.EFFECT_REFUSED: 0.1,
+    Fault.EFFECT_ANSWER_LOST: 0.3,
+    Fault.LATE_CREATE: 0.3,
+}
+
+
+@dataclass(eq=False, slots=True)
+class Partition(Log):
+    """A log with followers, and a leader that applies the topic's configs a moment after they were altered.
+
+    Attributes:
+        replicated: the high watermark: what lies below was acknowledged.
+        fenced: its leader refuses data.
+        lifted_at, elected_at: the step at which the fence was last taken off, and at which it was last led anew.
+    """
+
+    replicated: int = 0
+    fenced: bool = False
+    lifted_at: int = -1
+    elected_at: int = -1
+
+    @property
+    def last_stable(self) -> int:
+        return min([self.replicated, *self.open.values()])
+
+
+@dataclass(eq=False)
+class SimTopic:
+    name: str
+    topic_id: str
+    logs: list[Partition]
+    configs: dict[str, str] = field(default_factory=dict)
+    touched: bool = False
+    touched_at: int = -1
+
+    @property
+    def is_fenced(self) -> bool:
+        return all(self.configs.get(name) == value for name, value in FENCE_CONFIGS.items())
+
+
+@dataclass(eq=False, slots=True)
+class Sent:
+    """A record: who sent it, and where it lies. ``number`` is its name in the logs."""
+
+    number: int
+    producer: int
+    key: int
+    acknowledged: bool = False
+    aborted: bool = False
+    lost: bool = False
+    where: tuple[str, int, int] | None = None
+
+
+class World:
+    """Everything there is; also the clock of the controllers. Has what ``tests.simulation``'s log and controllers ask."""
+
+    name = NAME
+    tells_ids = False
+    ids_are_watched = False
+
+    def __init__(self, seed: int, story: list[str] | None = None) -> None:
+        from tests.simulation.succession.controller import ReplacingController
+        from tests.simulation.succession.judge import Judge
+
+        dice = random.Random(f"succession {seed}")
+        self.random = dice.random
+        self.side_random = dice.random
+        self.story = story
+        self.steps = 0
+        self.calm = False
+        self.time_ms = 1_000_000
+        self.hits: Counter[str] = Counter()
+        self.odds = [0.0] * len(Fault)
+        for fault, odds in FAULTS.items():
+            if self.random() < 0.45:
+                self.odds[fault] = odds * (0.3 + self.random())
+        self.pause_odds = 0.05 * self.random() if self.random() < 0.6 else 0.0
+        self.act: Callable[[], None] = lambda: None
+        self._nested = 0
+        self._ids = 0
+        self.config = ControllerConfig(
+            check_interval_ms=INTERVAL_MS, seal_quiet_ms=QUIET_MS, fence_after_ms=FENCE_AFTER_MS
+        )
+        self.topics: dict[str, SimTopic] = {}
+        self.by_id: dict[str, SimTopic] = {}
+        self.sent: list[Sent] = []
+        self.late: list[Callable[[], None]] = []
+        self.doubtful = False
+        self.policy = "delete"
+        self.groups: dict[str, Group] = {}
+        self.producers: list[Producer] = []
+        self.judge = Judge(self)
+        self.log = SharedLog(self)  # type: ignore[arg-type] - it asks for what both worlds have
+        self.coordinator = Coordinator()
+        self.make(NAME, 2 + self.below(3))
+        self.controllers: list[ReplacingController] = [ReplacingController(self, index) for index in range(2)]
+
+    # Time, dice, the story
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_s(self) -> float:
+        return self.time_ms / 1000
+
+    def below(self, limit: int) -> int:
+        return int(self.random() * limit)
+
+    def tell(self, text: str, *args: Any) -> None:
+        if self.story is not None:
+            shown = tuple(arg() if callable(arg) else arg for arg in args)
+            self.story.append(f"{self.steps:5d} {self.time_ms / 1000:9.1f} s {'  ' * self._nested}{text % shown}")
+
+    def hit(self, fault: Fault | str, _phase: int | None = None) -> None:
+        self.hits[fault if isinstance(fault, str) else fault.label] += 1
+
+    def strikes(self, fault: Fault, _phase: int | None = None) -> bool:
+        if self.happens(fault):
+            self.hit(fault)
+            return True
+        return False
+
+    def happens(self, fault: Fault) -> bool:
+        odds = self.odds[fault]
+        return odds > 0 and not self.calm and self.random() < odds
+
+    def io(self, controller: ReplacingController, what: str, *, own: bool = True) -> None:
+        """A controller asks something of the cluster: here it may die, or others move first."""
+        self.steps += 1
+        if own:
+            controller.own_steps += 1
+        self.tell("controller %d %s", controller.index, what)
+        if self.calm:
+            return
+        if self.pause_odds and self._nested < 2 and self.random() < self.pause_odds:
+            self._pause(controller)
+        if self.strikes(Fault.CRASH):
+            self.tell("controller %d dies", controller.index)
+            raise Crash
+
+    def _pause(self, controller: ReplacingController) -> None:
+        self.hit(Fault.PAUSE)
+        controller.member.frozen = stopped = self.random() < 0.5
+        if stopped:
+            controller.member.polled_ms = self.time_ms
+        self.tell("controller %d is %s here", controller.index, "stopped" if stopped else "held up")
+        self._nested += 1
+        for _ in range(1 + self.below(12)):
+            self.act()
+        if stopped and self.random() < 0.5:
+            self.time_ms += 11_000
+            self.coordinator.expire(self.time_ms)
+            for _ in range(3 + self.below(12)):
+                self.controllers[1 - controller.index].step()
+                self.act()
+        self._nested -= 1
+        if stopped:
+            self.coordinator.expire(self.time_ms)
+            controller.member.frozen = False
+        self.tell("controller %d goes on", controller.index)
+
+    # Topics
+
+    def make(self, name: str, partitions: int) -> SimTopic:
+        self._ids += 1
+        topic = SimTopic(name, f"id-{self._ids}", [Partition() for _ in range(partitions)])
+        self.topics[name] = self.by_id[topic.topic_id] = topic
+        self.tell("topic %s is made: %s, %d partitions", name, topic.topic_id, partitions)
+        return topic
+
+    def delete(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        self.tell("topic %s (%s) is deleted", name, topic.topic_id)
+        for log in topic.logs:
+            for number in log.records:
+                if number != MARKER:
+                    self.sent[number].lost = True
+        for group in self.groups.values():
+            group.forget(topic.topic_id)
+
+    def apply_configs(self, topic: SimTopic, partition: int) -> None:
+        """The leader takes the configs of its topic into use."""
+        log = topic.logs[partition]
+        if log.fenced and not topic.is_fenced:
+            log.lifted_at = self.steps
+        log.fenced = topic.is_fenced
+
+    def replicate(self, topic: SimTopic, partition: int, up_to: int | None = None) -> None:
+        """The followers catch up, and the leader acknowledges what they have."""
+        log = topic.logs[partition]
+        before, log.replicated = log.replicated, len(log.records) if up_to is None else max(up_to, log.replicated)
+        for offset in range(before, log.replicated):
+            number = log.records[offset]
+            if number != MARKER:
+                self.sent[number].acknowledged = True
+                self.judge.acknowledged(topic, partition, offset, self.sent[number])
+
+    def is_data(self, number: int) -> bool:
+        """Whether readers are given it."""
+        return number != MARKER and not self.sent[number].aborted
+
+    def read_up_to(self, log: Partition) -> int:
+        """The offset behind the last record that readers are given."""
+        return 1 + max(
+            (o for o in range(log.log_start, log.replicated) if self.is_data(log.records[o])), default=log.log_start - 1
+        )
+
+    # What the log and the readers ask for
+
+    @property
+    def record(self) -> TopicRecord | None:
+        """The record of the topic that was there first: all begins with it."""
+        return self.log.truth.records.get("id-1")
+
+    @property
+    def readers(self) -> list[Reader]:
+        found = [producer.reader for producer in self.producers if producer.reader is not None]
+        return found + [member.reader for group in self.groups.values() for member in group.members if member.reader]
+
+    def record_changed(self) -> None:
+        """Nothing depends on it here."""
