@@ -338,10 +338,10 @@ def ranges_between(
     for partition, offset in sorted(start.items()) if strict else ():
         now = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
         if now is None or now < offset:
-            what = "is gone" if now is None else f"ends at {now}"
+            what = "no longer exists" if now is None else f"ends at offset {now}"
             raise RecordsLost(
-                f"partition {partition} of {topic} {what}, and the query has read it to {offset}: the topic was "
-                "recreated, or its log truncated. Start with another checkpoint, or set failOnDataLoss to false",
+                f"{topic}-{partition} {what}, but the query has read it to offset {offset}: the topic was recreated "
+                "or its log truncated. Use a new checkpoint location, or set failOnDataLoss to false",
                 topic=topic,
                 partition=partition,
             )
