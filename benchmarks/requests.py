@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient as PlainAdminClient
 import modeaware
 from benchmarks.harness import Result
 from benchmarks.setting import Setting
-from modeaware.librdkafka_admin import NewTopic
+from modeaware.librdkafka import NewTopic
 from modeaware.modelog.reader import read_mode_log
 from tests.support.modelog import RealLog
 from tests.support.plain import commit, produce_keyed, wait_until_led

@@ -1,6 +1,6 @@
 """Draws docs/shrink.svg, the picture in the README, from the report of a run of ``make demo``.
 
-    python docs/picture.py docs/demo-report.json docs/shrink.svg
+python docs/picture.py docs/demo-report.json docs/shrink.svg
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def draw(report: Mapping[str, Any]) -> str:
     scale = WIDTH / end
     bottom = TOP + count * (ROW + GAP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 24}" height="{bottom + 64}" '
-        'font-family="sans-serif" font-size="12" fill="#263238">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 24}" height="{bottom + 64}" '
+            'font-family="sans-serif" font-size="12" fill="#263238">'
+        ),
         f"<title>A topic shrinks from {count} to {kept} partitions and grows to {report['grown'][1]}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]

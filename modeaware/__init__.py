@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from modeaware.admin.new_topics import NewTopic as NewTopic
     from modeaware.adoption import install as install
     from modeaware.adoption import uninstall as uninstall
+    from modeaware.clients.resize import Resize as Resize
     from modeaware.confluent.admin import AdminClient as AdminClient
     from modeaware.confluent.admin import DeletePartitions as DeletePartitions
     from modeaware.confluent.consumer import Consumer as Consumer
@@ -64,6 +65,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "admin.new_topics": ("CreationResult", "NewPartitions", "NewTopic"),
         "adoption": ("install", "uninstall"),
+        "clients.resize": ("Resize",),
         "confluent.admin": ("AdminClient", "DeletePartitions"),
         "confluent.consumer": ("Consumer", "DeserializingConsumer"),
         "confluent.producer": ("Producer", "SerializingProducer"),

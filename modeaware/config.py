@@ -45,7 +45,7 @@ class ClientConfig:
             topic whose records have keys: ``warn`` once (the default), ``ignore``, ``error`` (refuse keys that have
             moved), or ``hold`` (keep back keys that move, until every group has read their old partitions and all that
             the producer had queued for these is out; a librdkafka producer is made idempotent where it may be).
-        resize_callback: ``modeaware.resize_cb``, called with the :class:`~modeaware.resize.Resize` beside the warning.
+        resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
             before its source is asked again. librdkafka sees this setting too.
     """

@@ -42,8 +42,16 @@ import modeaware
 from modeaware.config import ClientConfig, parse_controller_config
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ModeAwareError
-from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, consistent
-from modeaware.librdkafka_admin import NewPartitions, NewTopic
+from modeaware.librdkafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    NewPartitions,
+    NewTopic,
+    TopicPartition,
+    consistent,
+)
 from modeaware.local import start_kafka
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.topic_view import TopicView

@@ -1,4 +1,4 @@
-"""The one place that imports confluent_kafka's clients; the rest of the package takes them from here.
+"""The one place that imports confluent_kafka's clients and admin client; the rest of the package takes them from here.
 
 ``Producer``, ``Consumer``, ``SerializingProducer`` and ``DeserializingConsumer`` are whatever ``confluent_kafka``
 exports when this module is first imported, so a tracer or mock that replaced them there earlier stays in effect
@@ -16,15 +16,23 @@ from confluent_kafka import OFFSET_INVALID as OFFSET_INVALID
 from confluent_kafka import OFFSET_STORED as OFFSET_STORED
 from confluent_kafka import Consumer as Consumer
 from confluent_kafka import DeserializingConsumer as DeserializingConsumer
+from confluent_kafka import IsolationLevel as IsolationLevel
 from confluent_kafka import KafkaError as KafkaError
 from confluent_kafka import KafkaException as KafkaException
 from confluent_kafka import Message as Message
 from confluent_kafka import Producer as Producer
 from confluent_kafka import SerializingProducer as SerializingProducer
+from confluent_kafka import TopicCollection as TopicCollection
 from confluent_kafka import TopicPartition as TopicPartition
 from confluent_kafka import consistent as consistent
 from confluent_kafka import fnv1a as fnv1a
 from confluent_kafka import murmur2 as murmur2
+from confluent_kafka.admin import AdminClient as AdminClient
+from confluent_kafka.admin import ConfigResource as ConfigResource
+from confluent_kafka.admin import NewPartitions as NewPartitions
+from confluent_kafka.admin import NewTopic as NewTopic
+from confluent_kafka.admin import OffsetSpec as OffsetSpec
+from confluent_kafka.admin import ResourceType as ResourceType
 
 from partitioners import Hash, HashFunction
 

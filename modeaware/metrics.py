@@ -20,7 +20,7 @@ import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from modeaware import tally
+from modeaware.clients import tally
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import Source, sources
 

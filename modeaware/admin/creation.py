@@ -18,12 +18,11 @@ from modeaware.admin.new_topics import Assignments, CreationResult, check_given,
 from modeaware.admin.reassignments import list_reassignments, request_failure
 from modeaware.cluster.metadata import RegisteredBroker, metadata_request, registered_brokers
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.librdkafka import KafkaError
-from modeaware.librdkafka_admin import NewPartitions, NewTopic
+from modeaware.librdkafka import KafkaError, NewPartitions, NewTopic
 from modeaware.modelog.records import ObservedBrokersRecord
-from modeaware.retries import Deadline
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Brokers, ask_controller, route_to_controller
 from modeaware.wire.requests import CreatePartitionsRequest, CreateTopicsRequest
+from modeaware.wire.retries import Deadline
 
 _T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from modeaware import librdkafka_admin
+from modeaware import librdkafka
 from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 
@@ -30,7 +30,7 @@ class _WithMinimum:
         self.min_required_replication_factor = minimum
 
 
-class NewTopic(_WithMinimum, librdkafka_admin.NewTopic):
+class NewTopic(_WithMinimum, librdkafka.NewTopic):
     """confluent_kafka's NewTopic, and how many replicas of each partition have to be alive (KIP-409).
 
     Args:
@@ -45,7 +45,7 @@ class NewTopic(_WithMinimum, librdkafka_admin.NewTopic):
     """
 
 
-class NewPartitions(_WithMinimum, librdkafka_admin.NewPartitions):
+class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
     """confluent_kafka's NewPartitions, and how many replicas of each new partition have to be alive (KIP-409).
 
     Args:
@@ -113,7 +113,7 @@ class CreationResult:
         return f"topic {self.topic!r}: {done} under-replicated; replicas are missing of partitions {missing}{more}"
 
 
-def minimum_of(new: librdkafka_admin.NewTopic | librdkafka_admin.NewPartitions) -> int | None:
+def minimum_of(new: librdkafka.NewTopic | librdkafka.NewPartitions) -> int | None:
     """The minimum asked for; None for the stock classes, which have none."""
     minimum: int | None = getattr(new, "min_required_replication_factor", None)
     return minimum

@@ -9,7 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from modeaware.admin.new_topics import NewTopic
-from modeaware.apply.diff import (
+from modeaware.cli import INTERRUPTED, BadUsage, Command
+from modeaware.cli.change import Change
+from modeaware.cli.progress import confirmed, tell
+from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
+from modeaware.cluster.metadata import refusal
+from modeaware.errors import ControllerUnavailable, ModeAwareError
+from modeaware.lifecycle.admission import Admission
+from modeaware.modelog.records import TopicRecord
+from modeaware.plan.diff import (
     CLEANUP_POLICY,
     FAILED,
     PENDING,
@@ -24,23 +32,15 @@ from modeaware.apply.diff import (
     TopicDiff,
     diff_topic,
 )
-from modeaware.apply.file import DesiredTopic, read_files
-from modeaware.cli import INTERRUPTED, BadUsage, Command
-from modeaware.cli.change import Change
-from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
-from modeaware.cluster.metadata import refusal
-from modeaware.errors import ControllerUnavailable, ModeAwareError
-from modeaware.lifecycle.admission import Admission
-from modeaware.modelog.records import TopicRecord
+from modeaware.plan.file import DesiredTopic, read_files
 from modeaware.printable import printable_lines
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import TOPIC_RESOURCE, list_topics, topic_states
-from modeaware.retries import Outcome, outcome_of
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.client import is_running
 from modeaware.wire.requests import IncrementalAlterConfigsRequest
+from modeaware.wire.retries import Outcome, outcome_of
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
 _SET, _DELETE = 0, 1

@@ -43,7 +43,7 @@ from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicReco
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
-from modeaware.retries import Deadline, Retrying, RetryPolicy
+from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
 _T = TypeVar("_T")
 

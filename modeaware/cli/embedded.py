@@ -16,8 +16,8 @@ from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, Req
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
 from modeaware.modelog.records import ClaimRecord
 from modeaware.reports.session import Session
-from modeaware.retries import Deadline, Retrying
 from modeaware.wire.client import is_running
+from modeaware.wire.retries import Deadline, Retrying
 
 ANSWER_TIMEOUT_S = 30.0
 

@@ -25,10 +25,9 @@ from modeaware.config import (
 )
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
 from modeaware.errors import ClusterError, ConfigError
-from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.librdkafka_admin import AdminClient
+from modeaware.librdkafka import AdminClient, KafkaError, KafkaException
 from modeaware.reports.session import Session
-from modeaware.retries import RetryPolicy
+from modeaware.wire.retries import RetryPolicy
 
 CONTROLLER_CONFIGS = (
     "delete.topic.partition.enable",

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
+from modeaware.clients.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
+from modeaware.clients.tally import SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
-from modeaware.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
-from modeaware.tally import SENDS_REFUSED, TALLY
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners import LoadAware, Partitioner, TopicPartitioner, named
@@ -57,7 +57,7 @@ class Route:
 
         Raises:
             ValueError: no partition is writable, or the partitioner requires an explicit one.
-            KeyHeld, KeyMoved: see :class:`~modeaware.resize.KeyGuard`.
+            KeyHeld, KeyMoved: see :class:`~modeaware.clients.resize.KeyGuard`.
         """
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
             load = () if self.load is None else self.load(self.view.topic, self.writable)
@@ -196,7 +196,7 @@ class Routes:
         return route
 
     def look_at_key(self, topic: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
-        """Apply :func:`modeaware.resize.look_at_key` to a record that is about to be queued in ``chosen``."""
+        """Apply :func:`modeaware.clients.resize.look_at_key` to a record that is about to be queued in ``chosen``."""
         route = self.of(topic)
         if route is not None and not route.open:
             look_at_key(route.partitioner, key, before, chosen)

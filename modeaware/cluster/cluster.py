@@ -26,8 +26,7 @@ from modeaware.cluster.metadata import (
     refusal,
 )
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import NO_ANSWER, KafkaError, KafkaException
-from modeaware.librdkafka_admin import AdminClient
+from modeaware.librdkafka import NO_ANSWER, AdminClient, KafkaError, KafkaException
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.topic_view import base64_id
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S

@@ -15,20 +15,19 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeaware import librdkafka_admin
+from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, minimum_of
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
-from modeaware.librdkafka_admin import NewPartitions, NewTopic
+from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
-from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.retries import Deadline
 
 if TYPE_CHECKING:
     from modeaware.admin.creation import Creation, Placement
@@ -61,7 +60,7 @@ class DeletePartitions:
     evacuate: bool = False
 
 
-class AdminClient(librdkafka_admin.AdminClient):
+class AdminClient(librdkafka.AdminClient):
     """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, and some of ours.
 
     The constructor does not block and sends nothing to the cluster. All methods may be called from any thread.
@@ -244,7 +243,7 @@ class AdminClient(librdkafka_admin.AdminClient):
             delay_ms: records of the retired partitions are deleted once every group has consumed them, and no earlier
                 than this many milliseconds from now. None: only the topic's own retention deletes them.
             request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: see
-                ``modeaware.retries``.
+                ``modeaware.wire.retries``.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their

@@ -23,9 +23,9 @@ from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
-from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from modeaware.views import registry
 from modeaware.views.source import Views
+from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 
 if TYPE_CHECKING:
     from modeaware.confluent.admin import DeletePartitions
@@ -205,7 +205,7 @@ class ControllerCalls:
         repeatable: bool,
         settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = in_doubt,
     ) -> Answers:
-        """Ask the controller that the log names, and the next one where it is gone: see :mod:`modeaware.retries`."""
+        """Ask the controller that the log names, or the next one where it is gone (:mod:`modeaware.wire.retries`)."""
         first = True
 
         def attempt(pending: Sequence[str]) -> Mapping[str, TopicResult | ModeAwareError]:

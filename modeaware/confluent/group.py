@@ -36,7 +36,7 @@ from modeaware.clients.starts import Key
 from modeaware.config import with_topic_config
 from modeaware.confluent.partitions import Partitions, key_of, parts_of
 from modeaware.errors import ModeSourceError
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
@@ -152,9 +152,6 @@ class GroupDescriber:
 
     def _request(self) -> Any:
         if self._admin is None:
-            # Imported here: a consumer whose topics are all readable never needs an admin client.
-            from modeaware.librdkafka_admin import AdminClient
-
             self._admin = AdminClient(self._conf)
         try:
             # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout runs out while the

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from modeaware.clients.starts import Key, Starts
+from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.librdkafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -27,7 +28,6 @@ from modeaware.librdkafka import (
     TopicPartition,
 )
 from modeaware.modes import format_ranges
-from modeaware.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.topic_view import TopicView
 
 log = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ from typing import Any, Final, final
 
 from modeaware import librdkafka
 from modeaware.clients.following import ClientErrors
+from modeaware.clients.resize import Backlog
 from modeaware.clients.routes import Load, Route, Routes, route_over
 from modeaware.config import ClientConfig
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused, RetiredPartitionChosen
@@ -29,7 +30,6 @@ from modeaware.confluent.retarget import Switch, Target
 from modeaware.errors import KeyHeld
 from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
 from modeaware.modes import PartitionMode
-from modeaware.resize import Backlog
 from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner

@@ -92,13 +92,13 @@ class Backlog:
 
     @property
     def over(self) -> bool:
-        """See :class:`modeaware.resize.Backlog`."""
+        """See :class:`modeaware.clients.resize.Backlog`."""
         if not self._over:
             self._over = not self._queued() or time.monotonic() >= self._deadline_s
         return self._over
 
     def drained(self, partition: int) -> bool:
-        """See :class:`modeaware.resize.Backlog`."""
+        """See :class:`modeaware.clients.resize.Backlog`."""
         return self.over or (self._marks is not None and partition not in self._marks)
 
     def look(self, statistics: Mapping[str, Any]) -> None:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from modeaware.clients.starts import Starts
+from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.kafka_python._gateway import (
     AsyncConsumerRebalanceListener,
     KafkaError,
     KafkaTimeoutError,
     OffsetAndMetadata,
 )
-from modeaware.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.topic_view import TopicView
 
 log = logging.getLogger(__name__)

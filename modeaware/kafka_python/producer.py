@@ -208,7 +208,7 @@ class WritablePart:
 
 
 class Backlog:
-    """What was queued for one topic when it was made; see :class:`modeaware.resize.Backlog`.
+    """What was queued for one topic when it was made; see :class:`modeaware.clients.resize.Backlog`.
 
     kafka-python keeps each batch of records, until it is delivered or has failed, with the time at which it was begun;
     the halves of one that was too large keep that time.

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from modeaware.errors import LocalKafkaError
-from modeaware.librdkafka import KafkaException
-from modeaware.librdkafka_admin import AdminClient
+from modeaware.librdkafka import AdminClient, KafkaException
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0

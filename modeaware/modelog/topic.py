@@ -9,10 +9,17 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.librdkafka_admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicCollection
+from modeaware.librdkafka import (
+    AdminClient,
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    NewTopic,
+    ResourceType,
+    TopicCollection,
+)
 from modeaware.modelog.connection import is_transient
-from modeaware.retries import Deadline
+from modeaware.wire.retries import Deadline
 
 ENSURE_TIMEOUT_S = 10.0
 """For all requests together."""

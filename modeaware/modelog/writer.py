@@ -9,7 +9,7 @@ from typing import Any
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException, Producer, TopicPartition
 from modeaware.modelog.connection import connection_conf, is_transient
-from modeaware.retries import Deadline
+from modeaware.wire.retries import Deadline
 
 TRANSACTION_TIMEOUT_MS = 15_000
 """How long an unfinished transaction of a dead writer may hold readers back, unless its successor opens sooner."""

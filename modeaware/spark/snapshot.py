@@ -15,14 +15,16 @@ from typing import Any, NamedTuple
 
 from modeaware.config import ClientConfig, split_client_config
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, ViewTimeout
-from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
-from modeaware.librdkafka_admin import (
+from modeaware.librdkafka import (
     AdminClient,
     ConfigResource,
+    Consumer,
     IsolationLevel,
+    KafkaException,
     OffsetSpec,
     ResourceType,
     TopicCollection,
+    TopicPartition,
 )
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
 from modeaware.spark.errors import error_code

@@ -19,9 +19,9 @@ from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, Tail, read_to_end
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
 from modeaware.views.store import ViewStore
+from modeaware.wire.retries import Deadline
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from concurrent.futures import TimeoutError as NoAnswerInTime
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicCollection
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import known_id
 from modeaware.views.source import MAX_ID_AGE_S
@@ -120,9 +120,6 @@ class TopicIds:
         try:
             if self._closed:
                 raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))
-            # Imported here: a client whose topics have no record never needs an admin client.
-            from modeaware.librdkafka_admin import AdminClient, TopicCollection
-
             if self._admin is None:
                 self._admin = AdminClient(self._conf)
             found: Mapping[str, Future[Any]] = self._admin.describe_topics(

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 import modeaware
 from modeaware.errors import ModeAwareError
-from modeaware.librdkafka_admin import NewPartitions
+from modeaware.librdkafka import NewPartitions
 from modeaware.topic_view import TopicView
 from tests.chaos.fleet import Fleet
 from tests.chaos.nemesis import struck

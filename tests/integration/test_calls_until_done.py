@@ -10,7 +10,7 @@ import pytest
 
 from modeaware import AdminClient, DeletePartitions
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.librdkafka_admin import NewTopic
+from modeaware.librdkafka import NewTopic
 from modeaware.modelog.reader import read_mode_log
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled

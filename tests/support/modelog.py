@@ -9,7 +9,7 @@ from typing import Any
 
 from modeaware.config import ClientConfig
 from modeaware.errors import ClusterError
-from modeaware.librdkafka_admin import AdminClient, TopicCollection
+from modeaware.librdkafka import AdminClient, TopicCollection
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter

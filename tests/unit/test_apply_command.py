@@ -11,7 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from modeaware import cli
-from modeaware.apply.diff import (
+from modeaware.cli import apply
+from modeaware.cli.apply import Found
+from modeaware.cli.change import Change
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.replay import Replay
+from modeaware.modes import PartitionMode
+from modeaware.plan.diff import (
     AcceptStateLoss,
     AlterConfigs,
     ApplyReport,
@@ -21,15 +29,7 @@ from modeaware.apply.diff import (
     Shrink,
     TopicDiff,
 )
-from modeaware.apply.file import ShrinkRules
-from modeaware.cli import apply
-from modeaware.cli.apply import Found
-from modeaware.cli.change import Change
-from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
-from modeaware.modelog.replay import Replay
-from modeaware.modes import PartitionMode
+from modeaware.plan.file import ShrinkRules
 from modeaware.reports.serialise import to_json
 from modeaware.reports.session import ModeLog
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.apply.diff import AlterConfigs, Create, CurrentTopic, Grow, Shrink, TopicDiff, diff_topic
-from modeaware.apply.file import DesiredTopic, ShrinkRules, read_files, read_topics
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import TopicRecord
+from modeaware.plan.diff import AlterConfigs, Create, CurrentTopic, Grow, Shrink, TopicDiff, diff_topic
+from modeaware.plan.file import DesiredTopic, ShrinkRules, read_files, read_topics
 from modeaware.reports.describe import NOT_EVACUATED
 from tests.support.lifecycle import LATER_MS, TOPIC, admitted, after, facts
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
-from modeaware import librdkafka_admin
 from modeaware.clients.assignment import owned, possible_hidden, range_order, rejoin_turns, share
+from modeaware.confluent import group
 from modeaware.confluent.group import (
     GIVE_UP_S,
     TURN_S,
@@ -175,7 +175,7 @@ def described(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> GroupDescriber
     found = SimpleNamespace(**{**shown, **changed})
 
     admin = SimpleNamespace(list_groups=lambda group, timeout: [found] if group == "g" else [])
-    monkeypatch.setattr(librdkafka_admin, "AdminClient", lambda conf: admin)
+    monkeypatch.setattr(group, "AdminClient", lambda conf: admin)
     return GroupDescriber({}, "g")
 
 

@@ -16,7 +16,7 @@ from modeaware.admin.creation import Creation
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
-from modeaware.retries import Deadline
+from modeaware.wire.retries import Deadline
 from tests.support.fake_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews
 

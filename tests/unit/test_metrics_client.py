@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry, generate_latest
 
-from modeaware import metrics, tally
+from modeaware import metrics
+from modeaware.clients import tally
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import KeyHeld, ResizeWarning

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, murmur2
 
 from modeaware.aio import _BatchProducer  # private: one batch, message by message
+from modeaware.clients.resize import Resize, resize_of
+from modeaware.clients.tally import SENDS_HELD, TALLY
 from modeaware.confluent.errors import MovedKeyRefused
 from modeaware.confluent.producer import Producer
 from modeaware.confluent.statistics import Backlogs  # private: see make()
 from modeaware.errors import KeyHeld, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
-from modeaware.resize import Resize, resize_of
-from modeaware.tally import SENDS_HELD, TALLY
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import (

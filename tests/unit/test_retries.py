@@ -16,7 +16,7 @@ from modeaware.errors import (
     ViewTimeout,
 )
 from modeaware.modelog.reader import LogAbsent
-from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
+from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from tests.support.simulated import SimClock
 
 GONE = ControllerUnavailable("no controller is running; start one")

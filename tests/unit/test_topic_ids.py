@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Uuid
 
-from modeaware import librdkafka_admin
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.reader import LogRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import NO_TOPIC_ID, TopicView
 from modeaware.views import log as log_module
+from modeaware.views import topic_ids
 from modeaware.views.store import ViewStore
 from modeaware.views.topic_ids import CHECK_S, SILENT_TIMEOUT_S, IdChecks, TopicIds, TopicIdUnknown, id_from
 from tests.support.fake_sources import Acquire, FakeTail, log_of
@@ -66,7 +66,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(librdkafka_admin, "AdminClient", made)
+    monkeypatch.setattr(topic_ids, "AdminClient", made)
     return made
 
 

@@ -16,8 +16,8 @@ from modeaware.config import ENABLED, PREFER_OBSERVED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.retries import Deadline
 from modeaware.wire.brokers import Brokers
+from modeaware.wire.retries import Deadline
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
 from tests.support.waiting import eventually

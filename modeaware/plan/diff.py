@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar
 
-from modeaware.apply.file import DRAINED, RETENTION, DesiredTopic, ShrinkRules
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
 from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, TopicRecord
 from modeaware.modes import format_ranges
+from modeaware.plan.file import DRAINED, RETENTION, DesiredTopic, ShrinkRules
 from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
 from partitioners import share_moved
 

@@ -19,8 +19,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from modeaware.clients.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
 from modeaware.errors import KeyHeld, KeyMoved, ResizeWarning
-from modeaware.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
 from modeaware.topic_view import TopicView
 from partitioners import Partitioner, TopicPartitioner, expected_share_moved
 
