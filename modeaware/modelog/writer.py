@@ -143,7 +143,7 @@ class ModeLogWriter:
             if gap and self.is_open and cause.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.append(records, membership, deadline.left_s())
                 return
-            raise self._to_error(cause, "was not appended to, as far as is known") from error
+            raise self._to_error(cause, "could not be appended to; the outcome is unknown") from error
 
     @property
     def is_open(self) -> bool:

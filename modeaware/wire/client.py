@@ -56,7 +56,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
             return codec.decode_response(answer, message.API_KEY, api_version)[1]
         except (ClusterError, MalformedFrame) as error:
             raise ClusterError(
-                f"the controller at {claim.address} took the command and gave no readable answer ({error}): "
+                f"the controller at {claim.address} accepted the command, but its response is unreadable ({error}): "
                 "look at the topic ('modeaware topics --describe') before trying again",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             ) from error

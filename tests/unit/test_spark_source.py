@@ -60,7 +60,7 @@ def test_options_are_ours_and_the_rest_is_a_configuration() -> None:
         ({**SERVERS, "topic": "t", "failondataloss": "no"}, "failOnDataLoss"),
         ({**SERVERS, "topic": "t", "startingoffsets": "first"}, "startingOffsets"),
         ({**SERVERS, "topic": "t", "startingoffsets": '{"other": {"0": 1}}'}, "startingOffsets"),
-        ({**SERVERS, "topic": "t", "kafka.bootstrap.servers": "x"}, "without kafka"),
+        ({**SERVERS, "topic": "t", "kafka.bootstrap.servers": "x"}, "without the prefix kafka"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
