@@ -8,8 +8,18 @@ partitioner picks one of them by index. librdkafka's names and rules are its own
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
     0
 
-To add a partitioner, write a :class:`HashPartitioner` (``RoundRobin`` in ``spreading.py`` is a short one) and add the
-class to ``_OURS`` in ``table.py``.
+To add a partitioner, write a module like this one and add the class to ``_OURS`` in ``table.py``; everything else asks
+the seam (``seam.py``)::
+
+    class Half(TopicHashPartitioner):
+        def _spread(self, key: bytes | None, count: int) -> int:
+            return positive(count) // 2  # the index of a record whose key is not hashed
+
+    class MyPartitioner(HashPartitioner):
+        RULE = Rule("my_partitioner", Hash.MURMUR2, null_hashed=False, empty_hashed=True)
+        _TOPIC = Half
+
+``Rule.placer`` turns a hash into another index than ``hash % count`` (``minimal_movement.py``).
 
 Not imported here: ``partitioners.columns`` (whole columns of keys; needs NumPy) and ``partitioners.call_forms`` (for
 plain kafka-python and aiokafka).

@@ -342,8 +342,8 @@ def missing_replicas(
             return {p: nodes for p, nodes in missing.items() if nodes}
         if deadline.is_over:
             raise ClusterError(
-                f"topic {topic!r}: the new partitions were created, and the brokers do not show all of them yet: "
-                "whether all replicas are in sync is not known",
+                f"topic {topic!r}: the new partitions were created, but brokers do not list all of them yet; whether "
+                "all replicas are in sync is unknown",
                 code=ErrorCode.REQUEST_TIMED_OUT,
                 topic=topic,
             )

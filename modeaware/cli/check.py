@@ -80,11 +80,11 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
         )
     if args.transactional_id and args.group:
         raise ConfigError(
-            "--transactional-id and --group: check a client that reads and writes in two runs, one for the topics it "
-            "reads with --group, one for those it writes with --transactional-id"
+            "--transactional-id and --group exclude each other: check a client that reads and writes in two runs, with "
+            "--group for its input topics and with --transactional-id for its output topics"
         )
     if role is Role.CLIENT and args.closed_groups:
-        raise ConfigError("--closed-groups is for controllers and operators: a client looks at no groups")
+        raise ConfigError("--closed-groups is for controllers and operators; clients do not list groups")
     return Scope(
         role,
         target.controller.mode_log_topic,

@@ -44,11 +44,11 @@ class RunController(Command):
         parser.add_argument(
             "--listen",
             metavar="HOST:PORT",
-            help="where the endpoint listens, which returns the modes to clients and takes admin commands: port 0 for "
-            f"any free one, 'none' for no endpoint (default {DEFAULT_LISTEN}; none where security.protocol is SSL)",
+            help="the address of the endpoint, which serves the modes to clients and accepts admin commands; port 0: "
+            f"any free port; none: no endpoint (default: {DEFAULT_LISTEN}; none if security.protocol is SSL)",
         )
         parser.add_argument(
-            "--advertised-listener", metavar="HOST:PORT", help="by which clients reach it (default: where it listens)"
+            "--advertised-listener", metavar="HOST:PORT", help="the address that clients use (default: --listen)"
         )
         parser.add_argument(
             "--tls-certificate", metavar="FILE", help="PEM, the endpoint's certificate with its chain (default: no TLS)"
@@ -59,8 +59,8 @@ class RunController(Command):
         parser.add_argument(
             "--http",
             metavar="HOST:PORT",
-            help="serve /metrics, /health, /ready and a read-only status page there, without TLS and to any client: "
-            "127.0.0.1:9404, say (default: not at all)",
+            help="serve /metrics, /health, /ready and a read-only status page at this address, without TLS or "
+            "authentication, for example 127.0.0.1:9404 (default: not served)",
         )
         add_flags(parser, once="take every topic as far as it goes now, then exit", verbose="log more")
 
@@ -121,8 +121,8 @@ def _listen(asked: str | None, conf: Mapping[str, Any]) -> str | None:
     listen = default_listen(conf)
     if listen is None:
         logger.warning(
-            "no endpoint: with security.protocol=SSL it could not identify its clients to the brokers. Commands are "
-            "carried out by the CLI itself while no controller runs"
+            "no endpoint: with security.protocol=SSL it could not authenticate its clients to the brokers. Commands "
+            "are carried out by the CLI itself while no controller runs"
         )
     return listen
 

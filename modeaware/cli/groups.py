@@ -58,9 +58,9 @@ class Groups(Command):
                 add_flags(action, json="print JSON, see below")
             elif name == "forget":
                 action.add_argument("kind", metavar="KIND", choices=KINDS, help="require, waive or closed")
-                what = "as the rule has it; none for closed"
+                what = "the rule's group; none for closed"
                 action.add_argument("group", metavar="GROUP", nargs="?", default="", help=what)
-                action.add_argument("--topic", required=True, metavar="GLOB", help="as the rule has it")
+                action.add_argument("--topic", required=True, metavar="GLOB", help="the rule's topic or glob")
             else:
                 _add_rule_options(action, name)
             if name != "list":
@@ -88,12 +88,12 @@ def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
         parser.add_argument("--glob", action="store_true", help=f"GROUP is a pattern: {_GLOB}; {effect}")
     what = f"the topics it is for: a name or a glob: {_GLOB}"
     parser.add_argument("--topic", required=True, metavar="GLOB", help=what)
-    what = "why; it stands in the certificate"
+    what = "why; printed in the certificate"
     parser.add_argument("--reason", required=kind != REQUIRE, default="", metavar="TEXT", help=what)
     end = parser.add_mutually_exclusive_group(required=kind == WAIVE)
-    end.add_argument("--expires", metavar="WHEN", help="when it ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")
+    end.add_argument("--expires", metavar="WHEN", help="when the rule ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")
     if kind == WAIVE:
-        end.add_argument("--forever", action="store_true", help="it holds until it is removed")
+        end.add_argument("--forever", action="store_true", help="no end: the rule holds until it is removed")
         add_flags(parser, uncommitted_only="only on partitions where the group has never committed")
 
 

@@ -91,8 +91,8 @@ Moves between log directories, throttles and proposals: kafka-reassign-partition
             "--expected-json-file",
             type=Path,
             metavar="FILE",
-            help="--execute: compare-and-set: reassign a partition only if its replicas are those of this file (what "
-            "--execute printed as current) on every live broker, and no reassignment of the partition is in progress",
+            help="--execute: reassign a partition only if every live broker reports the replicas in this file for it "
+            "(the current assignment that --execute printed) and it is not being reassigned",
         )
         add_flags(
             parser,

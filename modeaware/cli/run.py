@@ -35,8 +35,8 @@ clients whose own configuration does not say otherwise. Options stand before the
             "--command-config",
             type=Path,
             metavar="FILE",
-            help="a file with modeaware. settings, which --set outweighs; other settings in it do not concern the "
-            "program, whose clients have their own configuration",
+            help="a file with modeaware. settings; --set takes precedence. Other settings in it are ignored, because "
+            "the program's clients have their own configuration",
         )
         parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, not a file")
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")

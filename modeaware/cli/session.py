@@ -123,7 +123,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=REQUEST_TIMEOUT_S,
         metavar="SECONDS",
-        help="retry for so long where nothing was done: no controller answers, no leader is available (default: "
+        help="how long to retry while no controller or leader is available, and nothing was done (default: "
         f"{REQUEST_TIMEOUT_S:g}); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
     )
     add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")

@@ -101,9 +101,9 @@ class Topics(Command):
         add(
             "--topic",
             metavar="TOPIC",
-            help="the topic; but for --create and --undo also a regular expression of topics (--list and --describe "
-            "without it: all); for --alter and --delete what can be a topic's name is that topic alone, a.b never a-b, "
-            "and no other expression means internal topics or the mode log",
+            help="the topic. --list, --describe, --alter and --delete also take a regular expression; without --topic, "
+            "--list and --describe show all topics. --alter and --delete take a valid topic name literally (a.b does "
+            "not match a-b), and their expressions never match internal topics or the mode log",
         )
         add(
             "--partitions",
@@ -111,8 +111,8 @@ class Topics(Command):
             type=int,
             const=EXPAND,
             metavar="N",
-            help="--create: how many partitions (default: the cluster's); --alter: how many writable partitions there "
-            "shall be; --describe: one line a partition in what follows on topics that were changed",
+            help="--create: how many partitions (default: the cluster's); --alter: how many writable "
+            "partitions there are to be; --describe: also one line per partition of topics that were changed",
         )
         number: dict[str, Any] = {"type": int, "metavar": "N"}
         add("--replication-factor", **number, help="--create: replicas of a partition (default: the cluster's)")

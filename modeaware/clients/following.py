@@ -89,7 +89,7 @@ def _abandon(views: Views, listener: ViewListener, pid: int) -> None:
     try:
         _thread.start_new_thread(_release, (views, listener))
     except RuntimeError as error:
-        log.debug("the interpreter is exiting, which ends the views as well: %s", error)
+        log.debug("views not released: the interpreter is exiting: %s", error)
 
 
 class FirstView:

@@ -8,7 +8,6 @@ connect, and has no equivalent in librdkafka, is an error.
 
 from __future__ import annotations
 
-import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -220,18 +219,12 @@ def is_beyond_librdkafka(partitioner: object) -> bool:
     return partitioner is not None
 
 
-def partitioner_of(
-    conf: Mapping[str, Any],
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    randomness: Callable[[], float] = random.random,
-) -> Partitioner:
+def partitioner_of(conf: Mapping[str, Any]) -> Partitioner:
     """Return the partitioner of ``partitioner`` and ``sticky.partitioning.linger.ms``, with the hashes in C.
 
     Args:
         conf: a configuration whose rest librdkafka has accepted; ``default.topic.config`` in it overrides the rest, as
             there.
-        clock, randomness: see :func:`partitioners.named`.
 
     Raises:
         ConfigError: what it names, or holds, is no partitioner.
@@ -250,8 +243,6 @@ def partitioner_of(
         hashes=C_HASHES,
         linger_s=_sticky_linger_ms(settings) / 1000,
         batch_size=int(_number(settings.get("batch.size", ""), _DEFAULT_BATCH_SIZE)),
-        clock=clock,
-        randomness=randomness,
     )
     if wants_batches(partitioner):
         usable = [name for name in NAMES if not wants_batches(named(name))]

@@ -1,4 +1,4 @@
-"""How often what seldom happens has happened in this process, to all clients of ours together."""
+"""Counters of rare events, over all mode-aware clients of this process."""
 
 from __future__ import annotations
 

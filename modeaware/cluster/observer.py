@@ -109,11 +109,9 @@ class Observer:
             leaders |= self._leaders[topic_id]
         return self._rest.unchanged(leaders)
 
-    def observe(
-        self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = (), *, before_due: bool = False
-    ) -> TopicFacts:
+    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
         """Return the facts of one topic, as :meth:`observe_all` does; raise its ClusterError."""
-        (facts,) = self.observe_all([Look(topic, record)], rules, before_due=before_due)
+        (facts,) = self.observe_all([Look(topic, record)], rules)
         if isinstance(facts, ClusterError):
             raise facts
         return facts

@@ -372,7 +372,7 @@ class AdminClient(librdkafka.AdminClient):
         expectations = expected_replicas or {}
         expected = {pair: _ids(pair, expectations[key]) for pair, key in _pairs(expectations).items()}
         if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
-            raise ValueError(f"expected_replicas names what is not to be reassigned: {stray}")
+            raise ValueError(f"expected_replicas has partitions that are not to be reassigned: {stray}")
 
         def work() -> dict[tuple[str, int], ModeAwareError | None]:
             from modeaware.admin.reassignments import alter_reassignments

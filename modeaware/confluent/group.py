@@ -324,7 +324,7 @@ class Ownership:
             group = self._describe(given)
         except (GroupMoved, GroupUnknown) as error:
             if isinstance(error, GroupMoved) or not (error.final or self._now_s() >= self._give_up_s):
-                log.info("%s: nothing held of %s yet: %s", self._conf.group_id, sorted(self.in_doubt), error)
+                log.info("%s: partitions of %s withheld for now: %s", self._conf.group_id, sorted(self.in_doubt), error)
                 self._due_s = self._now_s() + RETRY_S
                 return None
             log.warning("%s: %s keeps the assignment of all partitions, so members may be unevenly loaded: %s",

@@ -60,8 +60,8 @@ def key_of(partition: TopicPartition) -> Key:
     return (partition.topic, partition.partition)
 
 
-def parts_of(keys: Iterable[Key], offset: int = OFFSET_INVALID) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition, offset) for topic, partition in sorted(keys)]
+def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, OFFSET_INVALID) for topic, partition in sorted(keys)]
 
 
 class LibrdkafkaOffsets:

@@ -167,7 +167,7 @@ class Controller:
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
-                logger.warning("stopped, while a broker has not answered for %g s", STOP_TIMEOUT_S)
+                logger.warning("stopped, although a broker has not responded for %g s", STOP_TIMEOUT_S)
         if self._server is not None:  # only now: what the thread has just finished is still answered
             self._server.stop()
         if self._facade is not None:

@@ -206,7 +206,7 @@ class Election:
             return True
         if failure.code() not in _REPLACED:
             return None
-        logger.warning("this controller has lost its place in the election: %s", failure.str())
+        logger.warning("the broker removed this controller from the election: %s; rejoining", failure.str())
         self._give_up()
         return False
 

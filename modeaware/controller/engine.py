@@ -399,7 +399,7 @@ class Engine:
             with self.failures.isolated("a look at the topics at rest"):
                 unchanged = self._observer.unchanged(self._resting.topic_ids)
         except ClusterError as error:
-            logger.debug("cannot look at the topics at rest: %s", error)
+            logger.debug("cannot check topics without changes: %s", error)
             unchanged = False
         rested = self._resting.looked(unchanged=unchanged)
         for topic_id in rested:

@@ -311,11 +311,11 @@ class Worker:
             if not self.election.leader:
                 raise ControllerFenced("an election is under way")
             if not self.log.is_open:
-                raise ControllerFenced("the mode log was to be claimed again, after an append that failed")
+                raise ControllerFenced("the mode log has not been claimed again after a failed append")
             self.log.timeout_s = STOP_APPEND_TIMEOUT_S
             self.engine.release()
         except (ClusterError, ControllerFenced) as error:
-            logger.warning("stopping: the claim stays on the log, the next controller replaces it: %s", error)
+            logger.warning("stopping: claim not removed from the mode log: %s; the next controller replaces it", error)
 
     def _serve(self, term: int) -> None:
         """Serve until the term is over, or stopped."""
@@ -432,7 +432,7 @@ class Worker:
         self._weakness = self.log.weakness()
         if self._weakness not in (None, before):
             about = about_controller(self.controller_id, self.status.epoch)
-            logger.warning("the mode log is not as safe as it could be: %s", self._weakness, extra=about)
+            logger.warning("the mode log is weakly replicated: %s", self._weakness, extra=about)
 
     # The standby
 

@@ -337,7 +337,7 @@ class ClientSession:
 
     def _begin_change(self, payload: bytes, header: Header) -> None:
         if not codec.is_supported(header):
-            raise Ended(f"api key {header.api_key} version {header.api_version}, which was not offered")
+            raise Ended(f"api key {header.api_key} version {header.api_version} was not offered")
         _check_size(payload, self._limits.change_bytes)
         change = changes.read(payload)
         if isinstance(change, bytes):
@@ -351,10 +351,10 @@ class ClientSession:
     def _take_answer(self, payload: bytes) -> None:
         """Take the broker's response to the first request that waits."""
         if not self._slots:
-            raise Ended("the broker answered what it was not asked")
+            raise Ended("unexpected response from the broker: no request is waiting")
         slot = self._slots[0]
         if payload[:4] != slot.asked.to_bytes(4, "big", signed=True):
-            raise Ended("the broker answered out of order")
+            raise Ended("responses from the broker out of order")
         if slot.seen is not None:
             slot.seen(payload)
         if slot.change is None:

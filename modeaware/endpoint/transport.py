@@ -313,17 +313,15 @@ class Upstream:
         servers: Sequence[tuple[str, int]],
         security_protocol: str = "PLAINTEXT",
         context: ssl.SSLContext | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> None:
         self.servers = tuple(servers)
         self.security_protocol = security_protocol
         self._context = context
-        self._timeout_s = connect_timeout_s
         self._next = 0
         self._doubted_until_s: dict[int, float] = {}
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, Any], connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Upstream:
+    def from_conf(cls, conf: Mapping[str, Any]) -> Upstream:
         """Take ``bootstrap.servers``, ``security.protocol`` and TLS, except a certificate, from librdkafka's settings.
 
         The controller's certificate and credentials are never used.
@@ -341,7 +339,7 @@ class Upstream:
             raise ConfigError(f"bootstrap.servers: {error}") from error
         anonymous = {name: value for name, value in conf.items() if not name.startswith(("ssl.certificate", "ssl.key"))}
         context = security.ssl_context(anonymous) if protocol == "SASL_SSL" else None
-        return cls(servers, protocol, context, connect_timeout_s)
+        return cls(servers, protocol, context)
 
     @property
     def sasl(self) -> bool:
@@ -360,10 +358,10 @@ class Upstream:
             if at in self._doubted_until_s:
                 self._judge(at, False)  # while this client tries it, others need not
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     return await self._connect_to(at, make_link)
             except TimeoutError:
-                reasons.append(f"{host}:{port}: no connection within {self._timeout_s:g} s")
+                reasons.append(f"{host}:{port}: no connection within {CONNECT_TIMEOUT_S:g} s")
             except OSError as error:  # an SSLError is one
                 reasons.append(f"{host}:{port}: {error}")
             self._judge(at, False)

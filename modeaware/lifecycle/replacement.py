@@ -142,7 +142,7 @@ def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[
         if record.topic == command.topic and record.topic_id == topic_id:
             continue
         raise RequestRefused(
-            f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the topic of the id "
+            f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the topic of id "
             f"{record.topic_id}; clients do not use another topic of that name",
             code=ErrorCode.INVALID_TOPIC_EXCEPTION,
             topic=record.topic,
@@ -222,7 +222,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         return Advance(effects=(created,))
     if found.untouched is None:
         return Advance()
-    if not found.untouched or found.partition_count != replacement.num_partitions:
+    if not _as_intended(found, replacement):
         alarm = (
             f"topic {record.topic!r}: its replacement is given up, because another topic {replacement.successor!r} has "
             "appeared meanwhile"
@@ -232,13 +232,17 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     return Advance(_with(record, announced), due_ms=now_ms + ANNOUNCE_MS)
 
 
+def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
+    return bool(found.untouched) and found.partition_count == replacement.num_partitions
+
+
 def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> Advance:
     """Delete the successor, by its id, unless somebody has written to it; then forget the replacement."""
     if found.topic_id is None or found.topic_id != (replacement.successor_id or found.topic_id):
         return Advance(_without(record) if found.gone else None)
     if found.untouched is None:
         return Advance()
-    if not found.untouched or found.partition_count != replacement.num_partitions:
+    if not _as_intended(found, replacement):
         alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
     if replacement.successor_id is None:

@@ -121,7 +121,7 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
     """Return the shrink in force."""
     if record.deletion is None:
         raise RequestRefused(
-            f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",
+            f"topic {record.topic!r}: its record has retired partitions but no deletion; the record is inconsistent",
             code=ErrorCode.UNKNOWN_SERVER_ERROR,
             topic=record.topic,
         )

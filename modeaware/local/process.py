@@ -15,6 +15,7 @@ from modeaware.errors import LocalKafkaError
 from modeaware.librdkafka import AdminClient, KafkaException
 
 START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.01
 
 
@@ -150,13 +151,13 @@ def command_line(pid: int) -> str:
     return _ps("command=", pid)
 
 
-def wait_until_stopped(pid: int, timeout_s: float = 5) -> None:
+def wait_until_stopped(pid: int) -> None:
     """Wait until SIGSTOP has taken effect: the kernel stops the threads of a process one by one.
 
     Raises:
-        LocalKafkaError: it has not within ``timeout_s``.
+        LocalKafkaError: it has not within :data:`STOP_TIMEOUT_S`.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     while not _all_threads_stopped(pid):
         if time.monotonic() > deadline:
             raise LocalKafkaError(f"process {pid} still runs after SIGSTOP ({signal.SIGSTOP})")

@@ -358,7 +358,7 @@ class Tail:
                     self._follow()
             except LogRewound as error:
                 self._anew.set()
-                logger.warning("%s; it is read again from its beginning, and newer views stay", error)
+                logger.warning("%s; reading the mode log again from its beginning, newer views stay in force", error)
             except ModeSourceError as error:
                 self._anew.set()
                 self._sink.failed(error)

@@ -39,17 +39,16 @@ class ModeLogWriter:
     Args:
         conf: librdkafka settings (``bootstrap.servers``, security settings; others are ignored).
         topic: the mode log.
-        transactional_id: all controllers of one log share it, which is what fences; by default made of the log's name.
     """
 
-    def __init__(self, conf: Mapping[str, Any], topic: str, transactional_id: str | None = None) -> None:
+    def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
         self._topic = topic
         connection = connection_conf(conf, "modes-writer")
         self._conf = {
             **connection,
             # librdkafka takes no longer one than the transaction's.
             "socket.timeout.ms": min(int(connection["socket.timeout.ms"]), TRANSACTION_TIMEOUT_MS),
-            "transactional.id": transactional_id or f"modeaware-controller.{topic}",
+            "transactional.id": f"modeaware-controller.{topic}",  # all controllers of a log share it: it fences
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             "linger.ms": 0,
@@ -144,7 +143,7 @@ class ModeLogWriter:
             if gap and self.is_open and cause.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.append(records, membership, deadline.left_s())
                 return
-            raise self._to_error(cause, "was not appended to, as far as is known") from error
+            raise self._to_error(cause, "could not be appended to; the outcome is unknown") from error
 
     @property
     def is_open(self) -> bool:

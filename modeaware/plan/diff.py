@@ -437,7 +437,7 @@ def _check_evacuation(rules: ShrinkRules, cleanup_policy: str) -> None:
     compacted = cleanup_policy.strip() != "delete"
     if compacted and not rules.evacuate:
         raise _RefusedError(
-            f"cleanup.policy is {cleanup_policy!r}, and the latest value of a key in a retired partition must not go: "
+            f"cleanup.policy is {cleanup_policy!r}, and the latest value of a key in a retired partition must be kept: "
             "declare shrink: {evacuate: true}, and run the Spark job modeaware.spark.evacuate once it is sealed"
         )
     if rules.evacuate and not compacted:
@@ -491,6 +491,6 @@ def _normal(value: str) -> object:
 def _check_cleanup_policy(alter: AlterConfigs) -> None:
     if CLEANUP_POLICY in (*alter.set, *alter.remove):
         raise _RefusedError(
-            "its cleanup.policy cannot be altered together with a shrink, which goes by it, nor during one: apply the "
-            "one, wait until it is done, then the other"
+            "its cleanup.policy cannot change together with a shrink, or during one: apply one change, wait until it "
+            "is done, then apply the other"
         )

@@ -265,7 +265,7 @@ def _keys(facts: TopicFacts, shrinks: bool) -> Iterator[Blocker]:
         effect = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
         if shrinks:
             effect = (
-                "the latest value of a key in a retired partition must not go, so it is shrunk with --evacuate alone, "
+                "the latest value of a key in a retired partition must be kept, so it is shrunk with --evacuate alone, "
                 "and with the Spark job modeaware.spark.evacuate."
             )
         yield Blocker("compacted", severity, f"cleanup.policy is {facts.cleanup_policy!r}: {effect}")

@@ -43,12 +43,24 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
         "that a shrink with --evacuate continues.",
     )
     option = parser.add_argument
-    option("--partitioner", metavar="NAME", help=f"that of the topic's producers (default: {DEFAULT_NAME})")
-    option("--wait", type=float, default=DEFAULT_WAIT_S, metavar="SECONDS", help="for seals (default: %(default)g)")
+    option("--partitioner", metavar="NAME", help=f"the partitioner of the topic's producers (default: {DEFAULT_NAME})")
     option(
-        "--passes", type=int, default=DEFAULT_PASSES, metavar="N", help="over the topic, at most (default: %(default)s)"
+        "--wait",
+        type=float,
+        default=DEFAULT_WAIT_S,
+        metavar="SECONDS",
+        help="how long to wait for seals (default: %(default)g)",
     )
-    option("--no-partitioner-check", action="store_true", help="copy although the keys do not lie where it places them")
+    option(
+        "--passes",
+        type=int,
+        default=DEFAULT_PASSES,
+        metavar="N",
+        help="at most N passes over the topic (default: %(default)s)",
+    )
+    option(
+        "--no-partitioner-check", action="store_true", help="copy even if keys are not where --partitioner places them"
+    )
     args = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 

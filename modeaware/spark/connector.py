@@ -167,8 +167,8 @@ def _refuse(conf: Mapping[str, Any]) -> None:
         ignored = name.endswith(_CALLBACKS) or name.startswith(_LEFT_OUT_PREFIXES)
         if value is not None and name not in known and (name == "oauth_cb" or not ignored):
             raise ConfigError(
-                f"{name} cannot be translated for Spark's Kafka connector; remove it, and pass the option "
-                f"{PREFIX}<the name that Java's clients have for it> if it matters"
+                f"{name}: no equivalent known for Spark's Kafka connector; remove it, or set Java's equivalent as the "
+                f"option {PREFIX}NAME"
             )
 
 

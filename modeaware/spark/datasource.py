@@ -120,7 +120,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise ConfigError(f"failOnDataLoss: must be true or false, not {strict!r}")
     for name in left:
         if name.startswith("kafka."):
-            raise ConfigError(f"{name}: settings have librdkafka's names here, without kafka.: {name[6:]!r}?")
+            raise ConfigError(f"{name}: use librdkafka's name, without the prefix kafka.: {name[6:]!r}")
     if not (left.get("bootstrap.servers") or left.get("metadata.broker.list")):
         raise ConfigError('format("modeaware"): the option bootstrap.servers is missing')
     split_client_config(left)
@@ -167,7 +167,7 @@ class ModeAwareDataSource(DataSource):
 
     def _read_options(self, schema: StructType) -> SourceOptions:
         if schema.simpleString() != SCHEMA.simpleString():
-            raise ConfigError(f"the schema of what is read is fixed: {SCHEMA.simpleString()}")
+            raise ConfigError(f"the schema that the source returns is fixed: {SCHEMA.simpleString()}")
         return parse_options(dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
@@ -338,10 +338,10 @@ def ranges_between(
     for partition, offset in sorted(start.items()) if strict else ():
         now = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
         if now is None or now < offset:
-            what = "is gone" if now is None else f"ends at {now}"
+            what = "no longer exists" if now is None else f"ends at offset {now}"
             raise RecordsLost(
-                f"partition {partition} of {topic} {what}, and the query has read it to {offset}: the topic was "
-                "recreated, or its log truncated. Start with another checkpoint, or set failOnDataLoss to false",
+                f"{topic}-{partition} {what}, but the query has read it to offset {offset}: the topic was recreated "
+                "or its log truncated. Use a new checkpoint location, or set failOnDataLoss to false",
                 topic=topic,
                 partition=partition,
             )
@@ -400,8 +400,8 @@ def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message
                 return records, True
         elif error is not None and error.code() in _LOST:
             raise RecordsLost(
-                f"{wanted}: the first records are gone ({error.str()}): retention removed them, or a drain that did "
-                "not wait for this query (see ProgressListener). Set failOnDataLoss to false to read what is left",
+                f"{wanted}: its first records no longer exist ({error.str()}): retention removed them, or a drain "
+                "that did not wait for this query (see ProgressListener). Set failOnDataLoss to false to read the rest",
                 topic=wanted.topic,
                 partition=wanted.partition,
             )

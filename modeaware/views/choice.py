@@ -342,7 +342,7 @@ class ModeSource:
             patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
             return self._probe.found is not None and not patient and self._go_over(self._probe.found)
         except Exception as error:  # no error may end the tail: the log can be read
-            logger.exception("looking for partition modes over the wire failed; the log is followed meanwhile")
+            logger.exception("probing for partition modes over the wire failed; following the mode log meanwhile")
             self._probe.broke(error)
             return False
 
@@ -384,7 +384,7 @@ class ModeSource:
     def _cannot_use(self, found: Found, error: ModeAwareError | ImportError) -> None:
         known = error if isinstance(error, ModeAwareError) else ModeSourceError(f"modes over the wire: {error}")
         if self._wire_error is None:
-            logger.warning("%s has partition modes, which cannot be requested: %s", found.server, known)
+            logger.warning("%s offers partition modes, but they cannot be requested: %s", found.server, known)
         self._wire_error = known
         # A missing package is still missing a second later.
         self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)

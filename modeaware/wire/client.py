@@ -21,6 +21,7 @@ from modeaware.wire.security import security_protocol, split_address
 if TYPE_CHECKING:
     from modeaware.wire.transport import OneServer
 
+PROBE_TIMEOUT_S = 3.0
 HELLO_TIMEOUT_S = 5.0
 """How long a controller may take to accept a connection and to answer ApiVersions. Nothing is sent before, so a caller
 may then look for the next controller: the host of a dead one may drop packets, and a stopped process never responds."""
@@ -55,7 +56,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
             return codec.decode_response(answer, message.API_KEY, api_version)[1]
         except (ClusterError, MalformedFrame) as error:
             raise ClusterError(
-                f"the controller at {claim.address} took the command and gave no readable answer ({error}): "
+                f"the controller at {claim.address} accepted the command, but its response is unreadable ({error}): "
                 "look at the topic ('modeaware topics --describe') before trying again",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             ) from error
@@ -63,7 +64,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
         server.close()
 
 
-def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None, timeout_s: float = 3.0) -> bool:
+def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:
     """Return whether the controller that made ``claim`` responds at its address. Sends no command.
 
     Raises:
@@ -73,7 +74,7 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None, timeout_s: fl
         return False
     server = _server(conf, claim)
     try:
-        _common_version(server, claim, codec.DELETE_PARTITIONS_KEY, timeout_s)
+        _common_version(server, claim, codec.DELETE_PARTITIONS_KEY, PROBE_TIMEOUT_S)
     except ControllerUnavailable as error:
         if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
             raise

@@ -162,7 +162,9 @@ def _alter_rules_command(message: Any) -> Command:
 
 def _group_rule(rule: Any) -> GroupRule:
     if rule.created_ms < 0 or rule.expires_ms < _NEVER:
-        raise RequestRefused(f"a rule with a time below 0: created {rule.created_ms}, expires {rule.expires_ms}")
+        raise RequestRefused(
+            f"rule for group {rule.group!r}: negative time (created {rule.created_ms}, expires {rule.expires_ms})"
+        )
     return GroupRule(
         kind=rule.kind,
         group=rule.group,

@@ -284,7 +284,7 @@ class KafkaLink:
         future = self.net.call_soon_with_future(what)
         while not future.is_done:
             if not wanted():
-                raise kafka_errors.Cancelled("the response is not wanted any more")
+                raise kafka_errors.Cancelled("the response was abandoned")
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise kafka_errors.KafkaTimeoutError("no answer in time")

@@ -10,17 +10,28 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median_high
+from typing import Protocol
 
 from tests.simulation.controller import seams
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import IMPOSSIBLE, PHASES, Coverage, Fault
-from tests.simulation.schedule import run
+from tests.simulation.schedule import run as run_resizes
+from tests.simulation.succession.schedule import run as run_replacement
 
 BATCH = 500
+REPLACE_FROM = 3_000_000_000
+"""From this seed on, topics are replaced, not resized."""
 MOST_FAILURES = 10
 LEAST_STEPS = 100
 LEAST_SHRUNK = 0.5
 """Half of the schedules complete a shrink, and half of them have so many steps."""
+
+
+class Outcome(Protocol):
+    """What became of one schedule: its steps, and how many changes were completed."""
+
+    steps: int
+    shrinks: int
 
 
 @dataclass
@@ -107,6 +118,11 @@ def run_range(first: int, count: int) -> Report:
         gc.unfreeze()
     report.seconds = time.monotonic() - began_s
     return report
+
+
+def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcome:
+    """Run the schedule of a seed."""
+    return run_replacement(seed, story) if seed >= REPLACE_FROM else run_resizes(seed, coverage, story)
 
 
 def run_one(seed: int, report: Report) -> None:

@@ -121,7 +121,7 @@ def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None
         ("", "check --role client --topic=", "a name cannot be empty"),
         ("", "check --role operator --transactional-id t", "the operator has its own"),
         ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
-        ("", "check --role client --closed-groups", "a client looks at no groups"),
+        ("", "check --role client --closed-groups", "clients do not list groups"),
         ("", "apply no.such/topics.yaml", "error: cannot read no.such/topics.yaml"),
         ("", "reassign-partitions --verify --reassignment-json-file no.such/plan.json", "cannot be read"),
     ],

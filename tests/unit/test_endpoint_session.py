@@ -63,7 +63,7 @@ def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     talk = Talk()
     talk.ask(request(10, 1, 1), request(10, 1, 2))
     talk.broker_answers(answer)
-    assert talk.closed == "the broker answered out of order"
+    assert talk.closed == "responses from the broker out of order"
     assert talk.told == []
 
 

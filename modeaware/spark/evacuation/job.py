@@ -307,7 +307,7 @@ def check_topic_id(client: TopicClient, shrink: EvacuatingShrink) -> None:
     if found != shrink.topic_id:
         raise NothingToEvacuate(
             f"topic {shrink.topic!r} was deleted and recreated after its shrink: its id is {found}, and "
-            f"{shrink.topic_id} in the mode log. The controller forgets the old one by itself",
+            f"{shrink.topic_id} in the mode log. The controller removes the old record by itself",
             topic=shrink.topic,
         )
 

@@ -300,7 +300,7 @@ ALWAYS: tuple[tuple[Event, float], ...] = (
     (Actions.move_stock_group, 1),
 )
 SOMETIMES: tuple[tuple[Event, float], ...] = (
-    (Actions.undo, 1),
+    (Actions.undo, 0.5),
     (Actions.set_back, 1),
     (Actions.transaction, 4),
     (Actions.election, 1.5),
@@ -345,6 +345,8 @@ def run(seed: int, story: list[str] | None = None) -> World:
         settle(world, actions)
     except Lost:
         world.hit("successor lost")
+    now = world.record.replacement if world.record is not None else None
+    world.shrinks = int(now is not None and now.let_go_ms is not None)
     return world
 
 

@@ -107,6 +107,7 @@ class World:
                 self.odds[fault] = odds * (0.3 + self.random())
         self.pause_odds = 0.05 * self.random() if self.random() < 0.6 else 0.0
         self.act: Callable[[], None] = lambda: None
+        self.shrinks = 0
         self._nested = 0
         self._ids = 0
         self.config = ControllerConfig(
