@@ -318,6 +318,7 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "delete.topic.partition.check.interval.ms": ("check_interval_ms", _ms(1)),
     "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms()),
     "modeaware.open.timeout.ms": ("open_timeout_ms", _ms()),
+    "modeaware.fence.after.ms": ("fence_after_ms", _ms()),
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _ms(1_000, 10_000)),
     "modeaware.old.clients": ("old_clients", _one_of(*OLD_CLIENTS)),

@@ -47,7 +47,7 @@ def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[
 
 
 def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = False) -> bool:
-    """Return whether a group may read a partition of the successor of the topic of ``view``.
+    """Return whether a group may read a partition of the successor of the topic of ``view`` (invariant I2).
 
     Args:
         has_read: :func:`has_read`.

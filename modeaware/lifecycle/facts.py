@@ -106,7 +106,8 @@ class FenceFacts:
 
     Attributes:
         configs: what the topic itself has set of the fence's configs.
-        proved: partition -> the leader epoch under which its leader refused a probe as a fenced one does.
+        proved: partition -> the leader epoch under which its leader refused a probe as a fenced one does, after the
+            brokers of all its in-sync replicas had shown these configs.
     """
 
     configs: Mapping[str, str] = field(default_factory=dict)

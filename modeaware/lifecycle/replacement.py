@@ -21,9 +21,11 @@ done      the predecessor is *let go*: groups that have read    the predecessor'
 ========  ====================================================  ===================================================
 
 *The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, and takes the markers that end
-transactions. A broker may apply configs a moment after it has acknowledged them, or after it was elected. So a fence is
-*proved* for one leader epoch, by a probe that the leader refuses. A fence that somebody lifts is restored, with an
-alarm; what was written meanwhile breaks a seal, as in a shrink.
+transactions. A broker applies configs some time after they are acknowledged, up to half a second on Kafka before 4.1,
+and applies a leadership before configs that reach it together. So a fence is *proved* for one leader epoch: the brokers
+of all in-sync replicas show the configs, for one of them could be elected without them, and then the leader refuses a
+probe. A fence that somebody lifts is restored, with an alarm; what was written meanwhile breaks a seal, as in a shrink.
+Markers alone break none: a transaction that touched the topic ends with one even where it has no records there.
 
 *Until the switch* a replacement can be undone: the successor goes. After it the predecessor's record stays for as long
 as its name shall lead to the successor, even where the topic itself is gone: it is what makes the name an alias.
@@ -184,7 +186,7 @@ def advance_replacement(
 
 
 def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
-    """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I2)."""
+    """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
     replacement = record.replacement
     if replacement is None or replacement.switched_ms is None:
         return None
@@ -292,7 +294,7 @@ def _switch(
 
 
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
-    """Return the reason for which the switch has to wait."""
+    """Return the reason for which the switch has to wait (invariants I1 and I2)."""
     if facts.compacted:
         return reasons.COMPACTED
     if requirement.doubt is not None:
@@ -353,6 +355,8 @@ class _Move:
         log, topic, retired = self._facts.partitions.get(partition), self._record.topic, before
         if log is None:
             return blocked(retired, reasons.UNAVAILABLE)
+        if _only_markers_since(retired, log):
+            retired = replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch)
         if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
             retired, alarm = break_seal(topic, partition, retired, log)
             self._alarms.append(alarm)
@@ -459,6 +463,14 @@ class _Move:
             if moved is None or not moved.committed.keys() >= expected:
                 return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
         return None
+
+
+def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:
+    """Return whether the log has grown behind its seal, and readers are given nothing of that."""
+    seal, read_up_to = retired.seal_offset, retired.read_up_to
+    if seal is None or read_up_to is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
+        return False
+    return log.read_up_to is not None and log.read_up_to <= max(read_up_to, log.log_start)
 
 
 def _all_retired(record: TopicRecord, count: int) -> TopicRecord:

@@ -108,7 +108,7 @@ rubbish = st.tuples(
     st.one_of(
         st.binary(max_size=30),
         st.sampled_from([b"{}", b"null", b'{"modes": [[0, 1e9, 0]]}', topic_record("z", 9, topic_id="z").to_json()]),
-        st.just(topic_record("a", 999, topic_id="a1", min_reader=2).to_json()),
+        st.just(topic_record("a", 999, topic_id="a1", min_reader=3).to_json()),
     ),
 )
 

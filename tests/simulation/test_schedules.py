@@ -6,11 +6,12 @@ import pytest
 
 from tests.simulation.faults import PHASES, Fault
 from tests.simulation.guards import FIRST_SEED
-from tests.simulation.report import LEAST_SHRUNK, Report, run_many, tell_story
+from tests.simulation.report import LEAST_SHRUNK, LEAST_STEPS, REPLACE_FROM, Report, run_many, tell_story
 from tests.simulation.schedule import EVACUATE_FROM
 
 SCHEDULES = 400
 WITH_EVACUATIONS = 400
+WITH_REPLACEMENTS = 600
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,13 @@ def test_no_schedule_with_evacuations_breaks_an_invariant() -> None:
     report = run_many(EVACUATE_FROM, WITH_EVACUATIONS, processes=1)
     assert report.failures == {}, report.text()
     assert report.shrunk >= WITH_EVACUATIONS * LEAST_SHRUNK
+
+
+def test_no_schedule_with_replacements_breaks_an_invariant() -> None:
+    report = run_many(REPLACE_FROM, WITH_REPLACEMENTS, processes=1)
+    assert report.failures == {}, report.text()
+    assert report.shrunk >= WITH_REPLACEMENTS * LEAST_SHRUNK
+    assert report.median_steps >= LEAST_STEPS
 
 
 def test_schedules_are_long_complete_shrinks_and_meet_every_fault_where_it_can_strike(report: Report) -> None:

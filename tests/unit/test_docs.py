@@ -26,6 +26,7 @@ from modeaware.modelog.records import (
     ClaimRecord,
     DeleteTopicPartitions,
     ObservedBrokersRecord,
+    Replacement,
     RetiredPartition,
     Straggler,
     TopicRecord,
@@ -128,14 +129,23 @@ def test_the_examples_of_the_mode_log_are_records() -> None:
     assert ObservedBrokersRecord.from_json(observed).to_json() == observed
 
 
-RECORDS = (TopicRecord, RetiredPartition, Straggler, ClaimRecord, GroupRulesRecord, GroupRule, ObservedBrokersRecord)
+RECORDS = (
+    TopicRecord,
+    Replacement,
+    RetiredPartition,
+    Straggler,
+    ClaimRecord,
+    GroupRulesRecord,
+    GroupRule,
+    ObservedBrokersRecord,
+)
 
 
 def test_every_field_of_the_mode_log_is_documented() -> None:
     document = read("docs/mode-log.md")
     names = {field.name for cls in RECORDS for field in fields(cls)}
-    names |= {field.name for field in fields(DeleteTopicPartitions)} - {"delay_ms"} | {"delete_partitions_delay_ms"}
-    names = names - {"glob"} | {"literal"}
+    names |= {field.name for field in fields(DeleteTopicPartitions)}
+    names = names - {"glob", "delay_ms"} | {"literal", "delete_partitions_delay_ms"}
     assert [name for name in sorted(names) if f"`{name}`" not in document and f".{name}`" not in document] == []
 
 

@@ -265,7 +265,7 @@ class TestClaim:
 
     def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
         world.shrink(4)
-        newer = replace(world.record, min_reader=2).stamped(1, world.clock.now_ms())
+        newer = replace(world.record, min_reader=3).stamped(1, world.clock.now_ms())
         world.log.entries.append((newer.topic_id, newer.to_json()))
         world.restart()
         assert world.shrink(3) is ErrorCode.UNSUPPORTED_VERSION

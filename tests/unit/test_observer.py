@@ -15,7 +15,7 @@ from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.commits import Gap, without_records
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.metadata import Partition
-from modeaware.cluster.observer import GONE_AFTER_MS, Observer, sample_records
+from modeaware.cluster.observer import GONE_AFTER_MS, Look, Observer, sample_records
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
@@ -217,7 +217,7 @@ class TestGone:
 
     def test_the_record_of_an_earlier_topic_of_that_name_gets_none_of_its_facts(self, looking: Looking) -> None:
         earlier = replace(draining(), topic_id="another")
-        now, before = looking.observer.observe_all([(TOPIC, draining()), (TOPIC, earlier)])
+        now, before = looking.observer.observe_all([Look(TOPIC, draining()), Look(TOPIC, earlier)])
         assert isinstance(now, TopicFacts)
         assert now.partitions
         assert before == TopicFacts(TOPIC, TOPIC_ID, now.partition_count)
@@ -240,7 +240,7 @@ class TestSeveral:
         looking.cluster.shapes["other"] = TopicShape(OTHER_ID, False, 12)
         looking.groups_of["other"] = {"h": GroupFacts({11: 10})}
         looking.groups = {"g": GroupFacts({11: 10})}
-        here, there = looking.observer.observe_all([(TOPIC, draining()), ("other", other)])
+        here, there = looking.observer.observe_all([Look(TOPIC, draining()), Look("other", other)])
         assert isinstance(here, TopicFacts)
         assert isinstance(there, TopicFacts)
         assert (list(here.groups), list(there.groups)) == (["g"], ["h"])
@@ -249,7 +249,7 @@ class TestSeveral:
         other = replace(draining(), topic="other", topic_id=OTHER_ID)
         looking.cluster.shapes["other"] = TopicShape(OTHER_ID, False, 12)
         refused = looking.cluster.policies["other"] = ClusterError("not authorized", topic="other")
-        here, there = looking.observer.observe_all([(TOPIC, draining()), ("other", other)])
+        here, there = looking.observer.observe_all([Look(TOPIC, draining()), Look("other", other)])
         assert isinstance(here, TopicFacts)
         assert there is refused
 

@@ -11,7 +11,7 @@ from modeaware.errors import RecordError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import (
     CLAIM_KEY,
-    READER_VERSION,
+    REPLACEMENT_READER,
     ClaimRecord,
     DeleteTopicPartitions,
     RetiredPartition,
@@ -59,9 +59,9 @@ def test_a_view_tells_what_is_handed_over_until_all_is() -> None:
 
 def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:
     with pytest.raises(
-        RecordError, match=rf"'orders' needs a reader of version {READER_VERSION + 1}.*upgrade"
+        RecordError, match=rf"'orders' needs a reader of version {REPLACEMENT_READER + 1}.*upgrade"
     ) as caught:
-        TopicRecord.from_json(changed(min_reader=READER_VERSION + 1))
+        TopicRecord.from_json(changed(min_reader=REPLACEMENT_READER + 1))
     assert caught.value.topic == "orders"
     with pytest.raises(RecordError, match="upgrade"):
         ClaimRecord.from_json(b'{"min_reader": 2, "controller_epoch": 1}')
@@ -180,7 +180,7 @@ def test_a_topic_made_anew_under_its_name_counts_from_its_first_record() -> None
 def test_topics_whose_record_cannot_be_read_are_known_until_it_can(caplog: pytest.LogCaptureFixture) -> None:
     replay = fold([(ORDERS, topic_record().to_json())])
     replay.apply(ORDERS, b"rubbish")
-    replay.apply("id-new", topic_record("new", topic_id="id-new", min_reader=2).to_json())
+    replay.apply("id-new", topic_record("new", topic_id="id-new", min_reader=3).to_json())
     replay.apply("what", b"rubbish")
     assert replay.unreadable == ["new", "orders", "what"]
     assert replay.newer == {"id-new"}

@@ -6,12 +6,13 @@ import pytest
 
 from tests.simulation.guard_texts import GUARDS, Guard
 from tests.simulation.guards import FIRST_SEED, MOST_SEEDS, try_one
-from tests.simulation.report import run_many
+from tests.simulation.report import REPLACE_FROM, run_many
 from tests.simulation.schedule import EVACUATE_FROM
-from tests.simulation.test_schedules import SCHEDULES, WITH_EVACUATIONS
+from tests.simulation.test_schedules import SCHEDULES, WITH_EVACUATIONS, WITH_REPLACEMENTS
 
 MORE = 4_500
 MORE_WITH_EVACUATIONS = 2_000
+MORE_WITH_REPLACEMENTS = 4_500
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
@@ -23,8 +24,12 @@ def test_a_guard_that_is_gone_is_missed(guard: Guard) -> None:
 
 @pytest.mark.parametrize(
     ("first", "count"),
-    [(FIRST_SEED + SCHEDULES, MORE), (EVACUATE_FROM + WITH_EVACUATIONS, MORE_WITH_EVACUATIONS)],
-    ids=["all", "with evacuations"],
+    [
+        (FIRST_SEED + SCHEDULES, MORE),
+        (EVACUATE_FROM + WITH_EVACUATIONS, MORE_WITH_EVACUATIONS),
+        (REPLACE_FROM + WITH_REPLACEMENTS, MORE_WITH_REPLACEMENTS),
+    ],
+    ids=["all", "with evacuations", "with replacements"],
 )
 def test_no_schedule_breaks_an_invariant(first: int, count: int) -> None:
     assert MOST_SEEDS <= SCHEDULES + MORE, "the unchanged code has to pass where guards are searched for"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset, written_topic
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import Successor, TopicView
 from tests.simulation.broker import MARKER
 from tests.simulation.modelog import Reader
-from tests.simulation.succession.world import NAME, SUCCESSOR, Sent, SimTopic, World
+from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, Sent, SimTopic, World
 
 KEYS = 5
 
@@ -23,7 +23,7 @@ class InFlight:
 
 
 class Producer:
-    """Without a ``reader`` it is not aware. What it has handed over lands in its order; of one key, in one partition."""
+    """Without a ``reader`` it is not aware. What it has handed over lands in its order."""
 
     def __init__(self, world: World, number: int, *, aware: bool) -> None:
         self.world = world
@@ -32,6 +32,7 @@ class Producer:
         self.queue: list[InFlight] = []
         self.refused = 0
         self.transaction: list[tuple[SimTopic, int, Sent]] | None = None
+        self.announced: dict[tuple[str, int], SimTopic] = {}
 
     def target(self) -> SimTopic | None:
         """The topic that its next record goes to."""
@@ -73,7 +74,7 @@ class Producer:
             self._land(each, log)
         self.queue = left
 
-    def _land(self, each: InFlight, log) -> None:  # type: ignore[no-untyped-def]
+    def _land(self, each: InFlight, log: Partition) -> None:
         world = self.world
         offset = len(log.records)
         log.append(each.sent.number, world.steps, world.time_ms)
@@ -88,15 +89,18 @@ class Producer:
             self.transaction.append((each.topic, each.partition, each.sent))
 
     def begin(self) -> None:
-        if self.transaction is None and not self.queue:
+        """It may have announced a partition to the coordinator that it writes nothing to: that gets a marker, too."""
+        topic = self.target()
+        if self.transaction is None and not self.queue and topic is not None:
             self.transaction = []
+            self.announced = {(topic.topic_id, self.world.below(len(topic.logs))): topic}
 
     def end(self, commit: bool) -> None:
         """Markers go wherever it has records, past any fence; of aborted records readers are given none."""
         transaction, self.transaction = self.transaction, None
         if transaction is None:
             return
-        touched = {(topic.topic_id, partition): topic for topic, partition, _ in transaction}
+        touched = self.announced | {(topic.topic_id, partition): topic for topic, partition, _ in transaction}
         for _, _, sent in transaction:
             sent.aborted = sent.aborted or not commit
         for (_, partition), topic in touched.items():
@@ -311,5 +315,5 @@ def log_starts(topic: SimTopic) -> dict[int, int]:
     return {partition: log.log_start for partition, log in enumerate(topic.logs)}
 
 
-def _shape(successor: object) -> object:
-    return None if successor is None else (successor.topic_id, successor.let_go)  # type: ignore[attr-defined]
+def _shape(successor: Successor | None) -> tuple[str, bool] | None:
+    return None if successor is None else (successor.topic_id, successor.let_go)

@@ -130,6 +130,7 @@ class Observer:
         world = self._world
         self._ask("asks for the topics")
         shapes = {look: self._shape(look) for look in looks}
+        others = {name: topic.topic_id for name, topic in world.topics.items()}
         fences = {look: self._fence(look, topic) for look, topic in shapes.items() if topic is not None}
         log_ends = {
             look: [len(log.records) for log in topic.logs] for look, topic in shapes.items() if topic is not None
@@ -153,9 +154,7 @@ class Observer:
         for look in looks:
             topic = shapes[look]
             if topic is None:
-                other = world.topics.get(look.topic)
-                other_id = None if other is None else other.topic_id
-                found.append(TopicFacts(look.topic, other_id, gone=self._gone(look)))
+                found.append(TopicFacts(look.topic, others.get(look.topic), gone=self._gone(look)))
                 continue
             listed = {n: g for n, g in groups[look].items() if doubt is None or n in named or world.side_random() < 0.5}
             found.append(
@@ -193,8 +192,10 @@ class Observer:
         if look.record is None or look.record.replacement is None or look.record.replacement.switched_ms is None:
             return None
         configs = {name: topic.configs[name] for name in FENCE_CONFIGS if name in topic.configs}
+        shown = [p for p, log in enumerate(topic.logs) if log.followers_fenced]
         self._ask("probes the fence")
-        return FenceFacts(configs, {p: log.epoch for p, log in enumerate(topic.logs) if log.available and log.fenced})
+        refused = {p: log.epoch for p, log in enumerate(topic.logs) if log.available and log.fenced}
+        return FenceFacts(configs, {p: refused[p] for p in shown if p in refused})
 
     def _partitions(
         self, look: Look, topic: SimTopic, stable: list[int], log_ends: list[int], fence: FenceFacts | None
@@ -234,6 +235,7 @@ class Observer:
         final = proved and log_end <= end
         if record is not None and record.replacement is not None and record.replacement.fence == "none":
             final = True
+        final = final or (retired is not None and retired.seal_offset is not None)
         read_up_to = (
             self._world.read_up_to(log) if retired is not None and (final or retired.seal_offset == end) else None
         )
@@ -247,10 +249,6 @@ class Observer:
             committed = group.committed.get(topic.topic_id, {})
             if not committed and topic.topic_id not in group.assigned:
                 continue
-            caught_up = frozenset(
-                p for p, log in enumerate(topic.logs)
-                if log.last_stable == log.replicated
-                and not any(world.is_data(n) for n in log.records[max(committed.get(p, 0), log.log_start) : log.replicated])
-            )  # fmt: skip
+            caught_up = frozenset(p for p, log in enumerate(topic.logs) if world.has_all(log, committed.get(p, 0)))
             found[name] = GroupFacts(dict(committed), caught_up, group.has_members, stateful=group.stateful)
         return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.commands import Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.state import held_up
 from modeaware.modelog.records import CLAIM_KEY, Replacement, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.topic_view import TopicView
@@ -58,7 +59,7 @@ class Judge:
             raise Violation("I4", f"version {after.version} comes after {before.version}")
         self.world.tell(
             "controller %d appends %s: %s", writer.index, after.version,
-            lambda: f"{after.view().describe()}; {after.replacement}; {sorted({str(r.reason) for r in after.retired.values()})}",
+            lambda: f"{after.view().describe()}; {after.replacement}; {sorted(map(str, held_up(after)))}",
         )  # fmt: skip
         self._replaced(before, after, writer)
 
@@ -115,8 +116,11 @@ class Judge:
                 self.sealed.pop((after.topic_id, partition), None)
             elif held is None or held.seal_offset is None:
                 self._sealed(after, now, partition, retired.seal_offset, writer)
-        if now.let_go_ms is not None and (was is None or was.let_go_ms is None) and now.gone_ms is None:
-            self._let_go(after, now, writer)
+        if now.let_go_ms is not None and now.gone_ms is None:
+            if left := [p for p, r in after.retired.items() if r.seal_offset is None or r.reason is not None]:
+                raise Violation("I2", f"it is let go, and partitions {left} are not drained")
+            if was is None or was.let_go_ms is None:
+                self._let_go(after, now, writer)
 
     def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
         topic = self.world.by_id[now.successor_id or ""]
@@ -152,7 +156,7 @@ class Judge:
         topic = self.world.by_id[after.topic_id]
         log = topic.logs[partition]
         self.sealed[after.topic_id, partition] = seal
-        changed = max(log.lifted_at, log.elected_at, log.truncated_at)
+        changed = max(log.lifted_at, log.elected_at)
         if now.fence == "none" or changed >= writer.looked.step - 20:
             return
         if any(self.world.is_data(number) for number in log.records[seal:]) and log.written_at < writer.looked.at:
@@ -172,7 +176,7 @@ class Judge:
             if world.topics.get(successor.name) is successor and not moved.keys() >= set(range(len(successor.logs))):
                 raise Violation("I2", f"it is let go before {name} has come to the successor")
             for partition, log in enumerate(topic.logs):
-                if log.written_at >= writer.looked.at or partition not in after.retired:
+                if log.written_at >= writer.looked.at or log.made_at >= writer.looked.step - 20:
                     continue
                 start = max(group.committed.get(topic.topic_id, {}).get(partition, 0), log.log_start)
                 left = [n for n in log.records[start : log.replicated] if world.is_data(n) and n not in group.given]
@@ -200,8 +204,7 @@ class Judge:
 
     def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
         seal = self.sealed.get((topic.topic_id, partition))
-        log = topic.logs[partition]
-        if seal is not None and offset >= seal and not self.lifted and log.elected_at < 0:
+        if seal is not None and offset >= seal and not self.lifted and not sent.aborted:
             record = self.world.log.truth.records.get(topic.topic_id)
             if record is not None and record.replacement is not None and record.replacement.fence != "none":
                 raise Violation(

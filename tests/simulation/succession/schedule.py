@@ -15,7 +15,7 @@ from modeaware.modelog.records import TopicRecord
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.succession.clients import Group, Producer
-from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, SimTopic, World
+from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, SimTopic, World
 
 ROUNDS, PERSONS_TURNS = 8, 20
 Event = Callable[["Actions"], None]
@@ -52,7 +52,7 @@ class Actions:
         return None
 
     def replace(self) -> None:
-        if not self.asked or self.world.random() < 0.1:
+        if not self.asked or self.world.random() < 0.2:
             pause = not self.world.calm and self.world.random() < 0.15
             c = self.command
             result = self.ask(
@@ -128,6 +128,8 @@ class Actions:
             for partition in range(len(topic.logs)):
                 if self.world.random() < 0.6:
                     self.world.apply_configs(topic, partition)
+                if self.world.random() < 0.6:
+                    self.world.apply_to_followers(topic, partition)
 
     def election(self) -> None:
         """Another leader: what the followers had is kept, and it may take the configs a moment later."""
@@ -143,9 +145,8 @@ class Actions:
         log.truncate(log.replicated, log.log_start, world.steps)
         log.truncated_at = -1
         log.elected_at = world.steps
-        if world.random() < 0.2:
-            log.fenced = False
-        else:
+        log.fenced = log.followers_fenced  # the old leader is one of the others now
+        if world.random() < 0.5:
             world.apply_configs(topic, partition)
         world.tell("%s-%d has another leader%s", topic.name, partition, ", fenced" if log.fenced else "")
 
@@ -158,20 +159,26 @@ class Actions:
 
     def retention(self) -> None:
         found = self._some_partition()
-        if found is not None:
-            topic, partition = found
-            log = topic.logs[partition]
-            before = log.log_start
-            log.log_start = max(before, min(before + 1 + self.world.below(3), log.last_stable))
-            for number in log.records[before : log.log_start]:
-                if number >= 0:
-                    self.world.sent[number].lost = True
-            self.world.hit(Fault.RETENTION)
+        if found is None:
+            return
+        topic, partition = found
+        if self.world.random() < 0.3:
+            for log in topic.logs:
+                self._expire(log, 1 << 30)
+        self._expire(topic.logs[partition], 1 + self.world.below(3))
+
+    def _expire(self, log: Partition, count: int) -> None:
+        before = log.log_start
+        log.log_start = max(before, min(before + count, log.last_stable))
+        for number in log.records[before : log.log_start]:
+            if number >= 0:
+                self.world.sent[number].lost = True
+        self.world.hit(Fault.RETENTION)
 
     def grow(self) -> None:
         topic = self.world.topics.get(NAME)
         if topic is not None and len(topic.logs) < 6:
-            topic.logs.append(type(topic.logs[0])())
+            topic.logs.append(Partition(made_at=self.world.steps))
             self.world.hit(Fault.FOREIGN_GROWTH)
 
     def lift(self) -> None:
@@ -199,6 +206,8 @@ class Actions:
             world.delete(NAME)
         if world.random() < 0.5 and NAME not in world.topics:
             world.make(NAME, 2)
+            if world.random() < 0.5:
+                self.ask(self.command)
 
     def take_name(self) -> None:
         """Somebody makes a topic of the successor's name, and may write to it."""
@@ -309,7 +318,7 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
     (Actions.grow, 0.7),
     (Actions.lift, 2),
     (Actions.own_configs, 2),
-    (Actions.recreate, 0.2),
+    (Actions.recreate, 0.3),
     (Actions.take_name, 0.2),
     (Actions.foreign_record, 0.3),
     (Actions.lose_successor, 0.4),
@@ -385,7 +394,7 @@ def settle(world: World, actions: Actions) -> None:
     world.coordinator.expire(world.time_ms)
     for group in world.groups.values():
         group.stateful = False
-        if not group.has_members:
+        if not group.has_members and group.ever:
             group.start()
     for _ in range(PERSONS_TURNS):
         if _rounds(world):
@@ -397,6 +406,9 @@ def settle(world: World, actions: Actions) -> None:
         _person(world, actions)
     else:
         raise Violation("I2", f"a replacement does not finish: {_reasons(world.record)} {world.record}")
+    for group in world.groups.values():
+        if not group.has_members:  # it begins when all is done
+            group.start()
     _work(world)
     _work(world)
     world.judge.at_the_end()
@@ -408,6 +420,7 @@ def _work(world: World) -> None:
         for partition, log in enumerate(topic.logs):
             log.available = True
             world.apply_configs(topic, partition)
+            world.apply_to_followers(topic, partition)
     for producer in world.producers:
         producer.flush()
         producer.end(commit=True)

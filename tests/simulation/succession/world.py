@@ -1,4 +1,4 @@
-"""The world of one schedule: topics with replicated logs, configs that take effect late, the mode log, a clock, dice."""
+"""The world of one schedule: topics with replicated logs, configs that take effect late, the mode log, dice."""
 
 from __future__ import annotations
 
@@ -42,13 +42,16 @@ class Partition(Log):
     Attributes:
         replicated: the high watermark: what lies below was acknowledged.
         fenced: its leader refuses data.
+        followers_fenced: so would any follower, once it is elected.
         lifted_at, elected_at: the step at which the fence was last taken off, and at which it was last led anew.
     """
 
     replicated: int = 0
     fenced: bool = False
+    followers_fenced: bool = False
     lifted_at: int = -1
     elected_at: int = -1
+    made_at: int = -1
 
     @property
     def last_stable(self) -> int:
@@ -83,7 +86,7 @@ class Sent:
 
 
 class World:
-    """Everything there is; also the clock of the controllers. Has what ``tests.simulation``'s log and controllers ask."""
+    """Everything there is; also the clock of the controllers. It has what ``tests.simulation``'s log asks for."""
 
     name = NAME
     tells_ids = False
@@ -217,6 +220,9 @@ class World:
             log.lifted_at = self.steps
         log.fenced = topic.is_fenced
 
+    def apply_to_followers(self, topic: SimTopic, partition: int) -> None:
+        topic.logs[partition].followers_fenced = topic.is_fenced
+
     def replicate(self, topic: SimTopic, partition: int, up_to: int | None = None) -> None:
         """The followers catch up, and the leader acknowledges what they have."""
         log = topic.logs[partition]
@@ -236,6 +242,11 @@ class World:
         return 1 + max(
             (o for o in range(log.log_start, log.replicated) if self.is_data(log.records[o])), default=log.log_start - 1
         )
+
+    def has_all(self, log: Partition, committed: int) -> bool:
+        """Whether readers are given nothing more behind that offset."""
+        left = log.records[max(committed, log.log_start) : log.replicated]
+        return log.last_stable == log.replicated and not any(map(self.is_data, left))
 
     # What the log and the readers ask for
 
