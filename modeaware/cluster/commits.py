@@ -76,7 +76,8 @@ class CommitsSeen:
 
     @cached_property
     def wanted(self) -> frozenset[int]:
-        return self.drained | self.handed_over if self.record.deletion is not None else frozenset()
+        changing = self.record.deletion is not None or self.record.replacement is not None
+        return self.drained | self.handed_over if changing else frozenset()
 
     @cached_property
     def earlier(self) -> set[tuple[int, int]]:

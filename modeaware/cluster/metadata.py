@@ -270,7 +270,11 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels: up to the high watermark, and to the last stable offset."""
 
 
-def list_offsets_request(led: Led, timestamp: int, isolation_level: int) -> Any:
+CONSUMER, DEBUGGING = -1, -2
+"""Replica ids of ListOffsets. The latter is given the end of the leader's own log, whatever is replicated of it."""
+
+
+def list_offsets_request(led: Led, timestamp: int, isolation_level: int, replica_id: int = CONSUMER) -> Any:
     """Return a ListOffsets request for partitions of one leader."""
     entry = ListOffsetsRequest.ListOffsetsTopic
     topics = [
@@ -283,7 +287,7 @@ def list_offsets_request(led: Led, timestamp: int, isolation_level: int) -> Any:
         )
         for topic, epochs in led.items()
     ]
-    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, min_version=4)
+    return ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation_level, topics=topics, min_version=4)
 
 
 def end_offsets(

@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
+from modeaware.cluster.fence import fences, log_ends, read_up_to
 from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.cluster.unchanged import OffsetsWatch
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
-from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch
+from modeaware.lifecycle.replacement import has_switched, is_unfenced
 from modeaware.lifecycle.state import is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -85,10 +87,14 @@ class Observer:
 
     Args:
         conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
+        probes_fences: look at the fences of topics that are replaced, which takes the right to WRITE to them.
     """
 
-    def __init__(self, cluster: Cluster, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, cluster: Cluster, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK, *, probes_fences: bool = False
+    ) -> None:
         self._cluster = cluster
+        self._probes_fences = probes_fences
         self._brokers = cluster.brokers
         self._conf = dict(conf)
         self._clock = clock
@@ -162,6 +168,9 @@ class Observer:
         self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
+        replaced = [name for name, topic in present.items() if self._probes_fences and has_switched(topic.record)]
+        proved = fences(self._brokers, replaced)
+        ends = log_ends(self._brokers, [(name, p) for name in replaced for p in present[name].wanted], leaders)
         logs = self._offsets({name: topic.wanted for name, topic in present.items()}, leaders)
         partitions, records = {}, {}
         for name, topic in present.items():
@@ -173,6 +182,9 @@ class Observer:
                 keys = [(name, p) for p in topic.wanted]
                 self._leaders[topic.shape.topic_id] = {key: leaders.get(key, NO_LEADER) for key in keys}
                 records[name] = topic.record
+        for name in replaced:
+            own = {p: replace(log, log_end=ends.get((name, p))) for p, log in partitions[name].items()}
+            partitions[name] = own | self._read_up_to(records[name], own, proved.get(name))
         partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
         found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
@@ -201,6 +213,7 @@ class Observer:
                 groups_doubt=groups.doubt,
                 listed_ms=listed_ms,
                 stateful_owner=groups.stateful_owner,
+                fence=proved.get(name),
             )
         return facts
 
@@ -233,6 +246,20 @@ class Observer:
         if last is not None and not moved and last.leader_epoch == log.leader_epoch:
             since_ms, moved = last.quiet_since_ms, last.moved
         return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
+
+    def _read_up_to(
+        self, record: TopicRecord, logs: Mapping[int, PartitionFacts], fence: FenceFacts | None
+    ) -> dict[int, PartitionFacts]:
+        """Return the partitions whose end is final or has moved, with where their last record lies."""
+        wanted = {}
+        for p, log in logs.items():
+            retired = record.retired[p]
+            final = fence is not None and fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset
+            known = retired.seal_offset == log.end_offset and retired.read_up_to is not None
+            if log.settled and not known and (final or retired.seal_offset is not None or is_unfenced(record)):
+                wanted[record.topic, p] = log
+        found = read_up_to(self._conf, wanted, self._clock.monotonic_s)
+        return {p: replace(logs[p], read_up_to=offset) for (_, p), offset in found.items()}
 
     def _noted(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]

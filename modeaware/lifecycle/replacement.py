@@ -392,7 +392,7 @@ class _Move:
         The configs before it are on the record first, and are never noted again: what is found later may be the fence.
         """
         replacement = self._replacement
-        if replacement.fence == "none" or not self._is_fence_due(retired):
+        if replacement.fence == "none" or self._facts.fence is None or not self._is_fence_due(retired):
             return replacement, ()
         if replacement.own_configs is None:
             own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}
@@ -463,6 +463,17 @@ class _Move:
             if moved is None or not moved.committed.keys() >= expected:
                 return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
         return None
+
+
+def has_switched(record: TopicRecord | None) -> bool:
+    """Return whether the name leads to a successor, and the topic itself may still be there."""
+    now = record.replacement if record is not None else None
+    return now is not None and now.switched_ms is not None and now.gone_ms is None
+
+
+def is_unfenced(record: TopicRecord) -> bool:
+    """Return whether the topic is replaced without a fence: it is sealed once it is quiet."""
+    return record.replacement is not None and record.replacement.fence == "none"
 
 
 def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:

@@ -28,7 +28,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    RETENTION_DELAY_MS,
+    DeleteTopicPartitions,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 MODE_TRANSITIONS: dict[PartitionMode, frozenset[PartitionMode]] = {
@@ -140,6 +146,8 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     Raises:
         RequestRefused: as of :func:`deletion_of`.
     """
+    if record.replacement is not None:
+        return "retention" if record.replacement.delay_ms == RETENTION_DELAY_MS else "drained"
     deletion = deletion_of(record)
     now = retired or record.retired[partition]
     uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count
@@ -151,4 +159,6 @@ def drains(partition: int, record: TopicRecord) -> bool:
 
     Compaction never empties a partition, so an evacuation does not wait for it under ``retention``.
     """
+    if record.replacement is not None:
+        return True
     return deletion_of(record).evacuate or reclaim_policy(partition, record) == "drained"

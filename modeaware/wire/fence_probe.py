@@ -28,9 +28,8 @@ from enum import Enum
 from typing import Final
 
 from modeaware.errors import ClusterError
+from modeaware.lifecycle.replacement import FENCE_CONFIGS as FENCE_CONFIGS
 
-FENCE_CONFIGS: Final = {"compression.type": "gzip", "max.message.bytes": "78"}
-"""The configs that refuse every batch of data and let the markers of transactions pass."""
 PROBE_ACKS: Final = 1
 """With -1 a partition below ``min.insync.replicas`` is answered NOT_ENOUGH_REPLICAS before the batch is looked at."""
 

@@ -30,6 +30,7 @@ from kafka.protocol.consumer.group import HeartbeatRequest, OffsetCommitRequest,
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer.produce import ProduceRequest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
 ConsumerGroupDescribeRequest = define_message("ConsumerGroupDescribeRequest")  # KIP-848

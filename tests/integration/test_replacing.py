@@ -1,0 +1,115 @@
+"""The controller replaces a topic on a real Kafka, with plain producers and groups: their owner moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.records import Replacement, TopicRecord
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled, produce
+from tests.support.groups import RunningGroup
+from tests.support.plain import watermarks
+from tests.support.waiting import eventually
+
+
+def own_configs(served: Controlled, topic: str) -> dict[str, str]:
+    """What is set on the topic itself."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    (future,) = served.admin.describe_configs([resource]).values()
+    return {name: each.value for name, each in future.result(30).items() if not each.is_default}
+
+
+def replacement(record: TopicRecord) -> Replacement:
+    assert record.replacement is not None
+    return record.replacement
+
+
+def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:
+    """What the owner of a stopped group does on the successor."""
+    consumer = Consumer({**served.conf, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, p, 0) for p in range(count)], asynchronous=False)
+    consumer.close()
+
+
+def refusal(served: Controlled, topic: str) -> str | None:
+    """What a producer that knows no modes is told of a record; None: it is acknowledged."""
+    told: list[str | None] = []
+    producer = Producer({**served.conf, "message.timeout.ms": 10_000})
+    producer.produce(topic, b"late", partition=0, on_delivery=lambda error, _: told.append(error and error.name()))
+    producer.flush(20)
+    return told[0]
+
+
+def test_a_topic_is_replaced_and_let_go_once_its_group_has_moved(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    topic, name, group = make_topic(3), f"{make_topic(1)}-v2", make_group()
+    written = produce(served, topic, 90)
+    transactional = Producer({**served.conf, "transactional.id": f"{topic}-writer"})
+    transactional.init_transactions(20)
+    transactional.begin_transaction()
+    transactional.produce(topic, b"in a transaction", partition=1)
+    transactional.flush(20)
+    transactional.commit_transaction(20)
+    with RunningGroup(served.servers, topic, group) as running:
+        running.wait_for(written)
+        assert served.ask(ReplaceTopicCommand(topic, name, 2)).code is ErrorCode.NONE
+        sealed = served.wait_for(topic, lambda record: topic_phase(record) == "drain")
+        assert own_configs(served, topic).items() >= FENCE_CONFIGS.items()
+        assert refusal(served, topic) == "MSG_SIZE_TOO_LARGE"
+        ends = watermarks(served.servers, topic)
+        view = sealed.view().successor
+        assert view is not None
+        assert {p: r.seal_offset for p, r in sealed.retired.items()} == {p: end for p, (_, end) in ends.items()}
+        assert view.read_up_to == {p: ends[p][1] - (p == 1) for p in range(3)}, "behind the last record, not the marker"
+        moved = reasons.of_group(reasons.GROUP_NOT_MOVED, group)
+        served.wait_for(topic, lambda record: replacement(record).reason == moved)
+    commit_zero(served, group, name, 2)
+    done = served.wait_done(topic)
+    assert replacement(done).let_go_ms is not None
+    assert len(watermarks(served.servers, name)) == 2
+    assert watermarks(served.servers, topic) == ends, "nothing was deleted"
+
+
+def test_a_fence_that_is_lifted_is_restored_and_what_came_is_drained(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    topic, group = make_topic(1), make_group()
+    written = produce(served, topic, 10)
+    with RunningGroup(served.servers, topic, group) as running:
+        running.wait_for(written)
+        served.ask(ReplaceTopicCommand(topic, f"{topic}-v2", 1))
+        served.wait_for(topic, lambda record: topic_phase(record) == "drain")
+        lifted = [ConfigEntry(each, None, incremental_operation=AlterConfigOpType.DELETE) for each in FENCE_CONFIGS]
+        (future,) = served.admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=lifted)]
+        ).values()
+        future.result(30)
+        if refusal(served, topic) is None:  # the controller may have been quicker
+            record = served.wait_for(
+                topic, lambda record: record.retired[0].stragglers and topic_phase(record) == "drain"
+            )
+            assert record.retired[0].seal_offset == 11
+        eventually(lambda: own_configs(served, topic).items() >= FENCE_CONFIGS.items())
+        commit_zero(served, group, f"{topic}-v2", 1)
+        served.wait_done(topic)
+
+
+def test_a_replacement_is_undone_until_the_switch(served: Controlled, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    name = f"{topic}-v2"
+    served.ask(ReplaceTopicCommand(topic, name, 4, pause_before_switch=True))
+    served.wait_for(topic, lambda record: replacement(record).reason == reasons.PAUSED)
+    assert len(watermarks(served.servers, name)) == 4
+    assert served.ask(ReplaceTopicCommand(topic, name, 4, undo=True)).code is ErrorCode.NONE
+    served.wait_for(topic, lambda record: record.replacement is None, deadline_s=90)
+    assert name not in served.admin.list_topics(timeout=20).topics
+    assert refusal(served, topic) is None
