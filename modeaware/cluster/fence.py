@@ -47,8 +47,6 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
     Raises:
         ClusterError: a broker refuses, or has appended a probe.
     """
-    if not topics:
-        return {}
     shown = _configs_of_each_broker(brokers, sorted(topics))
     partitions = [
         (topic.name, p)

@@ -169,8 +169,9 @@ class Observer:
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
         replaced = [name for name, topic in present.items() if self._probes_fences and has_switched(topic.record)]
-        proved = fences(self._brokers, replaced)
-        ends = log_ends(self._brokers, [(name, p) for name in replaced for p in present[name].wanted], leaders)
+        proved = fences(self._brokers, replaced) if replaced else {}
+        wanted = [(name, p) for name in replaced for p in present[name].wanted]
+        ends = log_ends(self._brokers, wanted, leaders) if wanted else {}
         logs = self._offsets({name: topic.wanted for name, topic in present.items()}, leaders)
         partitions, records = {}, {}
         for name, topic in present.items():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from modeaware.cluster import observer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
@@ -99,17 +101,20 @@ def test_a_fence_that_is_lifted_is_restored_and_what_came_is_drained(
             )
             assert record.retired[0].seal_offset == 11
         eventually(lambda: own_configs(served, topic).items() >= FENCE_CONFIGS.items())
-        commit_zero(served, group, f"{topic}-v2", 1)
-        served.wait_done(topic)
+    commit_zero(served, group, f"{topic}-v2", 1)
+    served.wait_done(topic)
 
 
-def test_a_replacement_is_undone_until_the_switch(served: Controlled, make_topic: MakeTopic) -> None:
+def test_a_replacement_is_undone_until_the_switch(
+    served: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "GONE_AFTER_MS", 1_000)
     topic = make_topic(2)
     name = f"{topic}-v2"
     served.ask(ReplaceTopicCommand(topic, name, 4, pause_before_switch=True))
     served.wait_for(topic, lambda record: replacement(record).reason == reasons.PAUSED)
     assert len(watermarks(served.servers, name)) == 4
     assert served.ask(ReplaceTopicCommand(topic, name, 4, undo=True)).code is ErrorCode.NONE
-    served.wait_for(topic, lambda record: record.replacement is None, deadline_s=90)
+    served.wait_for(topic, lambda record: record.replacement is None)
     assert name not in served.admin.list_topics(timeout=20).topics
     assert refusal(served, topic) is None
