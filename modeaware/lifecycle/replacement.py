@@ -24,7 +24,7 @@ done      the predecessor is *let go*: groups that have read    the predecessor'
 transactions. A broker applies configs some time after they are acknowledged, up to half a second on Kafka before 4.1,
 and applies a leadership before configs that reach it together. So a fence is *proved* for one leader epoch: the brokers
 of all in-sync replicas show the configs, for one of them could be elected without them, and then the leader refuses a
-probe. A fence that somebody lifts is restored, with an alarm; what was written meanwhile breaks a seal, as in a shrink.
+probe. A fence that is lifted is restored, with an alarm; what was written meanwhile breaks a seal, as in a shrink.
 Markers alone break none: a transaction that touched the topic ends with one even where it has no records there.
 
 *Until the switch* a replacement can be undone: the successor goes. After it the predecessor's record stays for as long
@@ -239,7 +239,7 @@ def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
 
 
 def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> Advance:
-    """Delete the successor, by its id, unless somebody has written to it; then forget the replacement."""
+    """Delete the successor, by its id, unless it was written to; then forget the replacement."""
     if found.topic_id is None or found.topic_id != (replacement.successor_id or found.topic_id):
         return Advance(_without(record) if found.gone else None)
     if found.untouched is None:

@@ -12,12 +12,11 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from modeaware.controller.status import Role, Snapshot
+from modeaware.controller.status import Role, Snapshot, blocked_ages_s, ready, unread_by_group
 from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.metrics import Families, Table, empty_families
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
-from modeaware.monitoring.pages import blocked_ages_s, ready, unread_by_group
 from modeaware.monitoring.server import Answer
 
 _GAUGES: Table = {

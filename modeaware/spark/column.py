@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas import functions
 
 from modeaware.errors import ConfigError
-from modeaware.spark.sink import HashIn, Placement
+from modeaware.spark.connector import HashIn, Placement
 from modeaware.spark.worker import forget_archive_finders
 from partitioners import Hash, Rule, TopicPartitioner
 from partitioners.columns import partition_column

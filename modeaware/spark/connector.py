@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -21,12 +22,30 @@ from modeaware.wire.security import PROTOCOLS, TLS_SETTINGS, servers
 from partitioners import NAMES, Partitioner, Rule, is_plug_in, named
 
 Role = Literal["producer", "consumer"]
+HashIn = Literal["python", "jvm"]
 PREFIX = "kafka."
 SCALA = "2.13"
 """Spark 4 is built with no other Scala."""
 _OLDEST = 4
 _NO_LIMIT = 2**31 - 1
 _REQUEST_TIMEOUT_MS = 30_000  # Java's default
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How the records of a job get their partitions.
+
+    Attributes:
+        partitions: the candidates, ascending; the partitioner picks an index in them.
+        rule: of the partitioner; None for one of the application's own.
+        refusal: the end of the message that refuses another partition; empty where all are writable.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
+    partitioner: Partitioner
+    rule: Rule | None
+    refusal: str = ""
 
 
 def _same(*names: str) -> dict[str, str]:

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from modeaware.config import split_client_config
 from modeaware.errors import ConfigError, PartitionRetired
-from modeaware.spark.connector import chosen_partitioner, option_text, spark_options
+from modeaware.spark.connector import HashIn, Placement, chosen_partitioner, option_text, spark_options
 from modeaware.spark.errors import EpochMoved
 from modeaware.spark.snapshot import TopicClient, topic_view
 from modeaware.topic_view import TopicView
-from partitioners import Partitioner, Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
-HashIn = Literal["python", "jvm"]
 Through = Literal["sink", "arrow", "rows"]
 THROUGH = ("sink", "arrow", "rows")
 JAVA_NAME = "murmur2_random"
@@ -78,23 +76,6 @@ def _write(
         df = with_partition(df, chosen, hash_in)
     settings = spark_options(conf, "producer") | {name: option_text(value) for name, value in options.items()}
     df.write.format("kafka").options(**settings).option("topic", view.topic).save()
-
-
-@dataclass(frozen=True)
-class Placement:
-    """How the records of a job get their partitions.
-
-    Attributes:
-        partitions: the candidates, ascending; the partitioner picks an index in them.
-        rule: of the partitioner; None for one of the application's own.
-        refusal: the end of the message that refuses another partition; empty where all are writable.
-    """
-
-    topic: str
-    partitions: tuple[int, ...]
-    partitioner: Partitioner
-    rule: Rule | None
-    refusal: str = ""
 
 
 def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:

@@ -8,12 +8,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from modeaware.controller.status import OPERATIONS, Snapshot, about_controller, about_record
+from modeaware.controller.status import (
+    CONTACT_STALE_S,
+    LOOP_STALE_S,
+    OPERATIONS,
+    Snapshot,
+    about_controller,
+    about_record,
+)
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.state import PHASES
 from modeaware.metrics import ClientCollector
 from modeaware.monitoring.controller_metrics import ControllerCollector
-from modeaware.monitoring.pages import CONTACT_STALE_S, LOOP_STALE_S, ControllerPages
+from modeaware.monitoring.pages import ControllerPages
 from modeaware.monitoring.server import CONNECTION_S, MAX_CONNECTIONS
 from tests.support.source_tree import modules
 from tests.support.watched import busy_snapshot, record, standby_snapshot
