@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from modeaware.adoption import uninstall as uninstall
     from modeaware.clients.resize import Resize as Resize
     from modeaware.confluent.admin import AdminClient as AdminClient
-    from modeaware.confluent.admin import DeletePartitions as DeletePartitions
     from modeaware.confluent.consumer import Consumer as Consumer
     from modeaware.confluent.consumer import DeserializingConsumer as DeserializingConsumer
+    from modeaware.confluent.controller_calls import DeletePartitions as DeletePartitions
     from modeaware.confluent.producer import Producer as Producer
     from modeaware.confluent.producer import SerializingProducer as SerializingProducer
     from modeaware.errors import ModeAwareError as ModeAwareError
@@ -66,7 +66,8 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "admin.new_topics": ("CreationResult", "NewPartitions", "NewTopic"),
         "adoption": ("install", "uninstall"),
         "clients.resize": ("Resize",),
-        "confluent.admin": ("AdminClient", "DeletePartitions"),
+        "confluent.admin": ("AdminClient",),
+        "confluent.controller_calls": ("DeletePartitions",),
         "confluent.consumer": ("Consumer", "DeserializingConsumer"),
         "confluent.producer": ("Producer", "SerializingProducer"),
         "errors": ("ModeAwareError",),

@@ -25,8 +25,8 @@ from modeaware.cli.session import (
     server_options,
     whole_number,
 )
-from modeaware.confluent.admin import AdminClient, DeletePartitions
-from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
+from modeaware.confluent.admin import AdminClient
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.controller.daemon import Controller
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle.admission import Admission, admit

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, minimum_of
 from modeaware.config import split_client_config, with_process_settings
-from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
@@ -39,25 +38,6 @@ _OPTIONS = {"operation_timeout", "request_timeout", "validate_only"}
 _BROKER_TIMEOUT_S = 4.0
 _Key = TypeVar("_Key", TopicPartition, tuple[str, int])
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class DeletePartitions:
-    """KIP-694's class of this name: how far to shrink one topic.
-
-    Attributes:
-        total_count: how many partitions to keep; the ones with the highest ids are retired.
-        immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
-        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose what belongs
-            to the keys that move. Without its name here, such a group makes the controller refuse the shrink.
-        evacuate: for a compacted topic, and for such alone: no partition goes before the Spark job
-            ``modeaware.spark.evacuate`` has copied the latest values of its keys to the partitions that stay.
-    """
-
-    total_count: int
-    immediate_delete: bool = False
-    accept_state_loss: Sequence[str] = ()
-    evacuate: bool = False
 
 
 class AdminClient(librdkafka.AdminClient):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,31 @@ from modeaware.views.source import Views
 from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 
 if TYPE_CHECKING:
-    from modeaware.confluent.admin import DeletePartitions
     from modeaware.wire.messages import TopicResult
 
 REQUEST_TIMEOUT_S = 60.0
 
 Answers = dict[str, "TopicResult | ModeAwareError"]
 """Per topic what was answered; what made the request fail as a whole is the answer of each of its topics."""
+
+
+@dataclass(frozen=True)
+class DeletePartitions:
+    """KIP-694's class of this name: how far to shrink one topic.
+
+    Attributes:
+        total_count: how many partitions to keep; the ones with the highest ids are retired.
+        immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
+        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose what belongs
+            to the keys that move. Without its name here, such a group makes the controller refuse the shrink.
+        evacuate: for a compacted topic, and for such alone: no partition goes before the Spark job
+            ``modeaware.spark.evacuate`` has copied the latest values of its keys to the partitions that stay.
+    """
+
+    total_count: int
+    immediate_delete: bool = False
+    accept_state_loss: Sequence[str] = ()
+    evacuate: bool = False
 
 
 def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]:

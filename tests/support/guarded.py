@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from modeaware import AdminClient as OurAdminClient
 from modeaware.config import ControllerConfig
-from modeaware.confluent.admin import DeletePartitions
+from modeaware.confluent.controller_calls import DeletePartitions
 from modeaware.controller.daemon import Controller
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from modeaware.controller import status
 from modeaware.controller.status import Role, TopicSeen, Watched
 from modeaware.lifecycle import reasons
 from modeaware.modelog.records import RetiredPartition
-from modeaware.monitoring import pages as status
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.printable import printable
 from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
