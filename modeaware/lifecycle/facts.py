@@ -28,16 +28,16 @@ class PartitionFacts:
         leader_epoch: the leader epoch they were read under.
         quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
         moved: whether the controller saw another end offset before that.
-        log_end: the end of the leader's own log, replicated or not; requested where the topic is replaced and fenced,
-            after the fence was probed and before the other offsets were read.
-        read_up_to: the offset behind the last record that readers are given; requested where the topic is replaced and
-            the end is final. None: not known.
         seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under, or was
             found broken under; requested where that is not the present epoch. Below the seal: the log was truncated,
             and has grown again since.
         writers: the producers that the leader remembers; requested where a record arrived after the seal, or a
             transaction is open.
         samples: descriptions of some records after the seal.
+        log_end: the end of the leader's own log, replicated or not; requested where the topic is replaced and fenced,
+            after the fence was probed and before the other offsets were read.
+        read_up_to: the offset behind the last record that readers are given; requested where the topic is replaced and
+            the end is final. None: not known.
     """
 
     log_start: int
@@ -46,11 +46,11 @@ class PartitionFacts:
     leader_epoch: int
     quiet_since_ms: int
     moved: bool = False
-    log_end: int | None = None
-    read_up_to: int | None = None
     seal_epoch_end: int | None = None
     writers: tuple[WriterFacts, ...] = ()
     samples: tuple[str, ...] = ()
+    log_end: int | None = None
+    read_up_to: int | None = None
 
     @property
     def empty(self) -> bool:

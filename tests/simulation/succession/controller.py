@@ -240,7 +240,15 @@ class Observer:
             self._world.read_up_to(log) if retired is not None and (final or retired.seal_offset == end) else None
         )
         return PartitionFacts(
-            log.log_start, end, min(stable, end), log.epoch, last[2], last[3], log_end, read_up_to, seal_epoch_end
+            log.log_start,
+            end,
+            min(stable, end),
+            log.epoch,
+            last[2],
+            last[3],
+            seal_epoch_end,
+            log_end=log_end,
+            read_up_to=read_up_to,
         )
 
     def _groups(self, look: Look, topic: SimTopic) -> dict[str, GroupFacts]:
