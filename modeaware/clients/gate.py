@@ -51,18 +51,18 @@ def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = 
 
     Args:
         has_read: :func:`has_read`.
-        has_moved: the group has a committed offset on the partition of the successor.
+        has_moved: the group has a committed offset on any partition of the successor.
         waived: the operator does not wait for the group.
     """
     successor = view.successor
     return successor is None or successor.gone or has_read or has_moved or waived
 
 
-def needs_predecessor(view: TopicView, *, has_read: bool) -> bool:
+def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bool:
     """Return whether members of a group subscribe to the topic of ``view`` itself. A group that begins late still reads
-    what it holds, and before the successor."""
+    what it holds, and before the successor. One that has moved does not read it anew when its offsets there expire."""
     successor = view.successor
-    return successor is None or not (successor.gone or (successor.let_go and has_read))
+    return successor is None or not (successor.gone or (successor.let_go and (has_read or has_moved)))
 
 
 def start_offset(view: TopicView, group: str) -> int | None:

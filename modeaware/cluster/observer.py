@@ -30,12 +30,16 @@ GONE_AFTER_MS = 30_000
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
+ANY_ID = "any:"
+"""What the id of a :class:`Look` begins with, and the topic's name follows, where a topic of any id will do."""
+
+
 class Look(NamedTuple):
     """A topic to look at, and its record.
 
     Attributes:
         record: None for an admission, or a successor.
-        topic_id: of a successor: the id of which its absence is to be confirmed; "": of any.
+        topic_id: of a successor, whose absence is to be confirmed: its id, or :data:`ANY_ID` and its name.
     """
 
     topic: str
@@ -46,6 +50,11 @@ class Look(NamedTuple):
     def expected_id(self) -> str | None:
         """Return the id of the topic that is looked at, where it is known."""
         return self.topic_id if self.record is None else self.record.topic_id
+
+    def is_of(self, topic_id: str) -> bool:
+        """Return whether the topic with that id is the one to look at."""
+        expected = self.expected_id
+        return expected is None or expected == topic_id or expected.startswith(ANY_ID)
 
 
 @dataclass(frozen=True)
@@ -139,8 +148,8 @@ class Observer:
             present = {}
             for look in looks:
                 shape = shapes[look.topic]
-                if isinstance(shape, TopicShape) and look.expected_id in (None, "", shape.topic_id):
-                    self._missing_since_s.pop(shape.topic_id, None)
+                if isinstance(shape, TopicShape) and look.is_of(shape.topic_id):
+                    self._missing_since_s.pop(look.expected_id or shape.topic_id, None)
                     present[look.topic] = _Present(look.topic, shape, look.record)
             facts = self._facts(present, rules, before_due)
 
@@ -318,9 +327,10 @@ class Observer:
         for topic_id, topic in topics.items():
             first_s = since_s.get(topic_id, now_s)
             silent = [node for node, named in nodes.items() if topic not in named]
+            of_each = [named.get(topic) for named in nodes.values()]
             if silent:
                 found[topic_id] = ClusterError(f"broker {silent[0]} does not describe topic {topic!r}", topic=topic)
-            elif topic_id in {named[topic] for named in nodes.values()}:
+            elif any(other is not None and Look(topic, None, topic_id).is_of(other) for other in of_each):
                 found[topic_id] = False
             elif now_s - first_s < GONE_AFTER_MS / 1000:
                 found[topic_id] = False

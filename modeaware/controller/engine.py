@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from modeaware.clock import Clock
-from modeaware.cluster.observer import Look, Observer
+from modeaware.cluster.observer import ANY_ID, Look, Observer
 from modeaware.config import ControllerConfig
 from modeaware.controller.election import LeasedEffects
 from modeaware.controller.inbox import NOT_BEGUN
@@ -472,18 +472,20 @@ class Engine:
 
     def _look(self, looks: Sequence[Look], successors: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts of the first topics, as :meth:`_observe` does, with those of their ``successors``: topic ->
-        the look at its successor."""
-        together = [each for look in looks for each in (look, successors.get(look.topic)) if each is not None]
-        found = iter(self._observe(together))
-        facts: list[TopicFacts | ClusterError] = []
-        for look in looks:
-            of_topic = next(found, None)
-            if look.topic in successors and of_topic is not None:
-                of_topic = _merged(of_topic, next(found, None))
-            if of_topic is None:
-                break
-            facts.append(of_topic)
-        return facts
+        the look at its successor. That is a look of its own: the successor may be among the topics, in a change too."""
+        found = self._observe(looks)
+        pending = list(
+            dict.fromkeys(successors[look.topic] for look in looks[: len(found)] if look.topic in successors)
+        )
+        others: dict[Look, TopicFacts | ClusterError] = {}
+        while pending:
+            some = self._observe(pending)
+            others |= zip(pending, some, strict=False)
+            pending = pending[len(some) :]
+        return [
+            _merged(facts, others[successors[look.topic]]) if look.topic in successors else facts
+            for look, facts in zip(looks, found, strict=False)
+        ]
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts of the first topics, one at least: of all, unless something is wrong with one of them. Its
@@ -698,13 +700,11 @@ def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
 
 
 def _successor(replacement: Replacement) -> Look:
-    return Look(replacement.successor, None, replacement.successor_id or "")
+    return Look(replacement.successor, None, replacement.successor_id or ANY_ID + replacement.successor)
 
 
-def _merged(
-    of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError | None
-) -> TopicFacts | ClusterError | None:
-    if isinstance(of_topic, ClusterError) or not isinstance(of_successor, TopicFacts):
+def _merged(of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError) -> TopicFacts | ClusterError:
+    if isinstance(of_topic, ClusterError) or isinstance(of_successor, ClusterError):
         return of_topic if isinstance(of_topic, ClusterError) else of_successor
     return replace(of_topic, successor=of_successor)
 

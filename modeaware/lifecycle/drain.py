@@ -107,7 +107,8 @@ def requirement_of(
         beyond_change: they count after it, too: a handover may last longer than the shrink.
     """
     noted = record.required_groups if record is not None and (beyond_change or in_progress(record)) else ()
-    accepted = record.deletion.accept_state_loss if record is not None and record.deletion is not None else ()
+    change = (record.replacement or record.deletion) if record is not None else None
+    accepted = change.accept_state_loss if change is not None else ()
     return required_of(noted, facts, rules, ignored_groups, now_ms, accepted, evacuation_of(record))
 
 

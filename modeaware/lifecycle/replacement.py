@@ -105,12 +105,9 @@ def changed_replacement(
         return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
     if command.num_partitions != replacement.num_partitions:
         return f"the topic is already being replaced, by {replacement.num_partitions} partitions: undo that first"
-    if replacement.switched_ms is not None:
-        return record
     accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
-    changed = replace(
-        replacement, pause_before_switch=command.pause_before_switch, accept_state_loss=accepted, reason=None
-    )
+    pause = command.pause_before_switch and replacement.switched_ms is None
+    changed = replace(replacement, pause_before_switch=pause, accept_state_loss=accepted, reason=None)
     return record if changed == replace(replacement, reason=None) else _with(record, changed)
 
 
@@ -131,24 +128,31 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
 
 def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
     """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
-    (invariant I8): a record of it would take the name's place.
+    (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
+    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
 
     Raises:
-        RequestRefused: with the code INVALID_TOPIC_EXCEPTION.
+        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
     """
     wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
     for record in records:
         replacement = record.replacement
-        if record.topic not in wanted or replacement is None or replacement.switched_ms is None:
+        if replacement is None or (record.topic == command.topic and record.topic_id == topic_id):
             continue
-        if record.topic == command.topic and record.topic_id == topic_id:
-            continue
-        raise RequestRefused(
-            f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the topic of id "
-            f"{record.topic_id}; clients do not use another topic of that name",
-            code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-            topic=record.topic,
-        )
+        if record.topic in wanted and replacement.switched_ms is not None:
+            raise RequestRefused(
+                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
+                f"topic of id {record.topic_id}; clients do not use another topic of that name",
+                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                topic=record.topic,
+            )
+        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
+        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
+            raise RequestRefused(
+                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
+                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                topic=replacement.successor,
+            )
 
 
 # One pass
@@ -334,7 +338,13 @@ class _Move:
     def step(self) -> Advance:
         retired = {p: self._sealed(p, state) for p, state in sorted(self._record.retired.items())}
         replacement, effects = self._fenced(retired)
-        retired, waived = self._drained(retired)
+        # Once it is let go no group holds it up, and none is asked for: what its seals leave out is.
+        waived: dict[str, str] = {}
+        is_kept = replacement.let_go_ms is not None and all(r.seal_offset is not None for r in retired.values())
+        if is_kept:
+            retired = {p: replace(each, reason=None) for p, each in retired.items()}
+        else:
+            retired, waived = self._drained(retired)
         held_up = any(each.seal_offset is None or each.reason is not None for each in retired.values())
         reason = None
         if not held_up:
@@ -366,7 +376,7 @@ class _Move:
             self._due_ms += [] if due_ms is None else [due_ms]
         elif retired.seal_offset is None and self._is_final(partition, log):
             retired = seal_at_end(retired, log)
-        elif retired.seal_offset is None and self._replacement.fenced_ms is not None:
+        elif retired.seal_offset is None and self._replacement.own_configs is not None:
             retired = blocked(retired, reasons.NOT_FENCED)
         elif retired.seal_offset is None and retired.reason == reasons.UNAVAILABLE:
             retired = replace(retired, reason=None)

@@ -226,13 +226,13 @@ an evacuated topic under retention keeps its records  I1 2000000192
     lifecycle.steps: return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
         => return due and now.facts.deletes
     lifecycle.steps: if policy == "retention":  # the log start
-only an empty topic is taken for the successor  I8 3000000026
+only an empty topic is taken for the successor  I8 3000000032
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
-the switch waits for a sure listing  I2 3000000044
+the switch waits for a sure listing  I2 3000000014
     lifecycle.replacement: if requirement.doubt is not None:
 the switch waits for groups with state  I1 3000000029
     lifecycle.replacement: if group.stateful and name not in replacement.accept_state_loss:
-the switch can be paused  switch 3000000009
+the switch can be paused  switch 3000000025
     lifecycle.replacement: return reasons.PAUSED if replacement.pause_before_switch else None => return None
 the configs before the fence are on the record first  fence 3000000000
     lifecycle.replacement: if replacement.own_configs is None:
@@ -244,42 +244,40 @@ a seal waits for the fence  seal 3000000000
 a fence is proved for one leader epoch  seal 3000000209
     lifecycle.replacement: fenced = self._fence.proved.get(partition) == log.leader_epoch
         => fenced = self._in_force
-the brokers of all replicas show the fence  seal 3000006266
+the brokers of all replicas show the fence  seal 3000000679
     tests.simulation.succession.controller: if log.followers_fenced] => ]
-a seal waits for the followers  seal 3000000113
+a seal waits for the followers  seal 3000000305
     lifecycle.replacement: and log.log_end <= log.end_offset =>
-a record behind a seal is drained  I2 3000000184
+a record behind a seal is drained  I2 3000001072
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
-a fence that was lifted is restored  I2 3000000037
+a fence that was lifted is restored  I2 3000000057
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
-the predecessor is drained before it is let go  I2 3000004506
+the predecessor is drained before it is let go  I2 3000004787
     lifecycle.replacement: if drain.reason is not None:
 every group comes to the successor  I2 3000000000
     lifecycle.replacement: if moved is None or not moved.committed.keys() >= expected:
-letting go waits for a sure listing  I2 3000003516
-    lifecycle.replacement: if self._requirement.doubt is not None:
-what arrives too late is read  I2 3000002731
+what arrives too late is read  I2 3000002845
     lifecycle.replacement: elif replacement.let_go_ms is not None: => elif False:
-partitions of another tool are drained  I2 3000004195
+partitions of another tool are drained  I2 3000022087
     lifecycle.replacement: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
     lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None
-there is no undo after the switch  I8 3000000184
+there is no undo after the switch  I8 3000000074
     lifecycle.replacement: if replacement.switched_ms is not None:\n            return f"its name
         => if False:\n            return f"its name
-only an untouched successor is deleted  I1 3000000075
+only an untouched successor is deleted  I1 3000000794
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = f => if False:\n        alarm = f
 a group reads the predecessor first  order 3000000008
     clients.gate: or has_read or has_moved => or True or has_moved
-all partitions of the predecessor are read first  order 3000000134
+all partitions of the predecessor are read first  order 3000000305
     clients.gate: return successor is not None and all( => return successor is not None and any(
-a group that was there begins at the start  order 3000000118
+a group that was there begins at the start  order 3000000193
     clients.gate: (not successor.switched or group in successor.groups) => False
 a gate opens where the predecessor is gone  I2 3000000103
     clients.gate: return successor is None or successor.gone or has_read => return successor is None or has_read
 a late group reads the predecessor  I2 3000000022
-    clients.gate: (successor.let_go and has_read) => successor.let_go
+    clients.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
 """
 
 

@@ -131,6 +131,18 @@ def test_a_replacement_goes_through_its_phases() -> None:
     assert step(let_go, seen(moved, fenced=True), quiet_ms).record is None
 
 
+def test_a_doubtful_list_of_groups_lets_nothing_go_though_retention_has_emptied_it() -> None:
+    record = switched()
+    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    found = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
+    empty = {p: replace(each, log_start=each.end_offset) for p, each in found.partitions.items()}
+    doubtful = replace(found, partitions=empty, groups_doubt=GroupsDoubt("?"))
+    waiting = step(record, doubtful, NOW_MS + 60_000).record
+    assert waiting is not None
+    assert replacement(waiting).reason == reasons.GROUPS_UNKNOWN
+    assert topic_phase(waiting) == "drain"
+
+
 def test_only_markers_behind_a_seal_break_nothing() -> None:
     record = switched()
     record = replace(record, replacement=replace(replacement(record), own_configs={}))
@@ -194,7 +206,7 @@ def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
     assert record_after(gone, EPOCH, NOW_MS) is gone
     view = gone.view()
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
-    assert not needs_predecessor(view, has_read=False)
+    assert not needs_predecessor(view, has_read=False, has_moved=False)
 
 
 def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
@@ -204,7 +216,49 @@ def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
             refuse_alias(command, "another-id", records)
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     refuse_alias(COMMAND, records[0].topic_id, records)
-    refuse_alias(ReplaceTopicCommand(NAME, "orders-v3", 2), ID, records)
+
+
+def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared() -> None:
+    begun = switched()
+    done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
+    for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), replace(shrink(1), topic=NAME)):
+        with pytest.raises(RequestRefused, match="replaces 'orders'") as caught:
+            refuse_alias(command, ID, [begun])
+        assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+        refuse_alias(command, ID, [done])
+    with pytest.raises(RequestRefused, match="replaces 'orders'"):
+        refuse_alias(ReplaceTopicCommand("other", NAME, 2), "another-id", [done])
+
+
+def test_a_topic_that_was_let_go_is_kept_so_while_nothing_asks_for_groups() -> None:
+    record = switched()
+    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    moved = successor(groups={"billing": group({0: 0, 1: 0})})
+    later_ms = NOW_MS + 60_000
+    sealed = step(record, seen(moved, fenced=True), later_ms).record
+    assert sealed is not None
+    done = sealed if replacement(sealed).let_go_ms else step(sealed, seen(moved, fenced=True), later_ms).record
+    assert done is not None
+    assert topic_phase(done) == "done"
+    unasked = {"groups": {}, "groups_doubt": GroupsDoubt("not listed: nothing is in progress")}
+    assert step(done, seen(moved, fenced=True, **unasked), later_ms).record is None
+    away = seen(moved, fenced=True, **unasked)
+    away = replace(away, partitions={p: each for p, each in away.partitions.items() if p != 1})
+    without = step(done, away, later_ms).record or done
+    assert topic_phase(without) == "done"
+
+
+def test_state_that_was_given_up_by_name_holds_nothing_up() -> None:
+    record = switched()
+    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    stateful = {"billing": group(ENDS), "s": group(ENDS, stateful=True)}
+    waiting = step(record, seen(successor(), fenced=True, groups=stateful), NOW_MS + 60_000).record
+    assert waiting is not None
+    assert waiting.retired[0].reason == reasons.of_group(reasons.GROUP_STATEFUL, "s")
+    accepted = admitted(replace(COMMAND, accept_state_loss=("s",)), waiting, seen(successor(), groups=stateful))
+    drained = step(accepted, seen(successor(), fenced=True, groups=stateful), NOW_MS + 60_000).record
+    assert drained is not None
+    assert drained.retired[0].reason is None
 
 
 def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
@@ -221,7 +275,7 @@ def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
     assert not is_open(view, has_read=False, has_moved=False)
     assert is_open(view, has_read=False, has_moved=True)
     assert is_open(view, has_read=False, has_moved=False, waived=True)
-    assert needs_predecessor(view, has_read=True), "until it is let go"
+    assert needs_predecessor(view, has_read=True, has_moved=True), "until it is let go"
     assert (start_offset(view, "billing"), start_offset(view, "late")) == (0, None)
     assert start_offset(TopicView.unlisted(TOPIC), "billing") is None
     assert CONFIG.fence_after_ms == 60_000

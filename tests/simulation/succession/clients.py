@@ -135,6 +135,7 @@ class Group:
         self.aware = aware
         self.latest = latest
         self.stateful = False
+        self.stateful_at = -1  # the step since which that is so
         self.members = [Member(Reader(world.log, NAME) if aware else None) for _ in range(members)]
         self.has_members = False
         self.moved = False
@@ -198,7 +199,8 @@ class Group:
         found = []
         if predecessor is not None and view.applies_to(predecessor.topic_id):
             read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
-            found += [predecessor] if needs_predecessor(view, has_read=read) else []
+            has_moved = view.successor is not None and bool(self.committed.get(view.successor.topic_id))
+            found += [predecessor] if needs_predecessor(view, has_read=read, has_moved=has_moved) else []
         if view.successor is not None:
             successor = topics.get(view.successor.topic)
             found += [successor] if successor is not None and successor.topic_id == view.successor.topic_id else []
@@ -266,10 +268,10 @@ class Group:
         if predecessor is None or view.successor is None:
             return False
         read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
-        has_moved = partition in self.committed.get(topic.topic_id, {})
+        has_moved = bool(self.committed.get(topic.topic_id))
         if not is_open(view, has_read=read, has_moved=has_moved):
             return False
-        if not has_moved:  # the gate opens
+        if partition not in self.committed.get(topic.topic_id, {}):
             self.world.hit("gate opened")
             self.committed.setdefault(topic.topic_id, {})[partition] = self.positions[topic.topic_id, partition]
         return True

@@ -13,6 +13,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, Effect, FenceTopic
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.state import is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import SESSION_MS
@@ -23,6 +24,8 @@ from tests.simulation.observer import GONE_AFTER_MS, Looked
 
 if TYPE_CHECKING:
     from tests.simulation.succession.world import Partition, SimTopic, World
+
+NOT_LISTED = GroupsDoubt("not listed: nothing is in progress")
 
 
 class ReplacingController(Controller):
@@ -149,13 +152,16 @@ class Observer:
         groups = {look: self._groups(look, topic) for look, topic in shapes.items() if topic is not None}
         named = {rule.group for rule in rules if rule.kind == REQUIRE}
         seen = tuple(name for look in groups if look.record is not None for name in groups[look])
-        self._controller.looked = Looked(at, step=world.steps, now_ms=world.time_ms, seen=seen, sure=doubt is None)
+        if any(look.topic_id is None for look in looks):  # a look at successors alone comes after that at predecessors
+            self._controller.looked = Looked(at, step=world.steps, now_ms=world.time_ms, seen=seen, sure=doubt is None)
         found: list[TopicFacts | ClusterError] = []
         for look in looks:
             topic = shapes[look]
             if topic is None:
                 found.append(TopicFacts(look.topic, others.get(look.topic), gone=self._gone(look)))
                 continue
+            if look.record is not None and is_settled(look.record):  # as the real one: nothing depends on groups
+                groups[look] = {}
             listed = {n: g for n, g in groups[look].items() if doubt is None or n in named or world.side_random() < 0.5}
             found.append(
                 TopicFacts(
@@ -165,7 +171,7 @@ class Observer:
                     cleanup_policy=world.policy,
                     partitions=logs[look],
                     groups=listed,
-                    groups_doubt=doubt,
+                    groups_doubt=doubt if look.record is None or not is_settled(look.record) else NOT_LISTED,
                     fence=fences[look],
                 )
             )
@@ -178,10 +184,9 @@ class Observer:
 
     def _shape(self, look: Look) -> SimTopic | None:
         topic = self._world.topics.get(look.topic)
-        wanted = look.expected_id
-        if topic is None or wanted not in (None, "", topic.topic_id):
+        if topic is None or not look.is_of(topic.topic_id):
             return None
-        self._missing_since_ms.pop(topic.topic_id, None)
+        self._missing_since_ms.pop(look.expected_id or topic.topic_id, None)
         return topic
 
     def _gone(self, look: Look) -> bool:

@@ -146,7 +146,8 @@ class Judge:
         groups = self.world.groups
         if missing := set(writer.looked.seen) - set(after.required_groups):
             raise Violation("I2", f"the switch does not note {missing}")
-        if lost := [n for n in writer.looked.seen if groups[n].stateful and n not in now.accept_state_loss]:
+        named = [n for n in writer.looked.seen if groups[n].stateful and groups[n].stateful_at < writer.looked.at]
+        if lost := [n for n in named if n not in now.accept_state_loss]:
             raise Violation("I1", f"the switch costs {lost} their state")
         self.required = set(after.required_groups)
 

@@ -289,7 +289,7 @@ class Actions:
 
     def stateful(self) -> None:
         group = self._some_group()
-        group.stateful = not group.stateful
+        group.stateful, group.stateful_at = not group.stateful, self.world.steps
 
     def policy(self) -> None:
         self.world.policy = "compact" if self.world.policy == "delete" else "delete"
