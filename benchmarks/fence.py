@@ -17,12 +17,12 @@ import confluent_kafka
 from benchmarks.batches import CANDIDATES, HOUR_MS, PROBE, VALUE, batch
 from benchmarks.harness import Result, percentile
 from benchmarks.setting import Setting
+from modeaware.cluster.cluster import alter_configs
 from modeaware.local import LocalKafka
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.fence_probe import FENCE_CONFIGS, PROBE_ACKS, FenceState, probe_batch, read_answer
 from modeaware.wire.requests import (
     CreateTopicsRequest,
-    IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
     MetadataRequest,
 )
@@ -46,8 +46,6 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
     "zstd": {"compression.type": "zstd"},
     "open transaction": {},
 }
-_SET, _DELETE = 0, 1
-_TOPIC_RESOURCE = 2
 _LATEST = -1
 _CONSUMER, _DEBUGGING = -1, -2
 """As replica id of ListOffsets: the high watermark or, with ``_READ_COMMITTED``, the last stable offset; the log end
@@ -120,16 +118,10 @@ class FencedTopic:
 
     def alter(self, fenced: bool) -> None:
         """Put the fence on or lift it, in one request; returns when that was acknowledged."""
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-        operation = _SET if fenced else _DELETE
-        configs = [
-            resource.AlterableConfig(name=name, config_operation=operation, value=value if fenced else None)
-            for name, value in FENCE_CONFIGS.items()
-        ]
-        wanted = resource(resource_type=_TOPIC_RESOURCE, resource_name=self.name, configs=configs)
-        (answer,) = self.brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False)).responses
-        if answer.error_code:
-            raise RuntimeError(f"the fence was refused: {answer.error_message}")
+        if fenced:
+            alter_configs(self.brokers, self.name, FENCE_CONFIGS)
+        else:
+            alter_configs(self.brokers, self.name, {}, FENCE_CONFIGS)
 
     def fence(self, fenced: bool = True) -> None:
         """The same, and wait until all leaders have taken it over."""
@@ -241,9 +233,7 @@ def _times(topic: FencedTopic, rounds: int) -> Iterator[Result]:
         took_ms["on"].append(_until(lambda: topic.states() == {FenceState.FENCED}))
         topic.alter(False)
         took_ms["off"].append(_until(lambda: topic.states() == {FenceState.OPEN}))
-        time.sleep(
-            number * 0.037 % 0.5
-        )  # brokers before 4.1 learn of changes every 500 ms: spread the rounds over that
+        time.sleep(number * 0.037 % 0.5)  # brokers before 4.1 learn of changes each 500 ms: rounds spread over that
     for which, times in took_ms.items():
         details = {"rounds": rounds, "median_ms": round(percentile(times, 50), 1)}
         yield Result(

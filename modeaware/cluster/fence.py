@@ -29,7 +29,7 @@ from modeaware.cluster.metadata import (
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts
-from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.wire.brokers import Ask, Brokers
 from modeaware.wire.fence_probe import PROBE_ACKS, FenceState, probe_batch, read_answer
 from modeaware.wire.requests import DescribeConfigsRequest, ProduceRequest
@@ -57,7 +57,7 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
     ready: dict[int, list[Partition]] = {}
     epochs: dict[Partition, int] = {}
     for name, p in partitions:
-        if all(_is_fence(shown.get(node, {}).get(name)) for node in p.isr_nodes):
+        if all(is_fence(shown.get(node, {}).get(name, {})) for node in p.isr_nodes):
             ready.setdefault(int(p.leader_id), []).append((name, int(p.partition_index)))
             epochs[name, int(p.partition_index)] = int(p.leader_epoch)
     proved = [key for node, keys in sorted(ready.items()) for key in _refusing(brokers, node, keys)]
@@ -67,10 +67,6 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
         for name, own in configs.items()
         if own is not None
     }
-
-
-def _is_fence(configs: Mapping[str, str] | None) -> bool:
-    return configs is not None and all(configs.get(name) == value for name, value in FENCE_CONFIGS.items())
 
 
 def _configs_of_each_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, dict[str, dict[str, str]]]:

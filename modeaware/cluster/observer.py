@@ -20,7 +20,7 @@ from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch
-from modeaware.lifecycle.replacement import has_switched, is_unfenced
+from modeaware.lifecycle.replacement import moving
 from modeaware.lifecycle.state import is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -177,7 +177,8 @@ class Observer:
         self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
-        replaced = [name for name, topic in present.items() if self._probes_fences and has_switched(topic.record)]
+        moved = ((name, moving(topic.record)) for name, topic in present.items() if self._probes_fences)
+        replaced = {name: now for name, now in moved if now is not None}
         proved = fences(self._brokers, replaced) if replaced else {}
         wanted = [(name, p) for name in replaced for p in present[name].wanted]
         ends = log_ends(self._brokers, wanted, leaders) if wanted else {}
@@ -192,9 +193,9 @@ class Observer:
                 keys = [(name, p) for p in topic.wanted]
                 self._leaders[topic.shape.topic_id] = {key: leaders.get(key, NO_LEADER) for key in keys}
                 records[name] = topic.record
-        for name in replaced:
+        for name, now in replaced.items():
             own = {p: replace(log, log_end=ends.get((name, p))) for p, log in partitions[name].items()}
-            partitions[name] = own | self._read_up_to(records[name], own, proved.get(name))
+            partitions[name] = own | self._read_up_to(records[name], own, proved.get(name), by_quiet=not now.has_fence)
         partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
         found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
@@ -258,15 +259,19 @@ class Observer:
         return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
 
     def _read_up_to(
-        self, record: TopicRecord, logs: Mapping[int, PartitionFacts], fence: FenceFacts | None
+        self, record: TopicRecord, logs: Mapping[int, PartitionFacts], fence: FenceFacts | None, *, by_quiet: bool
     ) -> dict[int, PartitionFacts]:
-        """Return the partitions whose end is final or has moved, with where their last record lies."""
+        """Return the partitions whose end is final or has moved, with where their last record lies.
+
+        Args:
+            by_quiet: there is no fence, and any end may become final.
+        """
         wanted = {}
         for p, log in logs.items():
             retired = record.retired[p]
             final = fence is not None and fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset
             known = retired.seal_offset == log.end_offset and retired.read_up_to is not None
-            if log.settled and not known and (final or retired.seal_offset is not None or is_unfenced(record)):
+            if log.settled and not known and (final or retired.seal_offset is not None or by_quiet):
                 wanted[record.topic, p] = log
         found = read_up_to(self._conf, wanted, self._clock.monotonic_s)
         return {p: replace(logs[p], read_up_to=offset) for (_, p), offset in found.items()}

@@ -193,8 +193,6 @@ class Engine:
         self._config = config
         self._clock = clock
         self._records: dict[str, TopicRecord] = {}
-        self._replaced: dict[str, TopicRecord] = {}
-        """Those of the records that have a replacement: few."""
         self._newer: frozenset[str] = frozenset()
         self._rules = GroupRulesRecord()
         self._rules_unreadable = False
@@ -246,9 +244,7 @@ class Engine:
         self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
         self.schedule = Schedule(self._config.check_interval_ms)
         self._resting = Resting()
-        self._replaced = {}
-        for topic_id, record in self._records.items():
-            self._note_replaced(record)
+        for topic_id in self._records:
             self.check_at_once(topic_id)
         text = "controller %s claimed the mode log: epoch %d, %d topics"
         logger.info(text, controller_id, epoch, len(self._records), extra=about_controller(controller_id, epoch))
@@ -280,7 +276,9 @@ class Engine:
             [Look(each.topic, None) for each in chosen],
             {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
         )
-        admitted = self._validate([self._admit(command, facts) for command, facts in zip(chosen, found, strict=False)])
+        replaced = [record for record in self._records.values() if record.replacement is not None]
+        looked = zip(chosen, found, strict=False)
+        admitted = self._validate([self._admit(command, facts, replaced) for command, facts in looked])
         records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
         failures = self._append([record for record in records if record is not None])
         return self._carry_out(
@@ -292,7 +290,9 @@ class Engine:
             ]
         )
 
-    def _admit(self, command: TopicCommand, facts: TopicFacts | ClusterError) -> _Admitted | CommandResult:
+    def _admit(
+        self, command: TopicCommand, facts: TopicFacts | ClusterError, replaced: Sequence[TopicRecord]
+    ) -> _Admitted | CommandResult:
         record = None
         try:
             if isinstance(facts, ClusterError):
@@ -300,7 +300,7 @@ class Engine:
             with self.failures.isolated(f"topic {command.topic!r}: a command"):
                 if facts.topic_id in self._newer:
                     raise _newer(f"topic {command.topic!r}", command.topic)
-                refuse_alias(command, facts.topic_id, self._replaced.values())
+                refuse_alias(command, facts.topic_id, replaced)
                 record = self._records.get(facts.topic_id or "")
                 now_ms = self._clock.now_ms()
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
@@ -558,22 +558,14 @@ class Engine:
             return {topic_id: failure for each in alone for topic_id, failure in each.items()}
         for record in records:
             self._records[record.topic_id] = record
-            self._note_replaced(record)
             self.watched.appended(record, self._clock.now_ms())
             self.check_at_once(record.topic_id)
         for topic_id in gone:
             del self._records[topic_id]
-            self._replaced.pop(topic_id, None)
             self._resting.stirs(topic_id)
             self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
         return {}
-
-    def _note_replaced(self, record: TopicRecord) -> None:
-        if record.replacement is None:
-            self._replaced.pop(record.topic_id, None)
-        else:
-            self._replaced[record.topic_id] = record
 
     def _create(self, growths: Sequence[_Admitted]) -> dict[str, ClusterError]:
         """Create the partitions of commands. Return topic id -> the error, where the outcome is not known or the growth

@@ -186,6 +186,11 @@ class Drain:
         return self.reason is None
 
 
+def doubt_reason(doubt: GroupsDoubt) -> str:
+    """Return the reason code of an uncertain list of groups."""
+    return reasons.GROUPS_HIDDEN if doubt.hidden else reasons.GROUPS_UNKNOWN
+
+
 def check_drain(
     partition: int,
     seal_offset: int,
@@ -206,7 +211,7 @@ def check_drain(
     if log.log_start >= seal_offset:
         return Drain()
     if requirement.doubt is not None:
-        return Drain(reason=reasons.GROUPS_HIDDEN if requirement.doubt.hidden else reasons.GROUPS_UNKNOWN)
+        return Drain(reason=doubt_reason(requirement.doubt))
     proof: dict[str, int] = {}
     waived: dict[str, str] = {}
     if requirement.evacuation is not None:

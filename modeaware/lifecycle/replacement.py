@@ -37,7 +37,7 @@ switch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.config import ControllerConfig
@@ -51,7 +51,7 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
     TopicCommand,
 )
-from modeaware.lifecycle.drain import Requirement, check_drain, requirement_of
+from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason, requirement_of
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal_broken_by, seal_partition
 from modeaware.lifecycle.state import blocked
@@ -66,10 +66,15 @@ from modeaware.modelog.records import (
 from modeaware.modes import PartitionMode
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
-"""The smallest batch of data that is compressed with gzip has 86 bytes, and a marker that ends a transaction 78."""
+"""A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
 FENCES = ("config", "none")
 ANNOUNCE_MS = 2_000
 """How long clients have to see the successor before the switch. Those of the wire ask every second from then on."""
+
+
+def is_fence(configs: Mapping[str, str]) -> bool:
+    """Return whether ``configs`` have the fence."""
+    return FENCE_CONFIGS.items() <= configs.items()
 
 
 # Admission
@@ -173,15 +178,14 @@ def advance_replacement(
         return _without_predecessor(record, controller_epoch, now_ms)
     if facts.topic_id != record.topic_id or facts.successor is None or replacement.gone_ms is not None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
+    requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
     if replacement.undone_ms is not None:
         step = _undo(record, replacement, facts.successor)
     elif replacement.successor_id is None:
         step = _create(record, replacement, facts.successor, now_ms)
     elif replacement.switched_ms is None:
-        requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
         step = _switch(record, replacement, facts, facts.successor, requirement, now_ms)
     else:
-        requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
         step = _Move(record, replacement, facts, facts.successor, requirement, config, now_ms).step()
     after = step.record
     if after is None or after == record:
@@ -302,7 +306,7 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
     if facts.compacted:
         return reasons.COMPACTED
     if requirement.doubt is not None:
-        return reasons.GROUPS_HIDDEN if requirement.doubt.hidden else reasons.GROUPS_UNKNOWN
+        return doubt_reason(requirement.doubt)
     for name, group in sorted(facts.groups.items()):
         if group.stateful and name not in replacement.accept_state_loss:
             return reasons.of_group(reasons.GROUP_STATEFUL, name)
@@ -370,7 +374,7 @@ class _Move:
         if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
             retired, alarm = break_seal(topic, partition, retired, log)
             self._alarms.append(alarm)
-        if retired.seal_offset is None and self._replacement.fence == "none":
+        if retired.seal_offset is None and not self._replacement.has_fence:
             quiet_ms = self._config.seal_quiet_ms
             retired, due_ms = seal_partition(retired, log, self._switched_ms, quiet_ms, self._now_ms)
             self._due_ms += [] if due_ms is None else [due_ms]
@@ -402,7 +406,7 @@ class _Move:
         The configs before it are on the record first, and are never noted again: what is found later may be the fence.
         """
         replacement = self._replacement
-        if replacement.fence == "none" or self._facts.fence is None or not self._is_fence_due(retired):
+        if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
             return replacement, ()
         if replacement.own_configs is None:
             own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}
@@ -430,7 +434,7 @@ class _Move:
 
     @property
     def _in_force(self) -> bool:
-        return all(self._fence.configs.get(name) == value for name, value in FENCE_CONFIGS.items())
+        return is_fence(self._fence.configs)
 
     def _drained(self, retired: dict[int, RetiredPartition]) -> tuple[dict[int, RetiredPartition], dict[str, str]]:
         """Return the partitions with what holds them up (invariant I1), and the waivers that counted."""
@@ -457,9 +461,9 @@ class _Move:
         if self._successor.topic_id != replacement.successor_id:
             return reasons.SUCCESSOR_GONE if self._successor.gone else replacement.reason
         if self._requirement.doubt is not None:
-            return reasons.GROUPS_HIDDEN if self._requirement.doubt.hidden else reasons.GROUPS_UNKNOWN
+            return doubt_reason(self._requirement.doubt)
         logs = self._facts.partitions
-        if replacement.fence != "none" and not (
+        if replacement.has_fence and not (
             self._in_force and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
         ):
             return reasons.NOT_FENCED
@@ -475,15 +479,10 @@ class _Move:
         return None
 
 
-def has_switched(record: TopicRecord | None) -> bool:
-    """Return whether the name leads to a successor, and the topic itself may still be there."""
+def moving(record: TopicRecord | None) -> Replacement | None:
+    """Return the replacement of a topic whose name leads to the successor, and that may still be there itself."""
     now = record.replacement if record is not None else None
-    return now is not None and now.switched_ms is not None and now.gone_ms is None
-
-
-def is_unfenced(record: TopicRecord) -> bool:
-    """Return whether the topic is replaced without a fence: it is sealed once it is quiet."""
-    return record.replacement is not None and record.replacement.fence == "none"
+    return now if now is not None and now.switched_ms is not None and now.gone_ms is None else None
 
 
 def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:

@@ -437,6 +437,11 @@ class Replacement(JsonFields):
     undone_ms: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(optional_text))
 
+    @property
+    def has_fence(self) -> bool:
+        """Return whether brokers are made to refuse data; else the predecessor is sealed once it is quiet."""
+        return self.fence != "none"
+
 
 @dataclass(frozen=True)
 class TopicRecord(VersionedRecord):

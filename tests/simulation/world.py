@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.commands import CreatePartitions, DeleteRecords
@@ -12,7 +11,8 @@ from modeaware.lifecycle.state import rests
 from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import Coordinator, Log, Topic
-from tests.simulation.controller import Controller, Crash
+from tests.simulation.chance import Chance
+from tests.simulation.controller import Controller
 from tests.simulation.drain_invariants import by_order
 from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
 from tests.simulation.groups import Evacuator, Group
@@ -22,11 +22,9 @@ from tests.simulation.producers import Producer, Transaction
 
 QUIET_MS = 10_000
 INTERVAL_MS = 300_000
-MOST_NESTED = 2
-"""How deep pauses nest: a controller paused while another one is, and a third time for good measure."""
 
 
-class World:
+class World(Chance):
     """Everything there is; also the clock of the controllers (modeaware.clock.Clock).
 
     Attributes:
@@ -81,18 +79,6 @@ class World:
         self.coordinator = Coordinator()
         self.controllers = [Controller(self, index, self.config) for index in range(2)]
 
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def monotonic_s(self) -> float:
-        return self.time_ms / 1000
-
-    def tell(self, text: str, *args: Any) -> None:
-        """One line of the story; an argument that is callable is called for its text."""
-        if self.story is not None:
-            shown = tuple(arg() if callable(arg) else arg for arg in args)
-            self.story.append(f"{self.steps:5d} {self.time_ms / 1000:9.1f} s {'  ' * self._nested}{text % shown}")
-
     def hit(self, fault: Fault, phase: int | None = None) -> None:
         """Count a fault that strikes now; in the phase of the topic, unless it is given."""
         self.coverage[fault, self._phase if phase is None else phase] += 1
@@ -116,57 +102,6 @@ class World:
 
     def _log_starts(self) -> list[int]:
         return [] if self.topic is None else [log.log_start for log in self.topic.logs]
-
-    def strikes(self, fault: Fault, phase: int | None = None) -> bool:
-        if self.happens(fault):
-            self.hit(fault, phase)
-            return True
-        return False
-
-    def happens(self, fault: Fault) -> bool:
-        """Throw the dice for a fault that is counted later, when it takes effect."""
-        odds = self.odds[fault]
-        return odds > 0 and not self.calm and self.random() < odds
-
-    def below(self, limit: int) -> int:
-        return int(self.random() * limit)
-
-    def io(self, controller: Controller, what: str, *, own: bool = True) -> None:
-        """A controller is about to ask something of the cluster: here it may die, or others may move first."""
-        self.steps += 1
-        if own:
-            controller.own_steps += 1
-        self.tell("controller %d %s", controller.index, what)
-        if self.calm:
-            return
-        if self.pause_odds and self._nested < MOST_NESTED and self.random() < self.pause_odds:
-            self._pause(controller)
-        if self.strikes(Fault.CRASH):
-            self.tell("controller %d dies", controller.index)
-            raise Crash
-
-    def _pause(self, controller: Controller) -> None:
-        self.hit(Fault.PAUSE)
-        controller.member.frozen = stopped = self.random() < 0.5
-        if stopped:
-            controller.member.polled_ms = self.time_ms
-        self.tell("controller %d is %s here", controller.index, "stopped" if stopped else "held up")
-        self._nested += 1
-        for _ in range(1 + self.below(12)):
-            self.act()
-        if stopped and self.random() < 0.5:
-            self.time_ms += 11_000
-            self.coordinator.expire(self.time_ms)
-            for _ in range(3 + self.below(12)):
-                self.controllers[1 - controller.index].step()
-                self.act()
-        self._nested -= 1
-        if stopped:
-            self.coordinator.expire(self.time_ms)
-            if controller.member.gone:
-                self.hit(Fault.SESSION_LOST)
-            controller.member.frozen = False
-        self.tell("controller %d goes on", controller.index)
 
     def record_changed(self) -> None:
         """A topic's record is on the log."""

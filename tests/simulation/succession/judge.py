@@ -29,7 +29,6 @@ class Judge:
         self.rules_version = (0, 0)
         self.required: set[str] = set()
         self.sealed: dict[tuple[str, int], int] = {}
-        self.own: dict[str, str] | None = None
         self.lifted = False
 
     # The mode log
@@ -102,10 +101,8 @@ class Judge:
             return
         if was is not None and was.own_configs is not None and now.own_configs != was.own_configs:
             raise Violation("fence", f"the configs before the fence were {was.own_configs}, and are {now.own_configs}")
-        if (was is None or was.own_configs is None) and now.own_configs is not None and self.own is not None:
-            found = {name: self.own.get(name) for name in FENCE_CONFIGS}
-            if found != dict(now.own_configs):
-                raise Violation("fence", f"the configs before the fence were {found}, noted are {now.own_configs}")
+        if now.own_configs is not None and FENCE_CONFIGS.items() <= now.own_configs.items():
+            raise Violation("fence", "the fence itself is noted as the configs before it")
         if now.successor_id is not None and (was is None or was.successor_id is None):
             self._adopted(now, writer)
         if now.switched_ms is not None and (was is None or was.switched_ms is None):
@@ -207,7 +204,7 @@ class Judge:
         seal = self.sealed.get((topic.topic_id, partition))
         if seal is not None and offset >= seal and not self.lifted and not sent.aborted:
             record = self.world.log.truth.records.get(topic.topic_id)
-            if record is not None and record.replacement is not None and record.replacement.fence != "none":
+            if record is not None and record.replacement is not None and record.replacement.has_fence:
                 raise Violation(
                     "seal", f"{topic.name}-{partition}: offset {offset} is acknowledged, the seal is {seal}"
                 )
@@ -225,16 +222,16 @@ class Judge:
                 and other.acknowledged and not (other.aborted or other.lost)
                 and other.number not in group.given and other.number not in group.excused
             ]  # fmt: skip
-            if earlier and not self._late(earlier):
+            if earlier and self._has_fence:
                 raise Violation("order", f"group {group.name} is given {sent.number} before {earlier}")
         group.given[sent.number] = self.world.steps
         self.world.tell("group %s is given record %d", group.name, sent.number)
 
-    def _late(self, earlier: list[int]) -> bool:
-        """Whether they were written behind a seal, where no fence kept them out."""
-        record = self.world.log.truth.records.get("id-1")
-        fence = record.replacement.fence if record is not None and record.replacement is not None else "config"
-        return fence == "none" and bool(earlier)
+    @property
+    def _has_fence(self) -> bool:
+        """Whether what arrives behind a seal is a breach: without a fence it is drained, and late."""
+        record = self.world.record
+        return record is None or record.replacement is None or record.replacement.has_fence
 
     @property
     def _chain(self) -> set[str | None]:

@@ -15,7 +15,7 @@ from modeaware.modelog.records import TopicRecord
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.succession.clients import Group, Producer
-from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, SimTopic, World
+from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, Sent, SimTopic, World
 
 ROUNDS, PERSONS_TURNS = 8, 20
 Event = Callable[["Actions"], None]
@@ -226,8 +226,6 @@ class Actions:
 
     def _foreign_record(self, topic: SimTopic) -> None:
         world = self.world
-        from tests.simulation.succession.world import Sent
-
         sent = Sent(len(world.sent), 99, 0, lost=True)
         world.sent.append(sent)
         topic.logs[0].append(sent.number, world.steps, world.time_ms)

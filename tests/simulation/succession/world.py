@@ -6,13 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modeaware.config import ControllerConfig
-from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.replacement import is_fence
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import MARKER, Coordinator, Log
-from tests.simulation.controller import Crash
+from tests.simulation.chance import Chance
 from tests.simulation.faults import Fault
 from tests.simulation.modelog import Reader, SharedLog
 
@@ -69,7 +69,7 @@ class SimTopic:
 
     @property
     def is_fenced(self) -> bool:
-        return all(self.configs.get(name) == value for name, value in FENCE_CONFIGS.items())
+        return is_fence(self.configs)
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +85,7 @@ class Sent:
     where: tuple[str, int, int] | None = None
 
 
-class World:
+class World(Chance):
     """Everything there is; also the clock of the controllers. It has what ``tests.simulation``'s log asks for."""
 
     name = NAME
@@ -130,69 +130,8 @@ class World:
         self.make(NAME, 2 + self.below(3))
         self.controllers: list[ReplacingController] = [ReplacingController(self, index) for index in range(2)]
 
-    # Time, dice, the story
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def monotonic_s(self) -> float:
-        return self.time_ms / 1000
-
-    def below(self, limit: int) -> int:
-        return int(self.random() * limit)
-
-    def tell(self, text: str, *args: Any) -> None:
-        if self.story is not None:
-            shown = tuple(arg() if callable(arg) else arg for arg in args)
-            self.story.append(f"{self.steps:5d} {self.time_ms / 1000:9.1f} s {'  ' * self._nested}{text % shown}")
-
     def hit(self, fault: Fault | str, _phase: int | None = None) -> None:
         self.hits[fault if isinstance(fault, str) else fault.label] += 1
-
-    def strikes(self, fault: Fault, _phase: int | None = None) -> bool:
-        if self.happens(fault):
-            self.hit(fault)
-            return True
-        return False
-
-    def happens(self, fault: Fault) -> bool:
-        odds = self.odds[fault]
-        return odds > 0 and not self.calm and self.random() < odds
-
-    def io(self, controller: ReplacingController, what: str, *, own: bool = True) -> None:
-        """A controller asks something of the cluster: here it may die, or others move first."""
-        self.steps += 1
-        if own:
-            controller.own_steps += 1
-        self.tell("controller %d %s", controller.index, what)
-        if self.calm:
-            return
-        if self.pause_odds and self._nested < 2 and self.random() < self.pause_odds:
-            self._pause(controller)
-        if self.strikes(Fault.CRASH):
-            self.tell("controller %d dies", controller.index)
-            raise Crash
-
-    def _pause(self, controller: ReplacingController) -> None:
-        self.hit(Fault.PAUSE)
-        controller.member.frozen = stopped = self.random() < 0.5
-        if stopped:
-            controller.member.polled_ms = self.time_ms
-        self.tell("controller %d is %s here", controller.index, "stopped" if stopped else "held up")
-        self._nested += 1
-        for _ in range(1 + self.below(12)):
-            self.act()
-        if stopped and self.random() < 0.5:
-            self.time_ms += 11_000
-            self.coordinator.expire(self.time_ms)
-            for _ in range(3 + self.below(12)):
-                self.controllers[1 - controller.index].step()
-                self.act()
-        self._nested -= 1
-        if stopped:
-            self.coordinator.expire(self.time_ms)
-            controller.member.frozen = False
-        self.tell("controller %d goes on", controller.index)
 
     # Topics
 
