@@ -74,7 +74,8 @@ def read(conf: dict[str, Any], topic: str, lines: Any, name: str, stop: list[int
         if message.error():
             print(name, message.error(), flush=True)
             continue
-        lines.write(f"{message.value().decode()} {message.partition()} {message.offset()}\n")
+        where = f"{message.partition()} {message.offset()} {message.key().decode()} {time.monotonic_ns()}"
+        lines.write(f"{message.value().decode()} {where}\n")
         consumer.store_offsets(message)
     consumer.close()
 

@@ -20,7 +20,8 @@ GROUP = {"auto.offset.reset": "earliest", "session.timeout.ms": 10_000}  # soon 
 class Running(LoggedProcess):
     """One process: what it printed, and what it wrote down.
 
-    ``journal`` has a line for each record: ``value partition offset``.
+    ``journal`` has a line for each record: ``value partition offset``, of one that is read its key and
+    the time as well (ns, monotonic).
     """
 
     def __init__(self, release: Release, role: str, arguments: list[str], folder: Path, name: str) -> None:
@@ -54,7 +55,7 @@ class Deployment:
     """Controllers, producers and consumers of one topic, by name."""
 
     def __init__(self, servers: str, log: str, topic: str, group: str, folder: Path) -> None:
-        self._servers, self._log, self._topic, self._group, self._folder = servers, log, topic, group, folder
+        self._servers, self._log, self.topic, self._group, self._folder = servers, log, topic, group, folder
         self._all: list[Running] = []
         self.now: dict[str, Running] = {}
 
@@ -94,6 +95,20 @@ class Deployment:
         """The values that the group was given."""
         return {value for each in self._all if each.role == "read" for value in each.values()}
 
+    def out_of_order(self) -> list[str]:
+        """Return the values that the group was first given after a later one of their key by the same producer."""
+        lines = [line.split(" ") for each in self._all if each.role == "read" for line in each.lines()]
+        highest: dict[tuple[str, str], int] = {}
+        seen: set[str] = set()
+        late = []
+        for value, _, _, key, _ in sorted(lines, key=lambda line: int(line[4])):
+            name, _, number = value.rpartition("-")
+            if value not in seen and int(number) < highest.get((name, key), -1):
+                late.append(value)
+            seen.add(value)
+            highest[name, key] = max(int(number), highest.get((name, key), -1))
+        return late
+
     def more(self) -> None:
         """Wait until each producer has sent more, and all that is acknowledged by then is read."""
         senders = [each for each in self.now.values() if each.role == "send"]
@@ -124,7 +139,7 @@ class Deployment:
 
     def _client(self, release: Release, **settings: object) -> list[str]:
         ours = {"modeaware.mode.log.topic": self._log} if release.clients == "modeaware" else {}
-        return [json.dumps({"bootstrap.servers": self._servers, **ours, **settings}), self._topic]
+        return [json.dumps({"bootstrap.servers": self._servers, **ours, **settings}), self.topic]
 
     def _controller(self) -> list[str]:
         configs = {

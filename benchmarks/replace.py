@@ -1,0 +1,67 @@
+"""A replacement of 12 partitions by 4 under load: how long writers go without an acknowledgement, and readers without
+a record.
+
+A group that keeps up pauses from the switch until the predecessor is sealed and its members have committed it to the
+end: that is ``modeaware.seal.quiet.ms``, the time until the fence is proved, and a commit.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import modeaware
+from benchmarks.harness import Result
+from benchmarks.requests import DEADLINE_S, controlled
+from benchmarks.scale import await_done
+from benchmarks.setting import Setting
+from tests.support.plain import create_topic
+from tests.support.succession import Delivered, Member, Writer
+
+PARTITIONS, KEPT = 12, 4
+MEMBERS = 3
+SETTLE_S = 5.0
+"""How long writers and readers run before and after the replacement."""
+PAUSES_S = {1_000: 3.0, 10_000: 12.0}
+"""``modeaware.seal.quiet.ms`` -> the longest pause of readers that is allowed for."""
+
+
+def measure(setting: Setting) -> Iterator[Result]:
+    """With two writers and a group of three that keep up, by the mode log."""
+    for quiet_ms, limit_s in PAUSES_S.items():
+        writer_s, reader_s, took_s = _replace(setting, quiet_ms)
+        name = f"replace 12 by 4, seal quiet {quiet_ms // 1000} s"
+        yield Result(f"{name}: writers' longest time without an answer", writer_s, "s", below=1.0)
+        yield Result(
+            f"{name}: readers' longest pause", reader_s, "s", below=limit_s, details={"done_s": round(took_s, 1)}
+        )
+
+
+def _replace(setting: Setting, quiet_ms: int) -> tuple[float, float, float]:
+    with controlled(setting, modeaware_seal_quiet_ms=quiet_ms) as (admin, log, _), ExitStack() as stack:
+        topic = f"bench-replace-{uuid.uuid4().hex[:8]}"
+        create_topic(setting.bootstrap_servers, topic, PARTITIONS, configs={})
+        setting.topics += [topic, f"{topic}-v2"]
+        conf = {"bootstrap.servers": setting.bootstrap_servers, "modeaware.mode.log.topic": log.topic}
+
+        def producer() -> Any:
+            return modeaware.Producer({**conf, "enable.idempotence": True, "linger.ms": 5})
+
+        def consumer() -> Any:
+            return modeaware.Consumer({**conf, "group.id": topic, "auto.offset.reset": "earliest"})
+
+        delivered = Delivered()
+        members = [stack.enter_context(Member(consumer, [topic], delivered)) for _ in range(MEMBERS)]
+        writers = [stack.enter_context(Writer(producer, topic, name)) for name in ("a", "b")]
+        time.sleep(2 * SETTLE_S)  # the group has formed, and a steady state has no long pauses
+        since_s = time.monotonic()
+        new = modeaware.TopicReplacement(f"{topic}-v2", num_partitions=KEPT)
+        admin.replace_topics({topic: new})[topic].result()
+        await_done(setting, log.topic, [topic], since_s + DEADLINE_S)
+        took_s = time.monotonic() - since_s
+        time.sleep(SETTLE_S)  # a pause that begins at the end shows only once it is over
+    writer_s = max(writer.gaps.longest_s(since_s) for writer in writers)
+    return writer_s, max(member.gaps.longest_s(since_s) for member in members), took_s
