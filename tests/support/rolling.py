@@ -55,13 +55,13 @@ class Deployment:
     """Controllers, producers and consumers of one topic, by name."""
 
     def __init__(self, servers: str, log: str, topic: str, group: str, folder: Path) -> None:
-        self._servers, self._log, self.topic, self._group, self._folder = servers, log, topic, group, folder
+        self._servers, self._log, self.topic, self.group, self._folder = servers, log, topic, group, folder
         self._all: list[Running] = []
         self.now: dict[str, Running] = {}
 
     def start(self, name: str, release: Release) -> None:
         """``name`` says what it is: controller-N, producer-N, consumer-N."""
-        group = {**FAST, **GROUP, "group.id": self._group}
+        group = {**FAST, **GROUP, "group.id": self.group}
         role, arguments = {
             "controller": ("command", self._controller()),
             "producer": ("send", self._client(release)),

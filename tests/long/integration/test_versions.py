@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.old_release import Release, new_release, old_release
 from tests.support.plain import commit, ends, watermarks
-from tests.support.rolling import Deployment
+from tests.support.rolling import BETWEEN, Deployment
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -88,6 +91,28 @@ def test_a_rolling_restart_in_mid_shrink_loses_nothing(
     site.stop()
     assert site.failed() == []
     assert site.acked() - site.read() == set()
+
+
+@pytest.mark.timeout(300)
+def test_0_1_0_beside_a_replacement_is_told_to_upgrade_and_loses_nothing(
+    setting: Controlled, old: Release, topic: str, site: Deployment
+) -> None:
+    active = setting.start(fence_after_ms=2_000)
+    for name in ("producer-1", "consumer-1", "controller-1"):
+        site.start(name, old)
+    site.more()
+    result = setting.ask(ReplaceTopicCommand(topic, f"{topic}-v2", 4))
+    assert result.code is ErrorCode.NONE, result.message
+    moved = reasons.of_group(reasons.GROUP_NOT_MOVED, site.group)
+    record = setting.wait_for(topic, lambda r: r.replacement is not None and r.replacement.reason == moved, 60)
+    eventually(lambda: len(site.failed()) > BETWEEN)
+    assert [line for line in site.failed() if "MSG_SIZE_TOO_LARGE" not in line] == []
+    eventually(lambda: site.acked() <= site.read(), 30)
+    for name, running in site.now.items():
+        assert "needs a reader of version 2, this one is 1; upgrade modeaware" in running.said, name
+    active.stop()
+    eventually(lambda: _active(setting, site) == "controller-1", 60)
+    assert setting.record(topic) == record, "the old controller leaves it as it is"
 
 
 def _active(setting: Controlled, site: Deployment) -> str | None:
