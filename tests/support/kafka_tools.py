@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from modeaware.local.jars import find_java, kafka_tools_jars
+from tests.support.process import LoggedProcess
 
 TIMEOUT_S = 90.0
 _CLASSES = {
@@ -20,6 +21,7 @@ _CLASSES = {
     "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-producer.sh": "org.apache.kafka.tools.VerifiableProducer",
 }
 
 
@@ -42,6 +44,12 @@ def finish_tool(command: str) -> Done:
     script, *arguments = shlex.split(command)
     done = subprocess.run([*_java(script), *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def start_tool(command: str, log: Path) -> LoggedProcess:
+    """Start a command line that does not end by itself; what it prints goes to ``log``."""
+    script, *arguments = shlex.split(command)
+    return LoggedProcess([*_java(script), *arguments], log)
 
 
 def write_tools(folder: Path) -> None:
