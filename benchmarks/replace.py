@@ -19,7 +19,7 @@ from benchmarks.requests import DEADLINE_S, controlled
 from benchmarks.scale import await_done
 from benchmarks.setting import Setting
 from tests.support.plain import create_topic
-from tests.support.succession import Delivered, Member, Writer
+from tests.support.replaced_load import Delivered, Member, Writer
 
 PARTITIONS, KEPT = 12, 4
 MEMBERS = 3

@@ -18,7 +18,7 @@ from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.succession import Delivered, Member, Writer, judge, move_stock_group
+from tests.support.replaced_load import Delivered, Member, Writer, judge, move_stock_group
 from tests.support.waiting import eventually
 
 STRATEGIES: dict[str, dict[str, Any]] = {
