@@ -10,7 +10,7 @@ A topic whose partitions are all writable has no route: the client library's own
 A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.clients.gate`). Its records
 go where the application's records for that other topic go, whatever topic has that name now: one that was deleted and
 created again takes them by its own partitions, as it takes those that name it. To refuse them would stop every writer
-of a topic that is fenced, and gain nothing: what is acknowledged there can be read there (invariants I2 and I8).
+of a topic that is fenced, and gain nothing: what is acknowledged there can be read there.
 """
 
 from __future__ import annotations

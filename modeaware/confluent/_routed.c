@@ -1,6 +1,6 @@
 /* A routed `produce` in C: what fast_produce() of router.py does for the usual calls, without a Python frame.
  *
- * A call is a dictionary look-up of the topic (two, where another topic has replaced it), a hash of the key, and confluent_kafka's own method, which checks every
+ * A call is a dictionary look-up of the topic, which says as well what has replaced it, a hash of the key, and confluent_kafka's own method, which checks every
  * argument. Whatever is unusual goes to the function in Python, as it was written: a topic that is no str, a route that
  * needs more than the hash, an explicit partition of a shrunk topic, keys that are neither bytes nor str, and arguments
  * that no `produce` has. So the rules are written once, in Python; here is only their shortest path.
@@ -36,7 +36,7 @@ typedef struct {
     PyObject *base;    /* confluent_kafka's bound method */
     PyCFunctionWithKeywords method; /* what base calls, and on what: saves a part of the call; NULL: base is in Python */
     PyObject *producer;             /* borrowed of base */
-    PyObject *counts;  /* topic -> how many partitions a hash chooses among, or its successor; see Counts in router.py */
+    PyObject *counts;  /* topic -> how many partitions a hash chooses among, see Count in router.py */
     PyObject *slow;    /* the same in Python */
     PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
     PyObject *refused; /* KafkaException */
@@ -220,12 +220,11 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
     long count = self->absent;
     PyObject *successor = NULL;
     PyObject *found = PyDict_GetItemWithError(self->counts, given[TOPIC]);
-    if (found != NULL && PyUnicode_CheckExact(found)) {
-        successor = found;
-        found = PyDict_GetItemWithError(self->counts, successor);
-        /* A partition that is given was meant for the topic before; or the successor was replaced a moment ago. */
-        if (given[PARTITION] != NULL || (found != NULL && PyUnicode_CheckExact(found)))
+    if (found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2) {
+        if (given[PARTITION] != NULL) /* it was meant for the topic before */
             goto slow;
+        successor = PyTuple_GET_ITEM(found, 0);
+        found = PyTuple_GET_ITEM(found, 1);
     }
     if (found != NULL)
         count = PyLong_AsLong(found);

@@ -3,7 +3,7 @@
 From the switch on brokers are made to refuse data for the predecessor, which they do with MSG_SIZE_TOO_LARGE. So a
 record that was queued earlier, by a producer that was paused since, say, is reported with an error that misleads. Where
 the application's callback can be reached it is called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`
-instead. Nothing is sent again by us: the earlier attempt may have been stored (invariant I7).
+instead. Nothing is sent again by us: an earlier attempt may have been stored.
 
 Callbacks are reached for as long as it costs nothing in between replacements. The configured ``on_delivery`` is called
 through a switch, so it is reached whenever its record was queued. The callback of one record is wrapped as it is
@@ -30,6 +30,8 @@ from modeaware.views.source import Views
 
 logger = logging.getLogger(__name__)
 
+FENCED = KafkaError.MSG_SIZE_TOO_LARGE
+"""The code with which brokers refuse data for a topic that was replaced (``lifecycle.replacement.FENCE_CONFIGS``)."""
 REFRESH_TIMEOUT_S = 1.0
 """How long a delivery callback waits for the views, after a refusal that they do not explain; at most once in that
 time."""
@@ -91,7 +93,7 @@ class Deliveries:
         return self._report(callback, error, message)
 
     def _report(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
-        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        if error is not None and error.code() == FENCED:
             error = self._explained(error, message)
         return callback(error, message)
 

@@ -60,10 +60,10 @@ DOUBT_AGE_S = 0.05
 PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 DIRECT = -1
 """In the counts of :func:`fast_produce`: the topic has no route, so records pass as they are."""
-Counts = dict[str, int | str]
-"""By topic: the number of writable partitions, where keys may be hashed straight to a partition (see
-:func:`count_of`); :data:`DIRECT`; 0: the route decides; or a topic that has replaced the one of that name, and has the
-count."""
+Count = int | tuple[str, int]
+"""Of a name: the number of writable partitions, where keys may be hashed straight to a partition; :data:`DIRECT`; or 0:
+the route decides. With the topic that has replaced the one of that name, if any."""
+Counts = dict[str, Count]
 _DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
@@ -146,10 +146,8 @@ def _python_produce(
             # Noted, so that the next look-up does not raise.
             count = counts.setdefault(topic, absent) if type(topic) is str else 0
         to, route = topic, None
-        if isinstance(count, str):  # a successor; a partition that is given was meant for the topic before
-            to, count = (topic, 0) if partition is not ABSENT else (count, counts.get(count, absent))
-            if isinstance(count, str):  # it was replaced as well, a moment ago
-                count = 0
+        if isinstance(count, tuple):  # a partition that is given was meant for the topic before
+            to, count = count if partition is ABSENT else (topic, 0)
         if count < 0:
             where = UNASSIGNED if partition is ABSENT else partition
         elif count and key and partition is ABSENT and type(key) is bytes:
@@ -298,14 +296,13 @@ def key_bytes(message: dict[str, Any]) -> bytes | None:
     return key.encode() if isinstance(key, str) else key
 
 
-def count_of(route: Route) -> int | str:
-    """Return what the counts of :func:`fast_produce` have for a name: how many writable partitions there are, where the
-    hash of a key is the partition itself; the topic, where another one has replaced the one of that name; else 0."""
+def count_of(route: Route, unrouted: int = DIRECT) -> Count:
+    """Return what the counts of :func:`fast_produce` have for a name with a route; ``unrouted`` is for topics without
+    one."""
     if not route.open or route.report is not None:
         return 0
-    if route.name is not None:
-        return route.view.topic
-    return len(route.writable) if route.dense and not route.passes else 0
+    count = unrouted if route.passes else len(route.writable) if route.dense else 0
+    return count if route.name is None or not count else (route.view.topic, count)
 
 
 def _is_doubtful(error: Any) -> bool:
@@ -413,7 +410,7 @@ class Router(Routes):
         self._counts[name] = 0
         if route is None or not (self._unverified(name) or self._waits.get(name)):
             self._routes[name] = route
-            self._counts[name] = self._unrouted if route is None else count_of(route)
+            self._counts[name] = self._unrouted if route is None else count_of(route, self._unrouted)
         else:
             self._routes[name] = Unverified(route, partial(self._settle, name))
 
