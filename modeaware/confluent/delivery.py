@@ -32,9 +32,11 @@ logger = logging.getLogger(__name__)
 
 FENCED = KafkaError.MSG_SIZE_TOO_LARGE
 """The code with which brokers refuse data for a topic that was replaced (``lifecycle.replacement.FENCE_CONFIGS``)."""
-REFRESH_TIMEOUT_S = 1.0
-"""How long a delivery callback waits for the views, after a refusal that they do not explain; at most once in that
-time."""
+PATIENCE_S = 3.0
+"""How long delivery callbacks wait for the views, after refusals that they do not explain: those of a process that was
+suspended may take a moment, too."""
+REST_S = 10.0
+"""How long none of them waits again after that."""
 
 
 class Deliveries:
@@ -53,7 +55,7 @@ class Deliveries:
         self._lock = threading.Lock()
         self._announced = False
         self._until_s = -math.inf
-        self._refreshed_s = -math.inf
+        self._asked_s = -math.inf
         self._logged: set[str] = set()
         configured: Any = conf.get("on_delivery")
         self._plain = configured
@@ -122,18 +124,17 @@ class Deliveries:
         if views is None or successor is None:
             return None
         views.refresh_soon()
-        if not successor.switched and self._is_refresh_due():
+        if not successor.switched and (left_s := self._patience_s()) > 0:
             try:
-                views.refresh(REFRESH_TIMEOUT_S)
+                views.refresh(left_s)
             except ModeSourceError as error:
                 logger.info("%s: it is not known whether it was replaced: %s", topic, error)
             successor = views.view(topic).successor
         return successor if successor is not None and successor.switched else None
 
-    def _is_refresh_due(self) -> bool:
+    def _patience_s(self) -> float:
         with self._lock:
             now_s = time.monotonic()
-            is_due = now_s >= self._refreshed_s + REFRESH_TIMEOUT_S
-            if is_due:
-                self._refreshed_s = now_s
-            return is_due
+            if now_s >= self._asked_s + PATIENCE_S + REST_S:
+                self._asked_s = now_s
+            return self._asked_s + PATIENCE_S - now_s
