@@ -148,7 +148,7 @@ for value in refused:
     producer.produce(topic, value, b"key")
 producer.flush(30)
 producer.close()
-print("\ntold " + json.dumps(told), flush=True)
+print("told " + json.dumps(told), flush=True)
 """
 
 
@@ -168,8 +168,8 @@ def test_producer_that_sleeps_through_switch_and_fence_is_told_that_the_topic_wa
         fenced(served, topic)
         awake.touch()
         sleeper.resume()
-        sleeper.wait_until_it_says("\ntold ")
-            eventually(lambda: not sleeper.running)
+        sleeper.wait_until_it_says("told ")
+        eventually(lambda: not sleeper.running)
     finally:
         sleeper.kill()
     told = json.loads(next(line for line in sleeper.said.splitlines() if line.startswith("told "))[5:])
