@@ -390,13 +390,18 @@ class Router(Routes):
             replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
             if first or replaced is None or replaced.successor is None:
                 continue
-            logger.info("%s was replaced by %s: records under the name %s go there from now on", before, topic, name)
+            text = (
+                "%s was replaced by %s: records under the name %s go there from now on. Earlier ones that are still "
+                "queued may be refused, with MSG_SIZE_TOO_LARGE where their delivery callback was not reached"
+            )
+            logger.info(text, before, topic, name)
             view = self._views.view(topic)
             count = len(view.writable) if view.modes else replaced.successor.partition_count
             self._resizes.replaced(name, replaced, topic, count)
             if self._backlog is not None:
-                backlog = backlogs.setdefault(before, self._backlog(before))
-                self._waits.setdefault(name, []).append((before, backlog))
+                if before not in backlogs:
+                    backlogs[before] = self._backlog(before)
+                self._waits.setdefault(name, []).append((before, backlogs[before]))
 
     def _put(self, routes: Mapping[str, Route | None]) -> None:
         self._own |= routes
