@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, consistent, murmur2
+from confluent_kafka import Message, Producer, TopicCollection, consistent, murmur2
 
 import modeaware
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.state import topic_phase
+from modeaware.topic_view import Successor, TopicView, base64_id
 from tests.conftest import MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled
-from tests.support.plain import drain_topic
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.plain import drain_topic, produce_all
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 
@@ -114,6 +116,30 @@ def test_load_goes_over_to_the_successor_and_each_key_keeps_its_order(
         assert found == list(range(first, first + len(found) * len(KEYS), len(KEYS))), (
             "nothing lost, doubled or mixed up"
         )
+
+
+def test_keys_go_where_librdkafkas_own_partitioner_puts_them_in_the_successor(
+    served: Controlled, make_topic: MakeTopic, fake_views: FakeViews
+) -> None:
+    topic, successor = make_topic(6), make_topic(5)
+    live = {name: id_of(served, name) for name in (topic, successor)}
+    leads = Successor(successor, live[successor], 5, switched=True)
+    fake_views.put(TopicView(topic, live[topic], (1, 1), modes_of(6, 0), successor=leads))
+    keys = [key.encode() for key in KEYS] + [b""]
+    for partitioner in ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"):
+        conf = {**served.conf, "partitioner": partitioner}
+        at = {}
+        for kind, name in ((Producer, successor), (modeaware.Producer, topic)):
+            producer = kind(conf)
+            records = ({"key": key, "value": b"v"} for key in keys)
+            at[kind] = {(m.key(), m.topic(), m.partition()) for m in produce_all(producer, name, records) if m.key()}
+            producer.close()
+        assert at[Producer] == at[modeaware.Producer], partitioner
+
+
+def id_of(served: Controlled, topic: str) -> str:
+    (future,) = served.admin.describe_topics(TopicCollection([topic])).values()
+    return base64_id(future.result(30).topic_id)
 
 
 SLEEPER = """

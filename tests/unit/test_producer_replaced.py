@@ -16,6 +16,7 @@ from confluent_kafka.serialization import SerializationContext
 
 import modeaware
 from modeaware import aio
+from modeaware.clients.routes import route_for
 from modeaware.confluent import delivery, retarget, router  # private: the path in Python, and time that passes
 from modeaware.confluent import producer as producer_module
 from modeaware.confluent.errors import FirstViewPending, ReplacedTopicRefused, RetiredPartitionChosen
@@ -23,6 +24,7 @@ from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld, ModeSourceError, ResizeWarning, TopicReplaced
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import Successor, TopicView
+from partitioners import named
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, KEYS, finish, is_librdkafkas_own
 from tests.support.waiting import eventually
@@ -211,6 +213,12 @@ def test_a_topic_of_another_id_under_the_successors_name_is_written_to_by_its_ow
     views.set("orders-v2", modes_of(6, 2), topic_id="another-id")
     send.produce("orders", b"v", b"key")
     assert queue.of(send) == [("orders-v2", murmur2(b"key", 2), b"key")]
+
+
+def test_route_of_a_client_that_does_not_follow_says_where_to_write(views: FakeViews) -> None:
+    route = route_for(switch(views, "orders", "orders-v2"), named("murmur2_random"))
+    assert route is not None
+    assert route.refusal(0) == "orders was replaced by orders-v2 and takes no records: write to that topic"
 
 
 class TestTopicIds:
