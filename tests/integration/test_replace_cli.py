@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
+from modeaware import AdminClient as OurAdminClient
+from modeaware import Successor, TopicReplacement
 from modeaware.cluster import observer
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, Site
+from tests.support.controlled import Controlled
 from tests.support.plain import create_topic, ends, watermarks
 from tests.support.waiting import eventually
 
@@ -126,3 +130,28 @@ def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: Make
         assert (told.status, why in told.err) == (1, True), told.err
     unnamed = site.run("replace", filled, "--yes")
     assert (unnamed.status, "name its successor (--with)" in unnamed.err) == (1, True)
+
+
+@pytest.mark.parametrize("source", ["log", "wire"])
+def test_clients_of_both_sources_see_the_same_successor(
+    site: Site, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], source: str
+) -> None:
+    topic, group = make_topic(2), make_group()
+    name = f"{topic}-v2"
+    site.commit(topic, group, {0: 0, 1: 0})
+    address = served.started[0].address if source == "wire" else served.servers
+    conf = {"bootstrap.servers": address, "modeaware.mode.source": source, "modeaware.mode.log.topic": served.log}
+    wanted = {topic: TopicReplacement(name, 3)}
+    with OurAdminClient(conf) as admin:
+
+        def successor() -> Successor | None:
+            return admin.describe_modes([topic])[topic].result().successor
+
+        admin.replace_topics(wanted, pause_before_switch=True)[topic].result()
+        announced = eventually(successor)
+        assert announced == Successor(name, announced.topic_id, 3)
+        admin.replace_topics(wanted)[topic].result()
+        switched = replace(announced, switched=True, groups=frozenset({group}))
+        eventually(lambda: successor() == replace(switched, read_up_to={0: 0, 1: 0}))
+        site.commit(name, group, dict.fromkeys(range(3), 0))
+        eventually(lambda: (found := successor()) is not None and found.let_go)
