@@ -13,8 +13,7 @@ from functools import partial
 from modeaware.admin.creation import create_topic
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.reassignments import request_failure
-from modeaware.cluster.cluster import TOPIC_RESOURCE
-from modeaware.cluster.metadata import metadata_request
+from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand

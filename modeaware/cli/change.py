@@ -128,7 +128,7 @@ class Change:
             else:
                 assert facts.topic_id is not None
                 growth = CreatePartitions(command.topic, facts.topic_id, command.total_count, command.assignments)
-                (refused,) = self.session.cluster.create_partitions([growth], validate_only=True)
+                (refused,) = self.session.cluster.validate([growth])
                 if refused is not None:
                     raise refused
         return admission

@@ -68,4 +68,7 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bo
 def start_offset(view: TopicView, group: str) -> int | None:
     """Return where a group without a commit begins to read the successor: None: where ``auto.offset.reset`` says."""
     successor = view.successor
-    return 0 if successor is not None and (not successor.switched or group in successor.groups) else None
+    if successor is None:
+        return None
+    is_noted = group in successor.groups or not successor.groups_complete
+    return 0 if is_noted or not successor.switched else None

@@ -431,10 +431,10 @@ def _topic_tags(view: TopicView) -> bytes:
 
 
 def _successor(successor: Successor) -> bytes:
-    groups = sorted(successor.groups)
+    groups, complete = sorted(successor.groups), bytes([successor.groups_complete])
     named = [_string(successor.topic), _string(successor.topic_id)]
     state = struct.pack(">ib", successor.partition_count, successor.state)
-    return b"".join([*named, state, _varint(len(groups) + 1), *map(_string, groups), b"\0"])
+    return b"".join([*named, state, _varint(len(groups) + 1), *map(_string, groups), complete, b"\0"])
 
 
 def _answer_tags(added: Additions) -> list[bytes]:

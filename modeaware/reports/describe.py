@@ -14,7 +14,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.handover import read_up_to
-from modeaware.lifecycle.replacement import moving
+from modeaware.lifecycle.replacement import is_followed
 from modeaware.lifecycle.state import partition_phase, topic_phase
 from modeaware.modelog.records import (
     RETENTION_DELAY_MS,
@@ -249,8 +249,8 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
         logs[topic][p] = offsets
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
-    replacing = [now for _, _, record in each if (now := moving(record)) is not None and now.let_go_ms is None]
-    used = {now.successor: range(now.num_partitions) for now in replacing}
+    moving = [now for _, _, record in each if (now := _moving(record)) is not None]
+    used = {now.successor: range(now.num_partitions) for now in moving}
     found = find_groups(session.cluster, used | counts, also) if counts else {}
     replaced = ((r.topic, r.replacement) for r in log.replay.records.values())
     replaces = {now.successor_id: name for name, now in replaced if now is not None}
@@ -264,10 +264,16 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     ]
 
 
+def _moving(record: TopicRecord | None) -> Replacement | None:
+    """Return the replacement of a topic whose groups are to move to the successor."""
+    now = is_followed(record)
+    return None if now is None or now.switched_ms is None or now.let_go_ms is not None else now
+
+
 def _moved(record: TopicRecord, found: Mapping[str, GroupsFound]) -> Mapping[str, GroupFacts] | None:
     """Return the groups of the successor, while groups are to move to it."""
-    now = moving(record)
-    return None if now is None or now.let_go_ms is not None else found[now.successor].groups
+    now = _moving(record)
+    return None if now is None else found[now.successor].groups
 
 
 def _describe(

@@ -337,6 +337,7 @@ def _successor(topic: Any) -> Successor | None:
         **{name: found.state >= n for n, name in enumerate(SUCCESSION) if n},
         read_up_to={p.partition_index: p.read_up_to for p in topic.partitions if p.read_up_to >= 0},
         groups=frozenset(found.groups),
+        groups_complete=bool(found.groups_complete),
     )
 
 

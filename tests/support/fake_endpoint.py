@@ -173,7 +173,8 @@ class FakeEndpoint:
             previous = [] if view.previous_count is None else [view.previous_count]
             topic.previous_counts = [*view.earlier_counts, *previous]
             if (to := view.successor) is not None:
-                topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, sorted(to.groups))]
+                groups = sorted(to.groups), to.groups_complete
+                topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *groups)]
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:

@@ -67,7 +67,9 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
 
 
 MOVED = TopicView("orders", ORDERS_ID, (3, 8), (RO,) * 3, {0: 9, 1: 3, 2: 0})
-SUCCESSOR = Successor("orders-v2", "c3VjY2Vzc29yLWlkLWluLQ", 4, True, False, False, {0: 9, 1: 2, 2: 0}, frozenset("ba"))
+SUCCESSOR = Successor(
+    "orders-v2", "c3VjY2Vzc29yLWlkLWluLQ", 4, True, False, False, {0: 9, 1: 2, 2: 0}, frozenset("ba"), False
+)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,7 @@ def test_successor_is_returned_to_clients_that_follow_it(successor: Successor, s
     (told,) = topic.successor
     assert (told.successor_name, told.successor_id) == (SUCCESSOR.topic, SUCCESSOR.topic_id)
     assert (told.partition_count, told.state, told.groups) == (4, state, ["a", "b"])
+    assert not told.groups_complete
     assert [p.read_up_to for p in topic.partitions] == [9, 2, 0]
 
 

@@ -82,7 +82,15 @@ class TestAnswers:
     def test_a_successor_is_the_same_as_the_log_tells_it(self, wire: Wire, state: int) -> None:
         told = wire.put("orders", 3, writable=0, rest=RO)
         reached = {name: n <= state for n, name in enumerate(SUCCESSION) if n}
-        to = Successor("orders-v2", "v2-id", 4, read_up_to={0: 9, 11: 0}, groups=frozenset({"a", "b"}), **reached)
+        to = Successor(
+            "orders-v2",
+            "v2-id",
+            4,
+            read_up_to={0: 9, 11: 0},
+            groups=frozenset("ab"),
+            groups_complete=state > 1,
+            **reached,
+        )
         told = wire.endpoint.views["orders"] = replace(told, successor=to)
         wire.ask()
         assert (wire.held(), to.state) == (told, state)
