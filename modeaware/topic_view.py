@@ -45,6 +45,7 @@ class Successor:
         gone: the predecessor does not exist any more.
         read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
         groups: those that used the predecessor at the switch: they read the successor from its start.
+        groups_complete: False: one may be missing in ``groups``, and any group reads the successor from its start.
     """
 
     topic: str
@@ -55,6 +56,16 @@ class Successor:
     gone: bool = False
     read_up_to: Mapping[int, int] = field(default_factory=dict, hash=False)
     groups: frozenset[str] = frozenset()
+    groups_complete: bool = True
+
+    @property
+    def state(self) -> int:
+        """How far the replacement has come, as a number: the last of :data:`SUCCESSION` that holds."""
+        return max(n for n, name in enumerate(SUCCESSION) if not n or getattr(self, name))
+
+
+SUCCESSION = ("announced", "switched", "let_go", "gone")
+"""What becomes of a topic that has a successor, in order; each includes those before it."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.cluster.fence import check_fence, log_ends
 from modeaware.cluster.metadata import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    TOPIC_RESOURCE,
     Leader,
     LeaderRequests,
     Led,
@@ -60,7 +62,6 @@ PARTITIONS_A_REQUEST = 5_000
 """KRaft refuses a request as a whole that takes more than 10 000 records."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
-TOPIC_RESOURCE = 2
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _COORDINATOR_MOVED = frozenset(
@@ -242,6 +243,7 @@ class Cluster:
             elif isinstance(effect, CreateTopic):
                 create_topic(self.brokers, effect, last_checks)
             elif isinstance(effect, DeleteTopic):
+                self._check_untouched(effect)
                 last_checks()
                 for error in delete_topics(self.brokers, {effect.successor: effect.successor_id}).values():
                     return error
@@ -252,10 +254,36 @@ class Cluster:
             return error
         return None
 
-    def create_partitions(
-        self, effects: Sequence[CreatePartitions], validate_only: bool = False
-    ) -> list[ClusterError | None]:
-        return create_partitions(self.brokers, effects, validate_only)
+    def _check_untouched(self, effect: DeleteTopic) -> None:
+        """Raise unless nothing was ever appended to the successor, by what its leaders say now (invariant I1)."""
+        shape = self.shape(effect.successor)
+        if shape is None or shape.topic_id != effect.successor_id:
+            return  # the deletion goes by the id, and will tell
+        wanted = [(effect.successor, p) for p in range(shape.partition_count)]
+        ends = log_ends(self.brokers, wanted, {(effect.successor, p): each for p, each in shape.leaders.items()})
+        if len(ends) < len(wanted) or any(end.offset for end in ends.values()):
+            text = f"topic {effect.successor!r} is not deleted: it has records, or not every leader answers"
+            raise ClusterError(text, topic=effect.topic)
+
+    def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        """Have brokers check what effects are to create and to alter; that changes nothing. Return the failure of each.
+
+        A fence is checked as a whole: see :func:`modeaware.cluster.fence.check_fence`.
+        """
+        growths = [effect for effect in effects if isinstance(effect, CreatePartitions)]
+        checked = iter(create_partitions(self.brokers, growths, validate_only=True))
+        return [next(checked) if isinstance(effect, CreatePartitions) else self._validate(effect) for effect in effects]
+
+    def _validate(self, effect: Effect) -> ClusterError | None:
+        try:
+            if isinstance(effect, CreateTopic):
+                create_topic(self.brokers, effect, validate_only=True)
+            elif isinstance(effect, FenceTopic):
+                check_fence(self.brokers, effect.topic)
+                alter_configs(self.brokers, effect.topic, effect.configs, validate_only=True)
+        except ClusterError as error:
+            return error
+        return None
 
 
 def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
@@ -384,7 +412,9 @@ def _create_partitions(
     return [failures.get(effect.topic) for effect in effects]
 
 
-def create_topic(brokers: Brokers, effect: CreateTopic, check: Check = no_check) -> None:
+def create_topic(
+    brokers: Brokers, effect: CreateTopic, check: Check = no_check, *, validate_only: bool = False
+) -> None:
     """Create the successor of a topic. One that exists already is an error, TOPIC_ALREADY_EXISTS."""
     topic = CreateTopicsRequest.CreatableTopic
     wanted = topic(
@@ -397,7 +427,9 @@ def create_topic(brokers: Brokers, effect: CreateTopic, check: Check = no_check)
 
     def request() -> Any:
         check()
-        return CreateTopicsRequest(topics=[wanted], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=False, min_version=4)
+        return CreateTopicsRequest(
+            topics=[wanted], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only, min_version=4
+        )
 
     what = f"create topic {effect.successor!r}"
     for result in _ask_controller(brokers, what, "topics", request):

@@ -264,6 +264,9 @@ def _leader_error(what: str, key: Partition, number: int) -> ClusterError:
     return refusal(f"{what} {key[0]}-{key[1]}", number, topic=key[0], partition=key[1])
 
 
+TOPIC_RESOURCE = 2
+"""The type of a topic in requests about configs."""
+
 LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets: the end, and the log start."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
-from modeaware.cluster.fence import fences, log_ends, read_up_to
+from modeaware.cluster.fence import fences, log_ends
 from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.cluster.unchanged import OffsetsWatch
 from modeaware.errors import ClusterError, ErrorCode
@@ -20,7 +21,7 @@ from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch
-from modeaware.lifecycle.replacement import moving
+from modeaware.lifecycle.replacement import is_followed
 from modeaware.lifecycle.state import is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -111,6 +112,7 @@ class Observer:
         self._leaders: dict[str, dict[Partition, Leader]] = {}
         self._missing_since_s: dict[str, float] = {}
         self._rest = OffsetsWatch(self._brokers)
+        self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
         """Return whether topics that were looked at before are as they were at the last call, if that was for the same
@@ -177,10 +179,12 @@ class Observer:
         self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
-        moved = ((name, moving(topic.record)) for name, topic in present.items() if self._probes_fences)
-        replaced = {name: now for name, now in moved if now is not None}
-        proved = fences(self._brokers, replaced) if replaced else {}
-        wanted = [(name, p) for name in replaced for p in present[name].wanted]
+        followed = ((name, is_followed(topic.record)) for name, topic in present.items() if self._probes_fences)
+        replaced = {name: now for name, now in followed if now is not None}
+        with_fence = [name for name, now in replaced.items() if now.has_fence]
+        proved = fences(self._brokers, with_fence) if with_fence else {}
+        left = [name for name, now in replaced.items() if now.switched_ms is not None]
+        wanted = [(name, p) for name in left if name in with_fence for p in present[name].wanted]
         ends = log_ends(self._brokers, wanted, leaders) if wanted else {}
         logs = self._offsets({name: topic.wanted for name, topic in present.items()}, leaders)
         partitions, records = {}, {}
@@ -193,9 +197,12 @@ class Observer:
                 keys = [(name, p) for p in topic.wanted]
                 self._leaders[topic.shape.topic_id] = {key: leaders.get(key, NO_LEADER) for key in keys}
                 records[name] = topic.record
-        for name, now in replaced.items():
-            own = {p: replace(log, log_end=ends.get((name, p))) for p, log in partitions[name].items()}
-            partitions[name] = own | self._read_up_to(records[name], own, proved.get(name), by_quiet=not now.has_fence)
+        for name in left:
+            for p, log in partitions[name].items():
+                end = ends.get((name, p))
+                if end is not None and end.leader_epoch == log.leader_epoch:
+                    partitions[name][p] = replace(log, log_end=end.offset)
+        self._add_last_records({name: records[name] for name in left}, partitions, proved)
         partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
         found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
@@ -258,23 +265,27 @@ class Observer:
             since_ms, moved = last.quiet_since_ms, last.moved
         return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
 
-    def _read_up_to(
-        self, record: TopicRecord, logs: Mapping[int, PartitionFacts], fence: FenceFacts | None, *, by_quiet: bool
-    ) -> dict[int, PartitionFacts]:
-        """Return the partitions whose end is final or has moved, with where their last record lies.
-
-        Args:
-            by_quiet: there is no fence, and any end may become final.
-        """
+    def _add_last_records(
+        self,
+        records: Mapping[str, TopicRecord],
+        partitions: Mapping[str, dict[int, PartitionFacts]],
+        proved: Mapping[str, FenceFacts],
+    ) -> None:
+        """Add where the last record lies, to the partitions whose end is final or has moved. Without a fence any end
+        may become final."""
         wanted = {}
-        for p, log in logs.items():
-            retired = record.retired[p]
-            final = fence is not None and fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset
-            known = retired.seal_offset == log.end_offset and retired.read_up_to is not None
-            if log.settled and not known and (final or retired.seal_offset is not None or by_quiet):
-                wanted[record.topic, p] = log
-        found = read_up_to(self._conf, wanted, self._clock.monotonic_s)
-        return {p: replace(logs[p], read_up_to=offset) for (_, p), offset in found.items()}
+        for name, record in records.items():
+            fence = proved.get(name, FenceFacts())
+            by_quiet = record.replacement is not None and not record.replacement.has_fence
+            for p, log in partitions[name].items():
+                retired = record.retired[p]
+                final = fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset
+                known = retired.seal_offset == log.end_offset and retired.read_up_to is not None
+                if log.settled and not known and (final or retired.seal_offset is not None or by_quiet):
+                    wanted[name, p] = log
+        ids = {name: record.topic_id for name, record in records.items()}
+        for (name, p), offset in self._last_records.find(ids, wanted).items():
+            partitions[name][p] = replace(partitions[name][p], read_up_to=offset)
 
     def _noted(
         self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]

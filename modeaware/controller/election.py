@@ -36,7 +36,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
-from modeaware.lifecycle.commands import CreatePartitions, Effect
+from modeaware.lifecycle.commands import Effect
 from modeaware.modelog.connection import connection_conf
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 
@@ -291,9 +291,9 @@ class LeasedEffects:
 
         return self._effects.perform(effects, check)
 
-    def validate_growth(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
-        """Have brokers validate growths; that changes nothing, so it needs no lease."""
-        return self._effects.create_partitions(effects, validate_only=True)
+    def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        """Have brokers validate effects; that changes nothing, so it needs no lease."""
+        return self._effects.validate(effects)
 
 
 def request_timeout_s(session_timeout_ms: int) -> float:

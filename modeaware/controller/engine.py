@@ -38,12 +38,13 @@ from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
     Effect,
+    FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
-from modeaware.lifecycle.replacement import give_up_successor, record_after, refuse_alias
+from modeaware.lifecycle.replacement import effects_to_come, give_up_successor, record_after, refuse_alias
 from modeaware.lifecycle.state import is_settled
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -276,9 +277,7 @@ class Engine:
             [Look(each.topic, None) for each in chosen],
             {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
         )
-        replaced = [record for record in self._records.values() if record.replacement is not None]
-        looked = zip(chosen, found, strict=False)
-        admitted = self._validate([self._admit(command, facts, replaced) for command, facts in looked])
+        admitted = self._validate(self._admit_all(chosen, found))
         records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
         failures = self._append([record for record in records if record is not None])
         return self._carry_out(
@@ -289,6 +288,19 @@ class Engine:
                 for each in admitted
             ]
         )
+
+    def _admit_all(
+        self, commands: Sequence[TopicCommand], found: Sequence[TopicFacts | ClusterError]
+    ) -> list[_Admitted | CommandResult]:
+        """Decide on commands in their order: each one sees the replacements that those before it begin."""
+        replaced = {topic_id: record for topic_id, record in self._records.items() if record.replacement is not None}
+        admitted = []
+        for command, facts in zip(commands, found, strict=False):
+            each = self._admit(command, facts, tuple(replaced.values()))
+            if isinstance(each, _Admitted) and (record := each.admission.record) is not None and record.replacement:
+                replaced[record.topic_id] = record
+            admitted.append(each)
+        return admitted
 
     def _admit(
         self, command: TopicCommand, facts: TopicFacts | ClusterError, replaced: Sequence[TopicRecord]
@@ -309,26 +321,26 @@ class Engine:
         return _Admitted(command, record, facts, admission)
 
     def _validate(self, admitted: Sequence[_Admitted | CommandResult]) -> list[_Admitted | CommandResult]:
-        """Have the brokers check growths before anything is appended: their refusal changes nothing."""
-        growths = [each for each in admitted if isinstance(each, _Admitted) and each.to_validate is not None]
-        refused = {}
-        for each, error in zip(growths, self._validated(growths), strict=True):
-            if error is not None:
+        """Have the brokers check what commands are to create, and fences, before anything is appended: their refusal
+        changes nothing."""
+        checked = [(each, effect) for each in admitted if isinstance(each, _Admitted) for effect in each.to_validate]
+        refused: dict[str, CommandResult] = {}
+        for (each, _), error in zip(checked, self._validated([effect for _, effect in checked]), strict=True):
+            if error is not None and each.topic_id not in refused:
                 refused[each.topic_id] = self._not_begun(each.command, error, each.record)
         return [refused.get(each.topic_id, each) if isinstance(each, _Admitted) else each for each in admitted]
 
-    def _validated(self, growths: Sequence[_Admitted]) -> list[ClusterError | None]:
-        effects = [each.to_validate for each in growths if each.to_validate is not None]
+    def _validated(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         if not effects:
             return []
         try:
-            with self.failures.isolated("the check of a growth"):
-                return self._effects.validate_growth(effects)
+            with self.failures.isolated("the check of a change"):
+                return self._effects.validate(effects)
         except ClusterError as error:
-            if len(growths) == 1:
+            if len(effects) == 1:
                 return [error]
-            half = len(growths) // 2  # one topic does not hold up others
-            return self._validated(growths[:half]) + self._validated(growths[half:])
+            half = len(effects) // 2  # one topic does not hold up others
+            return self._validated(effects[:half]) + self._validated(effects[half:])
 
     def _not_begun(self, command: TopicCommand, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
         """Return the answer to a command that failed before anything was appended."""
@@ -611,6 +623,8 @@ class Engine:
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}
             if error is None:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
+                if isinstance(effect, FenceTopic):
+                    self.watched.fenced(effect.topic_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
@@ -660,14 +674,18 @@ class _Admitted:
         return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
 
     @property
-    def to_validate(self) -> CreatePartitions | None:
-        """Return the growth that brokers are to validate: one that is to be done, or was asked for to be validated."""
+    def to_validate(self) -> tuple[Effect, ...]:
+        """Return what brokers are to validate: a growth that is to be done, or was asked for to be validated; what a
+        replacement that begins will do."""
         command, count = self.command, self.facts.partition_count
+        if isinstance(command, ReplaceTopicCommand):
+            after, begun = self.admission.record, self.record is not None and self.record.replacement is not None
+            return () if after is None or after.replacement is None or begun else effects_to_come(after)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
-            return None
+            return ()
         if self.new is None and not command.validate_only:
-            return None
-        return CreatePartitions(command.topic, self.topic_id, command.total_count, command.assignments)
+            return ()
+        return (CreatePartitions(command.topic, self.topic_id, command.total_count, command.assignments),)
 
     @property
     def result(self) -> CommandResult:

@@ -21,7 +21,12 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, evacuation_group, required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.growth import grow
-from modeaware.lifecycle.replacement import changed_replacement, new_replacement, objections_to_replacement
+from modeaware.lifecycle.replacement import (
+    changed_replacement,
+    largest_form,
+    new_replacement,
+    objections_to_replacement,
+)
 from modeaware.lifecycle.state import awaits_handover, in_progress
 from modeaware.modelog.group_rules import (
     CLOSED,
@@ -34,6 +39,7 @@ from modeaware.modelog.group_rules import (
 )
 from modeaware.modelog.records import (
     MAX_PARTITIONS,
+    MAX_RECORD_BYTES,
     RETENTION_DELAY_MS,
     DeleteTopicPartitions,
     RetiredPartition,
@@ -41,8 +47,6 @@ from modeaware.modelog.records import (
 )
 from modeaware.modes import PartitionMode, format_ranges
 
-MAX_RECORD_BYTES = 900_000
-"""A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that dates can express."""
 
@@ -104,8 +108,8 @@ def admit(
         after = grow(current, command, facts, now_ms)
     if after == current:
         return Admission(None, "already under way: nothing changed")
-    _check_size(after)
-    if isinstance(command, CreatePartitionsCommand) and command.validate_only:
+    _check_size(after, facts)
+    if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
     return Admission(after.stamped(controller_epoch, now_ms), message)
 
@@ -304,8 +308,16 @@ def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_ep
     return replace(record, modes=record.modes + (PartitionMode.READ_WRITE,) * added)
 
 
-def _check_size(record: TopicRecord) -> None:
+def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     """Refuse a record that would not fit the log once every retired partition has its proof."""
+    if record.replacement is not None and record.replacement.switched_ms is None:
+        size = len(largest_form(record, facts).to_json())
+        if size > MAX_RECORD_BYTES:
+            why = (
+                f"its mode record would grow to {size} bytes, more than {MAX_RECORD_BYTES}: it has too many partitions"
+            )
+            raise _refusal(record.topic, ErrorCode.MESSAGE_TOO_LARGE, why)
+        return
     proof = dict.fromkeys(record.required_groups, 2**62)
     full = {
         p: replace(r, seal_offset=2**62, drained=proof, reason="x" * 40, stragglers=9, truncated_to=2**62)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from modeaware.errors import ClusterError
+
 
 @dataclass(frozen=True)
 class WriterFacts:
@@ -108,10 +110,14 @@ class FenceFacts:
         configs: what the topic itself has set of the fence's configs.
         proved: partition -> the leader epoch under which its leader refused a probe as a fenced one does, after the
             brokers of all its in-sync replicas had shown these configs.
+        answered: the partitions whose leaders answered a probe as a leader does, with the fence or without.
+        failure: what a broker answered instead: a missing right, say. None: no broker refused anything.
     """
 
     configs: Mapping[str, str] = field(default_factory=dict)
     proved: Mapping[int, int] = field(default_factory=dict)
+    answered: frozenset[int] = frozenset()
+    failure: ClusterError | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class TopicFacts:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: the topic's absence (or another id under its name) is confirmed, not merely reported by one broker.
         successor: the facts of the topic that has, or is to have, the successor's name, where this topic is replaced.
-        fence: of a topic that is replaced.
+        fence: of a topic whose successor exists, until the topic is gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (a commit on it, or members assigned to it).
         groups_doubt: why that list may be incomplete; None when it is certain.

@@ -25,6 +25,9 @@ NOT_EVACUATED = "not-evacuated"
 OPENING = "opening"
 PAUSED = "paused"
 NOT_FENCED = "not-fenced"
+END_NOT_READ = "end-not-read"
+FENCE_DENIED = "fence-denied"
+FENCE_UNKNOWN = "fence-unknown"
 GROUP_NOT_MOVED = "group-not-moved"
 SUCCESSOR_GONE = "successor-gone"
 
@@ -60,6 +63,11 @@ _TEXTS = {
     OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
     PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
     NOT_FENCED: "a leader does not refuse data yet: waiting for the fence",
+    END_NOT_READ: "looking for the last record of each partition; a long tail of aborted records takes a while",
+    FENCE_DENIED: "the controller's user may not probe the fence: grant it WRITE, DESCRIBE_CONFIGS and ALTER_CONFIGS "
+    "on the topic; or, until the switch, undo (--undo) and replace it with --fence none",
+    FENCE_UNKNOWN: "not every leader answers the probe of the fence: check the brokers, and the controller's log; or, "
+    "until the switch, undo (--undo) and replace it with --fence none",
     GROUP_NOT_MOVED: "group {group} has no offset on the successor: run its consumers with modeaware; or stop "
     "them, commit offset 0 there for it (modeaware groups prepare), and start them on the successor; or waive it "
     "(modeaware groups waive)",
@@ -69,6 +77,8 @@ CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED})
 """Reasons that wait as requested: nothing is wrong."""
+PASSING = frozenset({GROUPS_UNKNOWN, NOT_FENCED, END_NOT_READ})
+"""Reasons of a replacement as a whole that come and go by themselves."""
 
 _TEXTS_AT_REST = {
     COMPACTED: "nothing: its records stay on the brokers, and no client reads them (with "

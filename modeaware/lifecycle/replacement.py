@@ -57,17 +57,19 @@ from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal
 from modeaware.lifecycle.state import blocked
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import (
+    MAX_RECORD_BYTES,
     READER_VERSION,
     REPLACEMENT_READER,
     Replacement,
     RetiredPartition,
     TopicRecord,
 )
-from modeaware.modes import PartitionMode
+from modeaware.modes import PartitionMode, ReplicaState
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
 """A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
 FENCES = ("config", "none")
+SEARCH_AGAIN_MS = 1_000
 ANNOUNCE_MS = 2_000
 """How long clients have to see the successor before the switch. Those of the wire ask every second from then on."""
 
@@ -105,7 +107,7 @@ def changed_replacement(
     if command.undo:
         if replacement.switched_ms is not None:
             return f"its name already leads to {replacement.successor!r}: to go back, replace that by another topic"
-        return _with(record, replace(replacement, undone_ms=replacement.undone_ms or now_ms))
+        return _with(record, replace(replacement, undone_ms=replacement.undone_ms or now_ms, reason=None))
     if replacement.undone_ms is not None:
         return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
     if command.num_partitions != replacement.num_partitions:
@@ -114,6 +116,25 @@ def changed_replacement(
     pause = command.pause_before_switch and replacement.switched_ms is None
     changed = replace(replacement, pause_before_switch=pause, accept_state_loss=accepted, reason=None)
     return record if changed == replace(replacement, reason=None) else _with(record, changed)
+
+
+def effects_to_come(record: TopicRecord) -> tuple[CreateTopic | FenceTopic, ...]:
+    """Return what a replacement will do on the brokers, of which they can say beforehand whether they would refuse."""
+    replacement = record.replacement
+    assert replacement is not None, "the topic is replaced"
+    fence = FenceTopic(record.topic, record.topic_id, FENCE_CONFIGS)
+    return (_creation(record, replacement), *((fence,) if replacement.has_fence else ()))
+
+
+def _creation(record: TopicRecord, replacement: Replacement) -> CreateTopic:
+    return CreateTopic(
+        record.topic,
+        record.topic_id,
+        replacement.successor,
+        replacement.num_partitions,
+        replacement.replication_factor,
+        replacement.configs,
+    )
 
 
 def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
@@ -188,9 +209,36 @@ def advance_replacement(
     else:
         step = _Move(record, replacement, facts, facts.successor, requirement, config, now_ms).step()
     after = step.record
+    if after is not None and after != record and len(after.to_json()) > MAX_RECORD_BYTES:
+        after = _without_reasons(after)
+        if len(after.to_json()) > MAX_RECORD_BYTES:
+            return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log; waiting",))
     if after is None or after == record:
         return replace(step, record=None)
     return replace(step, record=after.stamped(controller_epoch, now_ms))
+
+
+def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
+    """Return about the largest record that comes of one with a replacement: sealed, with the groups of today."""
+    retired = RetiredPartition(
+        replica_state=ReplicaState.DELETION_INELIGIBLE, seal_offset=2**53, seal_leader_epoch=2**20, read_up_to=2**53
+    )
+    partitions = range(facts.partition_count)
+    return replace(
+        record,
+        modes=(PartitionMode.READ_ONLY,) * len(partitions),
+        retired=dict.fromkeys(partitions, retired),
+        required_groups=tuple(sorted(facts.groups)),
+    )
+
+
+def _without_reasons(record: TopicRecord) -> TopicRecord:
+    """Return the record with one reason for all its partitions: each may name a group, and together fill the record."""
+    reason = next((r.reason for r in record.retired.values() if r.reason is not None), None)
+    assert record.replacement is not None, "the topic is replaced"
+    whole = replace(record.replacement, reason=record.replacement.reason or reason)
+    retired = {p: replace(each, reason=None) for p, each in record.retired.items()}
+    return replace(record, replacement=whole, retired=retired)
 
 
 def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
@@ -221,15 +269,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and has the
     intended count."""
     if found.topic_id is None:
-        created = CreateTopic(
-            record.topic,
-            record.topic_id,
-            replacement.successor,
-            replacement.num_partitions,
-            replacement.replication_factor,
-            replacement.configs,
-        )
-        return Advance(effects=(created,))
+        return Advance(effects=(_creation(record, replacement),))
     if found.untouched is None:
         return Advance()
     if not _as_intended(found, replacement):
@@ -273,7 +313,11 @@ def _switch(
     requirement: Requirement,
     now_ms: int,
 ) -> Advance:
-    """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more."""
+    """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more.
+
+    A group may have come since the groups were listed, and has to read the successor from its start, too (invariant
+    I2): the first certain listing completes them.
+    """
     if found.topic_id != replacement.successor_id:
         if not found.gone:
             return Advance()
@@ -282,7 +326,8 @@ def _switch(
     assert replacement.announced_ms is not None, "it has an id"
     reason = _objection(replacement, facts, requirement)
     if reason is not None:
-        return Advance(_with(record, replace(replacement, reason=reason)))
+        alarms = () if reason == replacement.reason else _alarm(record, replacement, reason, facts)
+        return Advance(_with(record, replace(replacement, reason=reason)), alarms=alarms)
     if now_ms < replacement.announced_ms + ANNOUNCE_MS:
         return Advance(due_ms=replacement.announced_ms + ANNOUNCE_MS)
     count = max(facts.partition_count, len(record.modes))
@@ -295,14 +340,17 @@ def _switch(
         handed_over=(),
         handover_offsets={},
         required_groups=requirement.groups,
-        groups_complete=True,
+        groups_complete=False,
         waived={},
     )
     return Advance(switched, due_ms=now_ms)
 
 
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
-    """Return the reason for which the switch has to wait (invariants I1 and I2)."""
+    """Return the reason for which the switch has to wait (invariants I1 and I2).
+
+    The fence has to be known to work first: without it no end of the predecessor would ever be final.
+    """
     if facts.compacted:
         return reasons.COMPACTED
     if requirement.doubt is not None:
@@ -310,7 +358,29 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
     for name, group in sorted(facts.groups.items()):
         if group.stateful and name not in replacement.accept_state_loss:
             return reasons.of_group(reasons.GROUP_STATEFUL, name)
+    if replacement.has_fence and (unproved := _fence_doubt(facts)) is not None:
+        return unproved
     return reasons.PAUSED if replacement.pause_before_switch else None
+
+
+def _fence_doubt(facts: TopicFacts) -> str | None:
+    """Return why it is not known whether the fence would work."""
+    fence = facts.fence or FenceFacts()
+    if fence.failure is not None and fence.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return reasons.FENCE_DENIED
+    complete = fence.failure is None and fence.answered.issuperset(range(facts.partition_count))
+    return None if complete else reasons.FENCE_UNKNOWN
+
+
+def _alarm(record: TopicRecord, replacement: Replacement, reason: str | None, facts: TopicFacts) -> tuple[str, ...]:
+    """Return the alarm to raise when ``reason`` becomes what holds the replacement up as a whole."""
+    if reason is None or reason in reasons.AS_ASKED | reasons.PASSING:
+        return ()
+    failure = facts.fence.failure if facts.fence is not None else None
+    of_fence = failure is not None and reason in (reasons.FENCE_DENIED, reasons.FENCE_UNKNOWN)
+    detail = f" ({failure})" if of_fence else ""
+    what = f"topic {record.topic!r}, replaced by {replacement.successor!r}"
+    return (f"{what}: {reasons.text(reason)}{detail}",)
 
 
 class _Move:
@@ -335,7 +405,8 @@ class _Move:
         self._requirement = requirement
         self._config = config
         self._now_ms = now_ms
-        self._record = _all_retired(record, facts.partition_count)
+        self._before = replacement.reason
+        self._record = _all_groups(_all_retired(record, facts.partition_count), requirement)
         self._due_ms: list[int] = []
         self._alarms: list[str] = []
 
@@ -350,13 +421,16 @@ class _Move:
         else:
             retired, waived = self._drained(retired)
         held_up = any(each.seal_offset is None or each.reason is not None for each in retired.values())
-        reason = None
+        denied = any(each.reason == reasons.FENCE_DENIED for each in retired.values())
+        reason = reasons.FENCE_DENIED if denied else None
         if not held_up:
-            reason = self._not_let_go(replacement)
+            reason = self._not_let_go(replacement, retired)
             if reason is None and replacement.let_go_ms is None:
                 replacement = replace(replacement, let_go_ms=self._now_ms)
         elif replacement.let_go_ms is not None:  # groups that are through read what arrived too late
             replacement = replace(replacement, let_go_ms=None)
+        if reason != self._before:
+            self._alarms += _alarm(self._record, replacement, reason, self._facts)
         after = replace(
             _with(self._record, replace(replacement, reason=reason)),
             retired=retired,
@@ -381,7 +455,7 @@ class _Move:
         elif retired.seal_offset is None and self._is_final(partition, log):
             retired = seal_at_end(retired, log)
         elif retired.seal_offset is None and self._replacement.own_configs is not None:
-            retired = blocked(retired, reasons.NOT_FENCED)
+            retired = blocked(retired, self._not_fenced)
         elif retired.seal_offset is None and retired.reason == reasons.UNAVAILABLE:
             retired = replace(retired, reason=None)
         if retired.seal_offset is None:
@@ -433,6 +507,12 @@ class _Move:
         return self._now_ms >= due_ms
 
     @property
+    def _not_fenced(self) -> str:
+        """Return the reason why the fence is not proved."""
+        denied = _fence_doubt(self._facts) == reasons.FENCE_DENIED
+        return reasons.FENCE_DENIED if denied else reasons.NOT_FENCED
+
+    @property
     def _in_force(self) -> bool:
         return is_fence(self._fence.configs)
 
@@ -449,24 +529,28 @@ class _Move:
             if drain.reason is not None:
                 after[partition] = blocked(state, drain.reason)
                 continue
-            after[partition] = replace(state, reason=None, drained=dict(drain.proof))
+            # No proof of each partition and group: the topic goes as a whole, by a proof of its own, or stays.
+            after[partition] = replace(state, reason=None)
             waived |= drain.waived
         return after, waived
 
-    def _not_let_go(self, replacement: Replacement) -> str | None:
-        """Return why a predecessor that is drained is not let go: a required group has not come to the successor, or
-        the fence is not in force (invariant I2)."""
+    def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
+        """Return why a predecessor that is drained is not let go: a required group has not come to the successor, the
+        fence is not in force, or gates cannot open yet (invariant I2)."""
         if replacement.let_go_ms is not None:
             return None
         if self._successor.topic_id != replacement.successor_id:
             return reasons.SUCCESSOR_GONE if self._successor.gone else replacement.reason
         if self._requirement.doubt is not None:
             return doubt_reason(self._requirement.doubt)
+        if any(retired.read_up_to is None for retired in retired_now.values()):
+            self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
+            return reasons.END_NOT_READ
         logs = self._facts.partitions
         if replacement.has_fence and not (
             self._in_force and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
         ):
-            return reasons.NOT_FENCED
+            return self._not_fenced
         expected = frozenset(range(self._successor.partition_count))
         for name in self._requirement.groups:
             group = self._facts.groups.get(name)
@@ -479,10 +563,10 @@ class _Move:
         return None
 
 
-def moving(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of a topic whose name leads to the successor, and that may still be there itself."""
+def is_followed(record: TopicRecord | None) -> Replacement | None:
+    """Return the replacement of a topic whose successor exists, and that may still be there itself."""
     now = record.replacement if record is not None else None
-    return now if now is not None and now.switched_ms is not None and now.gone_ms is None else None
+    return now if now is not None and now.successor_id is not None and now.gone_ms is None else None
 
 
 def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:
@@ -503,6 +587,14 @@ def _all_retired(record: TopicRecord, count: int) -> TopicRecord:
         modes=(*record.modes, *(PartitionMode.READ_ONLY for _ in new)),
         retired={**record.retired, **{p: RetiredPartition() for p in new}},
     )
+
+
+def _all_groups(record: TopicRecord, requirement: Requirement) -> TopicRecord:
+    """Return the record with the groups of the first certain listing after the switch."""
+    if record.groups_complete or requirement.doubt is not None:
+        return record
+    groups = {*record.required_groups, *requirement.groups}
+    return replace(record, groups_complete=True, required_groups=tuple(sorted(groups)))
 
 
 def _with(record: TopicRecord, replacement: Replacement) -> TopicRecord:

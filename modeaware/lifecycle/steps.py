@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.commands import Advance, DeleteRecords, Effect
 from modeaware.lifecycle.drain import Drain, Requirement, check_drain, requirement_of, using_groups
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
@@ -32,7 +31,7 @@ from modeaware.lifecycle.state import (
     unproved,
 )
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 

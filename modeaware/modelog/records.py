@@ -34,6 +34,8 @@ WRITER_VERSION = 1
 READER_VERSION = 1
 REPLACEMENT_READER = 2
 """The ``min_reader`` of a topic's record with a replacement: clients of 0.2.0 keep their last view, and say so."""
+MAX_RECORD_BYTES = 900_000
+"""A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
 MAX_PARTITIONS = 100_000
 MAX_BROKERS = 10_000
 """No record lists more of either: a malformed one must not fill the memory."""
@@ -565,6 +567,7 @@ class TopicRecord(VersionedRecord):
             gone=replacement.gone_ms is not None,
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
             groups=frozenset(self.required_groups) if switched else frozenset(),
+            groups_complete=self.groups_complete or not switched,
         )
 
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:

@@ -27,7 +27,7 @@ import struct
 from enum import Enum
 from typing import Final
 
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.replacement import FENCE_CONFIGS as FENCE_CONFIGS
 
 PROBE_ACKS: Final = 1
@@ -78,19 +78,19 @@ def read_answer(error_code: int, topic: str, partition: int) -> FenceState:
         return FenceState.OPEN
     if error_code in _NO_LEADER:
         return FenceState.UNKNOWN
-    where = f"{topic}-{partition}"
+    where, code = f"{topic}-{partition}", None
     if error_code == 0:
         message = f"{where}: the probe of the write fence was appended; this broker checks no CRC, do not fence by it"
-    elif error_code == _TOPIC_AUTHORIZATION_FAILED:
+    elif error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         message = f"{where}: not authorized to probe the write fence; grant WRITE on the topic"
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     else:
         message = f"{where}: the probe of the write fence was answered with Kafka error {error_code}"
-    raise ClusterError(message, topic=topic, partition=partition)
+    raise ClusterError(message, code=code, topic=topic, partition=partition)
 
 
 _CORRUPT_MESSAGE = 2
 _MESSAGE_TOO_LARGE = 10
-_TOPIC_AUTHORIZATION_FAILED = 29
 # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, REPLICA_NOT_AVAILABLE,
 # KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_ID.
 _NO_LEADER = frozenset((3, 5, 6, 7, 9, 56, 100))

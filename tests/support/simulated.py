@@ -163,7 +163,7 @@ class SimCluster:
         elif isinstance(effect, CommitOffsets):
             self.groups[effect.group].committed.update(effect.offsets)
 
-    def validate_growth(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
+    def validate(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
         return [self._validated(effect) for effect in effects]
 
     def _validated(self, effect: CreatePartitions) -> ClusterError | None:

@@ -10,11 +10,10 @@ import pytest
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.commands import TopicCommand
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import advance
-from modeaware.modelog.records import MAX_PARTITIONS, DeleteTopicPartitions, TopicRecord
+from modeaware.modelog.records import MAX_PARTITIONS, MAX_RECORD_BYTES, DeleteTopicPartitions, TopicRecord
 from tests.support.lifecycle import (
     CONFIG,
     EPOCH,

@@ -15,7 +15,7 @@ from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, DeleteTopic, Effect
 from modeaware.topic_view import base64_id
 from tests.support.fake_brokers import FakeBrokers
 from tests.support.source_tree import modules
@@ -121,6 +121,10 @@ class TopicBrokers(FakeBrokers):
         code = self._code(node, name)
         return {"error_code": code, "error_message": self.messages.get(code)}
 
+    def on_delete_topics(self, node: int, request: Any) -> Any:
+        result = self._result(node, "DeleteTopics")
+        return {"responses": [{**result, "topic_id": topic.topic_id} for topic in request.topics]}
+
     def on_find_coordinator(self, node: int, request: Any) -> Any:
         code = self._code(node, "FindCoordinator")
         (group,) = request.coordinator_keys
@@ -153,7 +157,7 @@ def cluster(fakes: TopicBrokers) -> OverFakes:
     return OverFakes(fakes)
 
 
-def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | CommitOffsets) -> ClusterError:
+def refused(cluster: OverFakes, effect: Effect) -> ClusterError:
     (failure,) = cluster.perform([effect])
     assert failure is not None
     return failure
@@ -270,6 +274,20 @@ class TestCreatePartitions:
         assert fakes.asked_for("CreatePartitions") == [1]
 
 
+class TestDeleteTopic:
+    def test_a_successor_that_has_records_by_now_stays(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        effect = DeleteTopic(TOPIC, TOPIC_ID, TOPIC, TOPIC_ID)
+        assert "it has records" in str(refused(cluster, effect))
+        fakes.logs = {0: (0, 0, 0), 1: (0, 0, 0)}
+        fakes.silent = {2}
+        assert "not every leader" in str(refused(cluster, effect))
+        assert fakes.sent("DeleteTopics") == []
+        fakes.silent = set()
+        assert cluster.perform([effect]) == [None]
+        (request,) = fakes.sent("DeleteTopics")
+        assert [topic.topic_id for topic in request.topics] == [fakes.topic_id]
+
+
 class TestCommitOffsets:
     EFFECT = CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7})
 
@@ -362,7 +380,7 @@ def test_growths_are_requested_together_up_to_what_a_controller_takes(
 ) -> None:
     monkeypatch.setattr(cluster_module, "PARTITIONS_A_REQUEST", 10)
     growths = [CreatePartitions(f"t{n}", TOPIC_ID, count, None) for n, count in enumerate((4, 6, 1, 99, 2))]
-    assert cluster.create_partitions(growths, validate_only=True) == [None] * 5
+    assert cluster.validate(growths) == [None] * 5
     assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreatePartitions")] == [
         ["t0", "t1"],
         ["t2"],

@@ -82,9 +82,9 @@ class Topics:
         self._beware([effect.topic for effect in effects])
         return [failure for effect in effects for failure in self.clusters[effect.topic].perform([effect])]
 
-    def validate_growth(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
+    def validate(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
         self._beware([effect.topic for effect in effects])
-        return [failure for effect in effects for failure in self.clusters[effect.topic].validate_growth([effect])]
+        return [failure for effect in effects for failure in self.clusters[effect.topic].validate([effect])]
 
     def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
         """As the controller does it, which begins again with those that were not begun."""

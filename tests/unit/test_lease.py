@@ -43,10 +43,8 @@ class World:
         self.done += effects
         return [None] * len(effects)
 
-    def create_partitions(
-        self, effects: Sequence[CreatePartitions], validate_only: bool = False
-    ) -> list[ClusterError | None]:
-        self.done += [(effect, validate_only) for effect in effects]
+    def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        self.done += [(effect, "checked") for effect in effects]
         return [None] * len(effects)
 
     def put_off(self) -> None:
@@ -66,8 +64,8 @@ def test_without_a_confirmation_nothing_is_even_looked_up(answer: bool | None) -
     world.confirms = answer
     world.put_off()
     assert world.looked == 0
-    world.effects.validate_growth([CREATE])
-    assert world.done == [(CREATE, True)], "a look changes nothing"
+    world.effects.validate([CREATE])
+    assert world.done == [(CREATE, "checked")], "a look changes nothing"
 
 
 @pytest.mark.parametrize(("confirm_ms", "lookup_ms"), [(4_001, 0), (2_000, 2_001), (0, 4_001)])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset, written_topic
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.clients.gate import has_read, is_open, needs_predecessor, segments, start_offset, written_topic
+from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.replacement import ANNOUNCE_MS, FENCE_CONFIGS, record_after, refuse_alias
+from modeaware.lifecycle.replacement import ANNOUNCE_MS, FENCE_CONFIGS, effects_to_come, record_after, refuse_alias
 from modeaware.lifecycle.state import in_progress, topic_phase
-from modeaware.modelog.records import REPLACEMENT_READER, Replacement, TopicRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, REPLACEMENT_READER, Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.support.lifecycle import (
     CONFIG,
@@ -37,6 +37,7 @@ NAME, ID = "orders-v2", "id-of-the-successor"
 ABSENT = TopicFacts(NAME, None)
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, 2)
 ENDS = {0: 10, 1: 0, 2: 7}
+DENIED = ClusterError("grant WRITE", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def successor(count: int = 2, ends: int = 0, **more: Any) -> TopicFacts:
@@ -46,7 +47,8 @@ def successor(count: int = 2, ends: int = 0, **more: Any) -> TopicFacts:
 def seen(found: TopicFacts = ABSENT, *, fenced: bool = False, **more: Any) -> TopicFacts:
     """The predecessor: three partitions, and group ``billing``, which has read them."""
     ends = {p: log(end, log_end=end, read_up_to=end) for p, end in ENDS.items()}
-    fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(ENDS, 3)) if fenced else FenceFacts()
+    answered = frozenset(ENDS)
+    fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(ENDS, 3), answered) if fenced else FenceFacts(answered=answered)
     return facts(3, ends, **{"groups": {"billing": group(ENDS)}, "successor": found, "fence": fence, **more})
 
 
@@ -106,6 +108,14 @@ def test_a_replacement_goes_through_its_phases() -> None:
     record = switched()
     assert record.modes == (RO,) * 3
     assert record.required_groups == ("billing",)
+    assert not record.groups_complete
+    late = seen(successor(), groups={"billing": group(ENDS), "late": group({0: 10})})
+    noted = step(record, late, NOW_MS + ANNOUNCE_MS).record
+    assert noted is not None
+    view = noted.view().successor
+    assert view is not None
+    assert (view.groups, view.groups_complete) == (frozenset({"billing", "late"}), True)
+    record = step(record, seen(successor()), NOW_MS + ANNOUNCE_MS).record or record
     quiet_ms = NOW_MS + ANNOUNCE_MS + QUIET_MS
     assert step(record, seen(successor()), quiet_ms - 1).record is None
     own = seen(successor(), fence=FenceFacts({"compression.type": "zstd"}))
@@ -167,6 +177,9 @@ def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
         (seen(successor(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
         (seen(successor(), groups={"s": group({0: 1}, stateful=True)}), reasons.of_group(reasons.GROUP_STATEFUL, "s")),
         (seen(successor(), cleanup_policy="compact"), reasons.COMPACTED),
+        (seen(successor(), fence=FenceFacts(answered=frozenset({0, 1}))), reasons.FENCE_UNKNOWN),
+        (seen(successor(), fence=None), reasons.FENCE_UNKNOWN),
+        (seen(successor(), fence=FenceFacts(failure=DENIED)), reasons.FENCE_DENIED),
     ):
         waiting = step(announced, found, later_ms).record
         assert waiting is not None
@@ -176,6 +189,81 @@ def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
     assert waiting is not None
     assert replacement(waiting).reason == reasons.PAUSED
     assert replacement(admitted(COMMAND, waiting, seen(successor()))).pause_before_switch is False
+
+
+def test_a_replacement_without_a_fence_needs_no_probe() -> None:
+    record = admitted(replace(COMMAND, fence="none"), seen=seen())
+    assert [type(effect) for effect in effects_to_come(record)] == [CreateTopic]
+    for _ in range(2):
+        record = step(record, seen(successor(), fence=None), NOW_MS + ANNOUNCE_MS).record or record
+    record = step(record, seen(successor(), fence=None), NOW_MS + 2 * ANNOUNCE_MS).record or record
+    assert replacement(record).switched_ms is not None
+
+
+def test_a_fence_that_may_not_be_probed_raises_one_alarm_that_names_the_right() -> None:
+    record = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
+    assert record is not None
+    denied = seen(successor(), fence=FenceFacts(failure=DENIED))
+    found = step(record, denied, NOW_MS + ANNOUNCE_MS)
+    assert found.record is not None
+    (alarm,) = found.alarms
+    assert "grant WRITE" in alarm
+    assert step(found.record, denied, NOW_MS + ANNOUNCE_MS).alarms == ()
+    record = switched()
+    record = replace(record, groups_complete=True, replacement=replace(replacement(record), own_configs={}))
+    found = step(record, denied, NOW_MS + ANNOUNCE_MS)
+    assert found.record is not None
+    assert (found.record.retired[0].reason, len(found.alarms)) == (reasons.FENCE_DENIED, 1)
+    assert step(found.record, denied, NOW_MS + ANNOUNCE_MS).alarms == ()
+
+
+def test_it_is_let_go_once_the_last_record_of_each_partition_is_known() -> None:
+    record = switched()
+    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    moved = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
+    searching = {p: replace(each, read_up_to=None) for p, each in moved.partitions.items()}
+    waiting = step(record, replace(moved, partitions=searching), NOW_MS + 60_000)
+    assert waiting.record is not None
+    assert replacement(waiting.record).reason == reasons.END_NOT_READ
+    assert waiting.due_ms == NOW_MS + 61_000
+    done = step(waiting.record, moved, NOW_MS + 61_000).record
+    assert done is not None
+    assert replacement(done).let_go_ms is not None
+
+
+def test_the_record_of_a_large_topic_with_many_groups_fits_the_mode_log() -> None:
+    count = 1_000
+    groups = {f"{'a-long-name-of-a-group-' * 5}{n}": group(dict.fromkeys(range(count), 10)) for n in range(20)}
+    logs = {p: log(10**12, log_end=10**12, read_up_to=10**12) for p in range(count)}
+    fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count)))
+    found = facts(count, logs, groups, successor=ABSENT, fence=fence)
+    record = admitted(COMMAND, seen=found)
+    for now_ms in (NOW_MS, NOW_MS + ANNOUNCE_MS, NOW_MS + 60_000, NOW_MS + 60_000):
+        record = step(record, replace(found, successor=successor()), now_ms).record or record
+        assert len(record.to_json()) < MAX_RECORD_BYTES / 2
+    assert record.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, min(groups))
+    read = {name: group(dict.fromkeys(range(count), 10**12)) for name in groups}
+    moved = successor(groups=dict.fromkeys(groups, group({0: 0, 1: 0})))
+    record = step(record, replace(found, groups=read, successor=moved), NOW_MS + 60_000).record or record
+    assert topic_phase(record) == "done"
+    assert len(record.to_json()) < MAX_RECORD_BYTES / 4
+
+
+def test_reasons_that_would_fill_the_record_are_given_once() -> None:
+    count, name = 4_000, "g" * 249
+    logs = {p: log(10**9, log_end=10**9, read_up_to=10**9) for p in range(count)}
+    fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count)))
+    groups = {name: group(dict.fromkeys(range(count), 1))}
+    found = facts(count, logs, groups, successor=ABSENT, fence=fence)
+    record = admitted(COMMAND, seen=found)
+    for now_ms in (NOW_MS, NOW_MS + ANNOUNCE_MS, NOW_MS + 60_000, NOW_MS + 60_000):
+        record = step(record, replace(found, successor=successor()), now_ms).record or record
+    assert len(record.to_json()) < MAX_RECORD_BYTES
+    assert topic_phase(record) == "drain"
+    assert replacement(record).reason == reasons.of_group(reasons.GROUP_LAG, name)
+    assert step(record, replace(found, successor=successor()), NOW_MS + 60_000).record is None
+    larger = facts(10_000, successor=ABSENT)
+    assert refused(COMMAND, seen=larger).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_an_undo_deletes_an_untouched_successor_by_its_id_and_not_after_the_switch() -> None:
@@ -207,6 +295,17 @@ def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
     view = gone.view()
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
     assert not needs_predecessor(view, has_read=False, has_moved=False)
+
+
+def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None:
+    view = switched().view()
+    assert view.successor is not None
+    onward = replace(view.successor, topic="third", topic_id="id-of-third")
+    other = TopicView(NAME, "another-id", (1, 1), view.modes, successor=onward)
+    views = {TOPIC: view, NAME: other, "third": TopicView.unlisted("third")}
+    assert [each.topic for each in segments(TOPIC, views.__getitem__)] == [TOPIC, NAME]
+    views[NAME] = replace(other, topic_id=view.successor.topic_id)
+    assert written_topic(TOPIC, views.__getitem__).topic == "third"
 
 
 def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:

@@ -125,6 +125,7 @@ class Group:
         positions: (topic id, partition) -> the next offset of the member that owns it.
         given: the numbers of the records it was given, at their first time in order.
         excused: records that it need not be given: they lay there before a latest group began.
+        began: the step at which it first had an offset on the predecessor.
         moved: of a stock group: its owner has started it on the successor.
         waived: the operator waits for it no more.
     """
@@ -146,6 +147,7 @@ class Group:
         self.owners: dict[tuple[str, int], Member] = {}
         self.given: dict[int, int] = {}
         self.excused: set[int] = set()
+        self.began: int | None = None
 
     @property
     def assigned(self) -> set[str]:
@@ -225,7 +227,12 @@ class Group:
             own = start_offset(member.reader.view, self.name)
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
-        self.excused |= {n for n in log.records[: log.replicated] if n != MARKER}
+        if topic.topic_id == "id-1" and self.aware and self.began is None:
+            self.began = self.world.steps
+        switched_at = self.world.switched_at
+        used_before = self.began is not None and (switched_at is None or self.began < switched_at)
+        if not (topic.name == SUCCESSOR and used_before):  # one that did has to be given all that followed
+            self.excused |= {n for n in log.records[: log.replicated] if n != MARKER}
         if self.aware:  # as aware clients do: a start that is not committed would be another one after a restart
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, log.replicated)
         return log.replicated

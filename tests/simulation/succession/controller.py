@@ -12,7 +12,7 @@ from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, Effect, FenceTopic
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.state import is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -32,6 +32,10 @@ class ReplacingController(Controller):
     """One controller; its methods are steps of its thread."""
 
     world: Any
+    probed: frozenset[int] = frozenset()
+    """The partitions whose leaders answered the last probes."""
+    looked_again = -1
+    """The step of the last look right before a successor is deleted."""
 
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, index, world.config)  # type: ignore[arg-type] - what it asks for both worlds have
@@ -76,6 +80,8 @@ class SimBrokers(Cluster):
         topic = world.topics.get(effect.topic)
         if topic is None or topic.topic_id != effect.topic_id:
             raise ClusterError("another topic", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        if isinstance(effect, DeleteTopic):
+            self._check_untouched(effect)
         check()
         world.judge.effect_sent(self._controller, effect)
         world.io(self._controller, f"sends {type(effect).__name__}")
@@ -99,6 +105,21 @@ class SimBrokers(Cluster):
                         world.apply_configs(topic, partition)
         if world.strikes(Fault.EFFECT_ANSWER_LOST):
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def _check_untouched(self, effect: DeleteTopic) -> None:
+        found = self._world.topics.get(effect.successor)
+        if found is not None and not self._world.calm and self._world.side_random() < 0.1:
+            self._world.foreign_record(found)
+        self._world.io(self._controller, "asks for the successor's ends")
+        self._controller.looked_again = self._world.steps
+        found = self._world.topics.get(effect.successor)
+        if found is not None and found.touched:
+            raise ClusterError("it has records")
+
+    def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        self._world.io(self._controller, "has brokers check effects")
+        denied = ClusterError("denied", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return [denied if isinstance(effect, FenceTopic) and self._world.denied else None for effect in effects]
 
     def _create(self, effect: CreateTopic) -> None:
         world = self._world
@@ -150,6 +171,7 @@ class Observer:
         self._ask("lists the groups")
         doubt = GroupsDoubt("the offsets topic has moved") if world.doubtful else None
         groups = {look: self._groups(look, topic) for look, topic in shapes.items() if topic is not None}
+        world.group_begins()
         named = {rule.group for rule in rules if rule.kind == REQUIRE}
         seen = tuple(name for look in groups if look.record is not None for name in groups[look])
         if any(look.topic_id is None for look in looks):  # a look at successors alone comes after that at predecessors
@@ -194,13 +216,18 @@ class Observer:
         return wanted is not None and now_ms - self._missing_since_ms.setdefault(wanted, now_ms) >= GONE_AFTER_MS
 
     def _fence(self, look: Look, topic: SimTopic) -> FenceFacts | None:
-        if look.record is None or look.record.replacement is None or look.record.replacement.switched_ms is None:
+        now = is_followed(look.record)
+        if now is None or not now.has_fence:
             return None
         configs = {name: topic.configs[name] for name in FENCE_CONFIGS if name in topic.configs}
         shown = [p for p, log in enumerate(topic.logs) if log.followers_fenced]
         self._ask("probes the fence")
+        if self._world.denied:
+            self._controller.probed = frozenset()
+            return FenceFacts(configs, failure=ClusterError("denied", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         refused = {p: log.epoch for p, log in enumerate(topic.logs) if log.available and log.fenced}
-        return FenceFacts(configs, {p: refused[p] for p in shown if p in refused})
+        self._controller.probed = frozenset(p for p, log in enumerate(topic.logs) if log.available)
+        return FenceFacts(configs, {p: refused[p] for p in shown if p in refused}, self._controller.probed)
 
     def _partitions(
         self, look: Look, topic: SimTopic, stable: list[int], log_ends: list[int], fence: FenceFacts | None

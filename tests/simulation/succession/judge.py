@@ -140,6 +140,10 @@ class Judge:
             raise Violation("switch", f"partitions of the predecessor are writable: {after.modes}")
         if not writer.looked.sure:
             raise Violation("I2", "it switches though not all groups are known")
+        logs = self.world.by_id[after.topic_id].logs
+        older = {p for p, log in enumerate(logs) if log.made_at < writer.looked.step - 20}
+        if now.has_fence and not writer.probed >= older:
+            raise Violation("fence", "it switches though a leader has not answered the probe of the fence")
         groups = self.world.groups
         if missing := set(writer.looked.seen) - set(after.required_groups):
             raise Violation("I2", f"the switch does not note {missing}")
@@ -147,6 +151,7 @@ class Judge:
         if lost := [n for n in named if n not in now.accept_state_loss]:
             raise Violation("I1", f"the switch costs {lost} their state")
         self.required = set(after.required_groups)
+        self.world.switched_at = self.world.steps
 
     def _sealed(
         self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: ReplacingController
@@ -195,7 +200,7 @@ class Judge:
                 raise Violation("fence", "a topic is fenced before its configs are on the record")
 
     def deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
-        if topic.touched and topic.touched_at < controller.looked.at:
+        if topic.touched and topic.touched_at < controller.looked_again:
             raise Violation("I1", f"{topic.name} is deleted, and somebody has written to it")
 
     # Records

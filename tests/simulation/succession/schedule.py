@@ -15,7 +15,7 @@ from modeaware.modelog.records import TopicRecord
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.succession.clients import Group, Producer
-from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, Sent, SimTopic, World
+from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, SimTopic, World
 
 ROUNDS, PERSONS_TURNS = 8, 20
 Event = Callable[["Actions"], None]
@@ -215,22 +215,14 @@ class Actions:
             topic = self.world.make(SUCCESSOR, self.command.num_partitions + self.world.below(2))
             self.world.hit("name taken")
             if self.world.random() < 0.5:
-                self._foreign_record(topic)
+                self.world.foreign_record(topic)
 
     def foreign_record(self) -> None:
         topic, record = self.world.topics.get(SUCCESSOR), self.world.record
         if topic is not None and (
             record is None or record.replacement is None or record.replacement.switched_ms is None
         ):
-            self._foreign_record(topic)
-
-    def _foreign_record(self, topic: SimTopic) -> None:
-        world = self.world
-        sent = Sent(len(world.sent), 99, 0, lost=True)
-        world.sent.append(sent)
-        topic.logs[0].append(sent.number, world.steps, world.time_ms)
-        world.replicate(topic, 0)
-        topic.touched, topic.touched_at = True, world.steps
+            self.world.foreign_record(topic)
 
     def lose_successor(self) -> None:
         """Somebody deletes the successor, before anybody has written to it."""
@@ -285,6 +277,11 @@ class Actions:
     def doubt(self) -> None:
         self.world.doubtful = not self.world.doubtful
 
+    def deny(self) -> None:
+        """Somebody takes the right to probe the fence, or grants it again."""
+        self.world.denied = not self.world.denied
+        self.world.hit("probe denied")
+
     def stateful(self) -> None:
         group = self._some_group()
         group.stateful, group.stateful_at = not group.stateful, self.world.steps
@@ -307,7 +304,7 @@ ALWAYS: tuple[tuple[Event, float], ...] = (
     (Actions.move_stock_group, 1),
 )
 SOMETIMES: tuple[tuple[Event, float], ...] = (
-    (Actions.undo, 0.5),
+    (Actions.undo, 1),
     (Actions.set_back, 1),
     (Actions.transaction, 4),
     (Actions.election, 1.5),
@@ -318,7 +315,7 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
     (Actions.own_configs, 2),
     (Actions.recreate, 0.3),
     (Actions.take_name, 0.2),
-    (Actions.foreign_record, 0.3),
+    (Actions.foreign_record, 1),
     (Actions.lose_successor, 0.4),
     (Actions.late_request, 3),
     (Actions.compaction, 1),
@@ -327,6 +324,7 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
     (Actions.group_stops, 3),
     (Actions.doubt, 2),
     (Actions.stateful, 0.5),
+    (Actions.deny, 1),
     (Actions.policy, 0.5),
 )
 
@@ -478,6 +476,8 @@ def _person(world: World, actions: Actions) -> None:
                 world.groups[name].move()
             elif code == reasons.SUCCESSOR_GONE:
                 raise Lost
+            elif code == reasons.FENCE_DENIED:
+                world.denied = False
             elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
                 rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
                 actions.ask(AlterGroupRulesCommand(add=(rule,)))

@@ -120,7 +120,8 @@ class World(Chance):
         self.by_id: dict[str, SimTopic] = {}
         self.sent: list[Sent] = []
         self.late: list[Callable[[], None]] = []
-        self.doubtful = False
+        self.doubtful = self.denied = False
+        self.switched_at: int | None = None
         self.policy = "delete"
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
@@ -151,6 +152,21 @@ class World(Chance):
                     self.sent[number].lost = True
         for group in self.groups.values():
             group.forget(topic.topic_id)
+
+    def foreign_record(self, topic: SimTopic) -> None:
+        """Somebody writes to a topic that no name leads to."""
+        sent = Sent(len(self.sent), 99, 0, lost=True)
+        self.sent.append(sent)
+        topic.logs[0].append(sent.number, self.steps, self.time_ms)
+        self.replicate(topic, 0)
+        topic.touched, topic.touched_at = True, self.steps
+
+    def group_begins(self) -> None:
+        """A group may begin right after the groups were listed."""
+        waiting = [group for group in self.groups.values() if not group.ever]
+        if waiting and not self.calm and self.side_random() < 0.05:
+            self.hit("group begins")
+            waiting[0].start()
 
     def apply_configs(self, topic: SimTopic, partition: int) -> None:
         """The leader takes the configs of its topic into use."""

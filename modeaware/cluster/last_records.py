@@ -1,0 +1,146 @@
+"""Where the last record of a log lies that readers of committed records are given.
+
+Behind it there may be markers and aborted records, as many as producers leave there. So a search reads the last
+offsets first, and goes further back where it finds nothing: each time over several times as many offsets, so that all
+of it costs little more than the last time. It is bounded by the time of one look, and goes on with the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from modeaware.cluster.metadata import Partition
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.lifecycle.facts import PartitionFacts
+
+LOOK_S = 1.0
+"""How long all searches of one look may take."""
+LAST_READ, FURTHER = 64, 12
+"""How many offsets before the end are read first, and how many times as many each next time."""
+_SETTINGS = {
+    "group.id": "modeaware-last-records",
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    # It fetches on between two looks; of what it has fetched only the last record counts.
+    "queued.min.messages": 1_000,
+    "queued.max.messages.kbytes": 4_096,
+}
+
+
+class _Log(NamedTuple):
+    """A log whose end is final: of another topic id or under another leader epoch it is another log."""
+
+    topic_id: str
+    end_offset: int
+    leader_epoch: int
+
+
+@dataclass
+class _Search:
+    log: _Log
+    log_start: int
+    start: int
+    back: int = LAST_READ
+    last: int | None = None
+
+    def go_back(self) -> None:
+        self.back *= FURTHER
+        self.start = max(self.log_start, self.log.end_offset - self.back)
+
+
+class LastRecords:
+    """Searches logs for their last records. One thread owns it.
+
+    Args:
+        conf: librdkafka configuration.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], monotonic_s: Callable[[], float]) -> None:
+        self._conf = {**conf, **_SETTINGS}
+        self._monotonic_s = monotonic_s
+        self._searches: dict[Partition, _Search] = {}
+        self._found: dict[Partition, tuple[_Log, int]] = {}
+        self._consumer: Consumer | None = None
+
+    def find(self, topic_ids: Mapping[str, str], logs: Mapping[Partition, PartitionFacts]) -> dict[Partition, int]:
+        """Return the offset behind the last record, for each of ``logs`` of which it is known by now.
+
+        Args:
+            topic_ids: of the topics of ``logs``.
+            logs: all that are searched: what is found in another one is forgotten.
+
+        Raises:
+            ClusterError: brokers refuse to be read.
+        """
+        wanted = {k: _Log(topic_ids[k[0]], log.end_offset, log.leader_epoch) for k, log in logs.items()}
+        self._found = {key: each for key, each in self._found.items() if wanted.get(key) == each[0]}
+        for key in [key for key, search in self._searches.items() if wanted.get(key) != search.log]:
+            del self._searches[key]
+        for key, log in logs.items():
+            if log.empty:
+                self._found[key] = wanted[key], log.log_start
+            elif key not in self._found and key not in self._searches:
+                start = max(log.log_start, log.end_offset - LAST_READ)
+                self._searches[key] = _Search(wanted[key], log.log_start, start)
+        try:
+            self._read()
+        except KafkaException as error:
+            self.close()
+            raise ClusterError(f"cannot read the last records: {error.args[0].str()}") from error
+        if not self._searches:
+            self.close()
+        return {key: offset for key, (_, offset) in self._found.items()}
+
+    def close(self) -> None:
+        """Close the consumer. What is found stays known; a search begins anew."""
+        self._searches.clear()
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            consumer.close()
+
+    def _read(self) -> None:
+        if not self._searches:
+            return
+        deadline_s = self._monotonic_s() + LOOK_S
+        consumer = self._consumer
+        if consumer is None:
+            consumer = self._consumer = Consumer(self._conf)
+        held = {(each.topic, each.partition) for each in consumer.assignment()}
+        if gone := held - self._searches.keys():
+            consumer.incremental_unassign([TopicPartition(*key) for key in sorted(gone)])
+        if new := self._searches.keys() - held:
+            starts = [TopicPartition(*key, self._searches[key].start) for key in sorted(new)]
+            consumer.incremental_assign(starts)
+        while self._searches and self._monotonic_s() < deadline_s:
+            sought: set[Partition] = set()
+            for message in consumer.consume(500, timeout=0.1):
+                topic, partition = message.topic(), message.partition()
+                if topic is not None and partition is not None and (topic, partition) not in sought:
+                    self._take((topic, partition), message, consumer, sought)
+
+    def _take(self, key: Partition, message: Message, consumer: Consumer, sought: set[Partition]) -> None:
+        """Take in what the consumer returns of a partition; of one that is ``sought``, the rest is from before that."""
+        offset, error, search = message.offset(), message.error(), self._searches.get(key)
+        if search is None:
+            return
+        end = search.log.end_offset
+        at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if error is not None and not at_end:  # the log has moved on under it, say: it begins anew
+            del self._searches[key]
+        elif not at_end and offset is not None and offset < end:
+            search.last = offset
+        if key in self._searches and (at_end or (offset is not None and offset >= end - 1)):
+            if search.last is None and search.start > search.log_start:
+                search.go_back()
+                consumer.seek(TopicPartition(*key, search.start))
+                sought.add(key)
+                return
+            self._found[key] = search.log, search.start if search.last is None else search.last + 1
+            del self._searches[key]
+        if key not in self._searches:
+            consumer.incremental_unassign([TopicPartition(*key)])
