@@ -114,8 +114,13 @@ class Member(Background):
         self._make, self._topics, self._delivered, self._work_s = make, topics, delivered, work_s
         self.gaps = Gaps()
 
+    @property
+    def stats(self) -> Any:
+        """What a consumer of ours says of itself."""
+        return self._consumer.modeaware_stats()
+
     def work(self) -> None:
-        consumer = self._make()
+        consumer = self._consumer = self._make()
         consumer.subscribe(self._topics)
         try:
             while not self.done.is_set():
