@@ -60,9 +60,10 @@ def test_two_replacements(
     with ExitStack() as stack:
         reading = stock(topic)
         reading.start()
-        for _ in range(3):
-            stack.enter_context(Member(lambda: member("even"), [topic], delivered["even"]))
-        stack.enter_context(Member(lambda: member("slow"), [topic], delivered["slow"], work_s=0.002))
+        kinds = [("even", 0.0)] * 3 + [("slow", 0.002)]
+        members = [Member(partial(member, name), [topic], delivered[name], work_s) for name, work_s in kinds]
+        for each in members:
+            stack.enter_context(each)
         with ExitStack() as writing:
             for writer in writers:
                 writing.enter_context(writer)
@@ -78,7 +79,16 @@ def test_two_replacements(
                 reading.start()
                 served.wait_for(old, lambda r: topic_phase(r) == "done", 90)
         acknowledged = {record for writer in writers for record in writer.acknowledged}
-        eventually(lambda: all(acknowledged <= got.distinct() for got in delivered.values()), 60)
+        unread: dict[str, int] = {}
+
+        def all_is_read() -> bool:
+            unread.update({name: len(acknowledged - got.distinct()) for name, got in delivered.items()})
+            return not any(unread.values())
+
+        try:
+            eventually(all_is_read, 90)
+        except AssertionError as error:
+            raise AssertionError(f"not read: {unread}; {[each.stats for each in members]}") from error
         reading.stop()
     verdict = judge(served.servers, chain, writers, delivered)
     assert verdict.is_well, verdict
