@@ -46,7 +46,7 @@ class Writer(Background):
         per_s: how many records a second.
     """
 
-    def __init__(self, make: Callable[[], Any], topic: str, name: str, per_s: float = 200) -> None:
+    def __init__(self, make: Callable[[], Any], topic: str, name: str, per_s: float = 100) -> None:
         super().__init__()
         self._make, self._topic, self._name, self._pause_s = make, topic, name, 1 / per_s
         self.acknowledged: dict[tuple[bytes, int], tuple[str, int]] = {}

@@ -60,7 +60,7 @@ def test_two_replacements(
     with ExitStack() as stack:
         reading = stock(topic)
         reading.start()
-        kinds = [("even", 0.0)] * 3 + [("slow", 0.002)]
+        kinds = [("even", 0.0)] * 3 + [("slow", 0.004)]
         members = [Member(partial(member, name), [topic], delivered[name], work_s) for name, work_s in kinds]
         for each in members:
             stack.enter_context(each)
