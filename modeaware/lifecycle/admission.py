@@ -83,7 +83,10 @@ def admit(
     message: str | None = None
     after: TopicRecord | None
     if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
-        why = f"it is replaced by {current.replacement.successor!r}: change that"
+        successor = current.replacement.successor
+        why = f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
+        if current.replacement.switched_ms is not None:
+            why = f"its name leads to {successor!r}, which has replaced it: change that topic"
         raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if isinstance(command, DeletePartitionsCommand | ReplaceTopicCommand) and not config.enable:
         raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
@@ -126,6 +129,12 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
     if awaits_handover(current):
         why = "groups still read what was written before its last shrink: wait (--describe shows what it waits for)"
         raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    if evacuated := [p for p, retired in current.retired.items() if retired.evacuated]:
+        why = (
+            f"the values of its partitions {format_ranges(evacuated)} were copied to those that stay, and would be "
+            "read again after these: grow it first, so that they are written anew (modeaware grow)"
+        )
+        raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
     if facts.compacted:
         why = f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key must be kept; shrink it instead"
         raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
