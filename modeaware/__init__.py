@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from modeaware.admin.new_topics import CreationResult as CreationResult
     from modeaware.admin.new_topics import NewPartitions as NewPartitions
     from modeaware.admin.new_topics import NewTopic as NewTopic
+    from modeaware.admin.new_topics import TopicReplacement as TopicReplacement
     from modeaware.adoption import install as install
     from modeaware.adoption import uninstall as uninstall
     from modeaware.clients.resize import Resize as Resize
@@ -64,7 +65,7 @@ def lazy_exports(
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "admin.new_topics": ("CreationResult", "NewPartitions", "NewTopic"),
+        "admin.new_topics": ("CreationResult", "NewPartitions", "NewTopic", "TopicReplacement"),
         "adoption": ("install", "uninstall"),
         "clients.resize": ("Resize",),
         "confluent.admin": ("AdminClient",),

@@ -58,6 +58,15 @@ class Successor:
     groups: frozenset[str] = frozenset()
     groups_complete: bool = True
 
+    @property
+    def state(self) -> int:
+        """How far the replacement has come, as a number: the last of :data:`SUCCESSION` that holds."""
+        return max(n for n, name in enumerate(SUCCESSION) if not n or getattr(self, name))
+
+
+SUCCESSION = ("announced", "switched", "let_go", "gone")
+"""What becomes of a topic that has a successor, in order; each includes those before it."""
+
 
 @dataclass(frozen=True)
 class TopicView:

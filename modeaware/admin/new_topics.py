@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 from modeaware import librdkafka
 from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
+from modeaware.modelog.records import MAX_PARTITIONS
 
 if TYPE_CHECKING:  # it needs kafka-python, and who names new topics need not have it
     from modeaware.cluster.metadata import RegisteredBroker
+
+MAX_REPLICAS = 32_767
 
 
 class _WithMinimum:
@@ -74,6 +77,62 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         """
         chosen = {} if assignments is None else {"replica_assignment": [list(brokers) for brokers in assignments]}
         return cls("", count, min_required_replication_factor=min_required_replication_factor, **chosen)
+
+
+@dataclass(frozen=True)
+class TopicReplacement:
+    """How to replace one topic by a new one, its successor.
+
+    Attributes:
+        successor: the new topic's name. No topic may have it.
+        num_partitions: how many partitions the successor gets, more or fewer than the topic has.
+        replication_factor: the successor's; None: that of the topic; -1: the brokers' default.
+        config: configs of the successor, over those that are copied: what is set on the topic itself, with
+            ``retention.bytes`` (a limit of one partition) scaled so that as much is kept in all.
+        delete_partitions_delay_ms: the topic may be deleted once every group has read it, and no earlier than this many
+            milliseconds from now. None: not before its own retention has emptied it.
+        fence: ``config``: brokers are made to refuse data for the topic before its end counts as final; ``none``: they
+            are not, and a quiet topic has to be enough.
+        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose it. Without
+            its name here, such a group makes the controller refuse.
+    """
+
+    successor: str
+    num_partitions: int
+    replication_factor: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    delete_partitions_delay_ms: int | None = None
+    fence: str = "config"
+    accept_state_loss: Sequence[str] = ()
+
+
+def check_replacement(topic: str, wanted: TopicReplacement) -> None:
+    """
+    Raises:
+        TypeError: an argument has the wrong type.
+        RequestRefused: a number is out of range.
+    """
+    if not isinstance(wanted, TopicReplacement):
+        raise TypeError(f"topic {topic!r}: expected TopicReplacement, not {wanted!r}")
+    for what, value, kind in (
+        ("successor", wanted.successor, str),
+        ("fence", wanted.fence, str),
+        ("config", wanted.config, Mapping),
+        ("num_partitions", wanted.num_partitions, int),
+        ("replication_factor", -1 if wanted.replication_factor is None else wanted.replication_factor, int),
+    ):
+        if isinstance(value, bool) or not isinstance(value, kind):
+            raise TypeError(f"topic {topic!r}: {what} must be a {kind.__name__}, not {value!r}")
+    groups = wanted.accept_state_loss
+    if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
+        raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
+    count, factor = wanted.num_partitions, wanted.replication_factor
+    if not 1 <= count <= MAX_PARTITIONS:
+        why = f"topic {topic!r}: {count} partitions: 1 to {MAX_PARTITIONS}"
+        raise RequestRefused(why, code=ErrorCode.INVALID_PARTITIONS, topic=topic)
+    if factor is not None and factor != -1 and not 1 <= factor <= MAX_REPLICAS:
+        why = f"topic {topic!r}: {factor} replicas: 1 to {MAX_REPLICAS}, or -1 for the brokers' default"
+        raise RequestRefused(why, code=ErrorCode.INVALID_REPLICATION_FACTOR, topic=topic)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,11 @@ COMMANDS = tuple(
         ("shrink", "change:Shrink", "retire a topic's last partitions"),
         ("grow", "change:Grow", "revive retired partitions, then create new ones"),
         (
+            "replace",
+            "replace:Replace",
+            "replace a topic by a new one of another number of partitions; keys keep their order",
+        ),
+        (
             "apply",
             "apply:Apply",
             "bring topics to what a file declares: fewer partitions are a shrink, nothing is ever deleted",

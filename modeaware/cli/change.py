@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from modeaware.admin.new_topics import NewPartitions
+from modeaware.admin.new_topics import NewPartitions, TopicReplacement
 from modeaware.cli import INTERRUPTED, Command
 from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
 from modeaware.cli.progress import status_without_change, tell, wait_for_topic
@@ -34,6 +34,7 @@ from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
+    ReplaceTopicCommand,
     ResizeCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
@@ -41,7 +42,7 @@ from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
+from modeaware.reports.describe import NOT_EVACUATED, TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
@@ -154,6 +155,28 @@ class Change:
             modes = self._shrink(command)
         return f"ReadOnly now: {format_ranges(p for p, m in sorted(modes.items()) if m is PartitionMode.READ_ONLY)}"
 
+    def replace(self, command: ReplaceTopicCommand) -> str | None:
+        """Have a topic replaced, or that undone. Returns what the controller has to say, if anything."""
+        if self._embedded is not None:
+            return carry_out(self._embedded, command, self._timeout_s).message
+        delay_ms = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
+        wanted = TopicReplacement(
+            command.successor,
+            command.num_partitions,
+            command.replication_factor,
+            command.configs,
+            delay_ms,
+            command.fence,
+            command.accept_state_loss,
+        )
+        futures = self.admin.replace_topics(
+            {command.topic: wanted},
+            pause_before_switch=command.pause_before_switch,
+            undo=command.undo,
+            request_timeout=self._timeout_s,
+        )
+        return futures[command.topic].result().message
+
     def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
         """Returns the modes of the partitions that are retired now."""
         delay_ms = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
@@ -176,9 +199,13 @@ class Change:
         if result.under_replicated:
             (tell if validate_only else print)(result.describe())
 
-    def wait(self, topic: str) -> None:
-        """Show the progress until no change of ``topic`` is in progress."""
-        wait_for_topic(self.session, topic, lambda: self._embedded.failure if self._embedded is not None else None)
+    def wait(self, topic: str, ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done") -> None:
+        """Show the progress until no change of ``topic`` is in progress, or it has ``ended``."""
+
+        def failure() -> BaseException | None:
+            return self._embedded.failure if self._embedded is not None else None
+
+        wait_for_topic(self.session, topic, failure, ended)
 
 
 CommandOf = Callable[[Situation], ResizeCommand | None]

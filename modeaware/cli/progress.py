@@ -122,13 +122,17 @@ class Progress:
             + (f" ({group[0].waits_for})" if group[0].waits_for else "")
             for group in groups
         ]
+        if (now := topic.replacement) is not None:
+            steps = [*(steps or [topic.phase]), *([now.waits_for] if now.waits_for is not None else [])]
         self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}")
 
     def _table(
         self, topic: TopicDescription, changing: list[PartitionDescription], groups: list[list[PartitionDescription]]
     ) -> Group:
         done, elapsed_s = sum(p.phase == "done" for p in changing), int(time.monotonic() - self._started_s)
-        head = f"  {done} of {len(changing)} partitions done  {elapsed_s // 60}:{elapsed_s % 60:02}"
+        now = topic.replacement
+        head = f"  {done} of {len(changing)} partitions done" if now is None else f" -> {now.successor}  {topic.phase}"
+        head += f"  {elapsed_s // 60}:{elapsed_s % 60:02}"
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("Phase", "Partitions", "Lag", "Waits for"):
             rows.add_column(heading, justify="right" if heading == "Lag" else "left", header_style="dim")
@@ -136,8 +140,10 @@ class Progress:
             lag, first = sum(p.lag or 0 for p in group), group[0]
             ids = format_ranges(p.partition for p in group)
             rows.add_row(first.phase or "", ids, number(lag), printable(first.waits_for or "-"))
+        if now is not None:
+            rows.add_row(topic.phase, "-", "-", printable(now.waits_for or "-"))
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
-        return Group(Text.assemble((printable(topic.topic), "bold"), head), Padding(bar, 0), rows)
+        return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows)
 
 
 def concerned(topic: TopicDescription) -> list[PartitionDescription]:
@@ -164,6 +170,7 @@ def wait_until_done(
     progress: Progress,
     failure: Callable[[], BaseException | None],
     interval_s: float = LOOK_INTERVAL_S,
+    ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
 ) -> None:
     """Look, show, wait for a change or the next look; until no change of the topic is in progress, or it is gone.
 
@@ -172,6 +179,7 @@ def wait_until_done(
     Args:
         changed: set by a listener for changes; cleared here.
         failure: why the change will not continue (the embedded controller has stopped); raised.
+        ended: returns whether nothing is to be waited for any more; called with each description.
     """
     while True:
         changed.clear()
@@ -181,15 +189,20 @@ def wait_until_done(
             progress.note(f"cannot look just now: {error}")
         else:
             progress.show(description)
-            if description.phase == "done":
+            if ended(description):
                 return
         if (error_now := failure()) is not None:
             raise error_now
         changed.wait(interval_s)
 
 
-def wait_for_topic(session: Session, topic: str, failure: Callable[[], BaseException | None]) -> None:
-    """Show on standard error the progress of ``topic``, until no change is in progress."""
+def wait_for_topic(
+    session: Session,
+    topic: str,
+    failure: Callable[[], BaseException | None],
+    ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
+) -> None:
+    """Show on standard error the progress of ``topic``, until no change is in progress (or it has ``ended``)."""
     changed = threading.Event()
 
     def listen(views: Mapping[str, TopicView]) -> None:
@@ -205,7 +218,7 @@ def wait_for_topic(session: Session, topic: str, failure: Callable[[], BaseExcep
     try:
         views.subscribe(listen)
         with progress_on(sys.stderr) as progress:
-            wait_until_done(lambda: run_interruptibly(look), changed, progress, failure)
+            wait_until_done(lambda: run_interruptibly(look), changed, progress, failure, ended=ended)
     finally:
         views.unsubscribe(listen)
         views.close()

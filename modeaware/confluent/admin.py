@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from modeaware import librdkafka
-from modeaware.admin.new_topics import CreationResult, minimum_of
+from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -26,7 +26,7 @@ from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
-from modeaware.wire.retries import Deadline
+from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
 if TYPE_CHECKING:
     from modeaware.admin.creation import Creation, Placement
@@ -241,6 +241,62 @@ class AdminClient(librdkafka.AdminClient):
         return self._futures(
             partitions, lambda: self._calls.delete_partitions(self._calls.views(deadline), partitions, delay, deadline)
         )
+
+    def replace_topics(
+        self,
+        topics: Mapping[str, TopicReplacement],
+        *,
+        pause_before_switch: bool = False,
+        undo: bool = False,
+        validate_only: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> dict[str, Future[TopicResult]]:
+        """Replace topics by new ones of other partition counts: the count really changes, and keys keep their order.
+
+        The controller creates each successor and announces it. Then it leads the name to it: our producers write to
+        the successor, and each group reads it when it has read the topic to its end. Nothing is copied or deleted.
+        Repeated before the switch, a call may change ``pause_before_switch`` and add to ``accept_state_loss``.
+
+        Args:
+            topics: per topic its successor. What is set on the topic is read and copied by this call.
+            pause_before_switch: do all that comes before the switch, and wait: a repetition without it goes on.
+            undo: give the replacement up: the successor is deleted. Only until the switch. Of ``topics`` the names of
+                the successors count.
+            validate_only: check it all, and change nothing.
+            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: see
+                ``modeaware.wire.retries``.
+
+        Returns:
+            Per topic a future of :class:`~modeaware.wire.messages.TopicResult`, without partitions. It is done when
+            the intent is on the log; :meth:`describe_modes` shows the successor once it exists. It fails with
+            RequestRefused (nothing changed; ``code`` is Kafka's: TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS,
+            POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG
+            and others; UNSUPPORTED_VERSION: the controller is too old), ControllerUnavailable (nothing was sent),
+            ClusterError (outcome unknown), or ModeSourceError (the mode log cannot be read).
+
+            The user needs ALTER, DELETE and ALTER_CONFIGS on the topic, and CREATE on the successor or the cluster.
+
+        Raises:
+            RequestRefused: a number is out of range; nothing was sent.
+            TypeError: an argument has the wrong type.
+        """
+        for topic, wanted in topics.items():
+            check_replacement(topic, wanted)
+            if wanted.delete_partitions_delay_ms is not None:
+                _checked_delay_ms(wanted.delete_partitions_delay_ms)
+        deadline = Deadline(request_timeout)
+
+        def work() -> dict[str, Any]:
+            from modeaware.admin.successors import replace_commands
+
+            views = self._calls.views(deadline)
+            retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._stock_conf))
+            options = {"pause_before_switch": pause_before_switch, "undo": undo, "validate_only": validate_only}
+            with closing(self._brokers(request_timeout)) as brokers:
+                commands, failures = replace_commands(brokers, topics, retrying, **options)
+            return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
+
+        return self._futures(topics, work)
 
     def describe_modes(
         self, topics: Iterable[str] | None = None, request_timeout: float = REQUEST_TIMEOUT_S

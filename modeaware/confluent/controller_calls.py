@@ -19,7 +19,7 @@ from modeaware.errors import (
     RequestRefused,
     ViewTimeout,
 )
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
@@ -214,6 +214,22 @@ class ControllerCalls:
 
         return self._answers(by_topic, views, message, deadline, repeatable=validate_only)
 
+    def replace_topics(
+        self, views: Views, commands: Sequence[ReplaceTopicCommand], validate_only: bool, deadline: Deadline
+    ) -> Answers:
+        """Have topics replaced, or that undone. Errors as :meth:`delete_partitions` has them."""
+        from modeaware.wire import messages
+
+        by_topic = {command.topic: command for command in commands}
+
+        def message(topics: Sequence[str], timeout_ms: int) -> Any:
+            chosen = [by_topic[topic] for topic in topics]
+            return messages.replace_topics_request(chosen, validate_only=validate_only, timeout_ms=timeout_ms)
+
+        # Undone twice, the second attempt would be refused: there is nothing to undo.
+        repeatable = validate_only or not any(command.undo for command in commands)
+        return self._answers(by_topic, views, message, deadline, repeatable=repeatable)
+
     def _answers(
         self,
         topics: Collection[str],
@@ -278,6 +294,6 @@ class ControllerCalls:
         servers = self._conf.get("bootstrap.servers", "HOST:PORT")
         return ControllerUnavailable(
             f"{why}; start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds "
-            "where another one stands by, or let a command do its work: shrink, grow and apply with --wait",
+            "where another one stands by, or let a command do its work: shrink, grow, replace and apply with --wait",
             code=error.code if error is not None else None,
         )

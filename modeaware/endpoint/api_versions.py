@@ -13,7 +13,12 @@ from modeaware.wire.frames import INT16
 DESCRIBE_TOPIC_PARTITIONS_KEY = 75
 OURS = {
     key: codec.VERSIONS[key]
-    for key in (codec.CREATE_PARTITIONS_KEY, codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY)
+    for key in (
+        codec.CREATE_PARTITIONS_KEY,
+        codec.DELETE_PARTITIONS_KEY,
+        codec.ALTER_GROUP_RULES_KEY,
+        codec.REPLACE_TOPICS_KEY,
+    )
 }
 """What the endpoint answers itself, whatever the broker supports: api key -> (lowest, highest version)."""
 _NEWEST = codec.VERSIONS[codec.API_VERSIONS_KEY][1]

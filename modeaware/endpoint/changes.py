@@ -1,7 +1,9 @@
-"""DeletePartitions, CreatePartitions and AlterGroupRules: authorization, and the response.
+"""DeletePartitions, CreatePartitions, ReplaceTopics and AlterGroupRules: authorization, and the response.
 
 The broker returns what its user is authorized for (KIP-430), over the user's own connection, and that decides for each
-topic. Nothing here does IO.
+topic. Whether the user may create the successor of a topic, the broker says to a CreateTopics that it only validates:
+the right may be one on the topic or on the cluster, and Metadata shows neither to every user that has it. Nothing here
+does IO.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from modeaware.lifecycle.commands import (
     Command,
     CommandResult,
     DeletePartitionsCommand,
+    ReplaceTopicCommand,
 )
 from modeaware.modelog.group_rules import has_glob_characters
 from modeaware.wire import codec, messages
@@ -61,6 +64,11 @@ _TO_ALTER = frozenset({AclOperation.ALTER})
 names, or on the cluster."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """Needed for DeletePartitions on its topic."""
+_TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
+"""Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster."""
+_ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
+"""Of a successor that is validated. Brokers look for the right first. Whether a topic that exists may be the successor,
+as where a request is repeated, the controller decides."""
 
 
 def granted(bitfield: int) -> frozenset[AclOperation]:
@@ -105,6 +113,28 @@ class ChangeRequest:
             cluster_operations=isinstance(self.request, codec.AlterGroupRulesRequest),
             topic_operations=True,
         )
+
+    @property
+    def successors(self) -> dict[int, ReplaceTopicCommand]:
+        """Return the replacements that create a successor, by their place in ``commands``."""
+        each = enumerate(self.commands)
+        return {n: command for n, command in each if isinstance(command, ReplaceTopicCommand) and not command.undo}
+
+    def creation_question(self, correlation_id: int) -> bytes:
+        """Return the CreateTopics request, only to be validated, for the successors."""
+        topics = (
+            codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs)
+            for c in self.successors.values()
+        )
+        return codec.creation_question(correlation_id, self.header.client_id, topics)
+
+    def judge_successors(self, answer: bytes) -> None:
+        """Refuse the replacements whose successors the broker's response (a whole frame) does not accept."""
+        found = {topic.name: topic for topic in codec.decode_creation(answer).topics}
+        for number, command in self.successors.items():
+            told = found.get(command.successor)
+            if number not in self.refused and (told is None or told.error_code not in _ACCEPTED):
+                self.refused[number] = _successor_refusal(command, told)
 
     def judge(self, answer: bytes) -> None:
         """Refuse what the broker's response (a whole frame) does not authorize."""
@@ -169,9 +199,8 @@ class _Rights:
     def refusal(self, command: Command) -> CommandResult | None:
         if isinstance(command, AlterGroupRulesCommand):
             return self._rules_refusal(command)
-        return self._topic_refusal(
-            command.topic, _TO_DELETE if isinstance(command, DeletePartitionsCommand) else _TO_ALTER
-        )
+        needed = _TO_DELETE if isinstance(command, DeletePartitionsCommand) else _TO_ALTER
+        return self._topic_refusal(command.topic, _TO_REPLACE if isinstance(command, ReplaceTopicCommand) else needed)
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
         if not _is_name(name):
@@ -205,6 +234,21 @@ class _Rights:
             if (refusal := self._topic_refusal(name, _TO_ALTER)) is not None:
                 return replace(refusal, topic="")
         return None
+
+
+def _successor_refusal(command: ReplaceTopicCommand, told: Any) -> CommandResult:
+    """Return the result of a replacement whose successor the broker would not create; ``told``: its own, or None."""
+    code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if told is None else told.error_code
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        why = (
+            f"this needs CREATE on the topic {command.successor} or on the cluster, which the broker does not grant "
+            "this user. Ask the administrator of the cluster's ACLs"
+        )
+    else:
+        detail = "no answer" if told is None else told.error_message or f"error {code}"
+        why = f"the broker would not create its successor {command.successor}: {detail}"
+    known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.INVALID_REQUEST
+    return CommandResult(command.topic, known, f"topic {command.topic}: {why}; nothing was changed")
 
 
 def _named(command: Command) -> Iterator[str]:

@@ -22,8 +22,9 @@ class EndpointLimits:
     connections: int = 1_200  # open client connections; one more is closed at once
     connections_per_peer: int = 600  # of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
-    # The largest DeletePartitions, CreatePartitions or AlterGroupRules request: about two thousand topics. They are
-    # decoded in the one thread that serves all clients, and a small request can name many things: 0.2 s for the worst.
+    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request: about two thousand
+    # topics. They are decoded in the one thread that serves all clients, and a small request can name many things:
+    # 0.2 s for the worst.
     change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cachetools import LRUCache
@@ -23,7 +23,7 @@ from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.errors import ErrorCode, ModeAwareError
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import TopicView, known_id
+from modeaware.topic_view import Successor, TopicView, known_id
 from modeaware.wire import codec
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
@@ -44,6 +44,7 @@ _EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
 _MODES = {mode: struct.pack(">b", mode) for mode in PartitionMode}
 _READ_WRITE = b"\0\0"  # the mode, and no tagged field
 _NONE = -1
+_NO_ERROR = INT16.pack(0)
 _ID_BYTES = 16
 _NO_PLAIN_STRING = b"\xff\xff"
 _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -90,12 +91,14 @@ class Additions:
         controller_name: the ControllerName tag.
         known_only: topics that do not exist, or that the user may not see, are left out.
         removed: the RemovedTopicIds tag.
+        successors: the Successor and ReadUpTo tags, for a client that follows them.
     """
 
     node: Node | None
     controller_name: str | None
     known_only: bool
     removed: tuple[str, ...] = ()
+    successors: bool = False
 
 
 class ModesQuery:
@@ -105,6 +108,7 @@ class ModesQuery:
         size_bytes: its size in memory, about.
         modes_only: it is about all topics that have a mode record.
         fresh: the mode log has to be read to its end first.
+        successors: the client follows a topic that is replaced to its successor.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -113,6 +117,7 @@ class ModesQuery:
         self.correlation_id = self._header.correlation_id
         self.modes_only = bool(self._request.modes_only)
         self.fresh = bool(self._request.fresh)
+        self.successors = bool(self._request.successors)
         if self.modes_only and self._request.topics is not None:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
 
@@ -165,9 +170,10 @@ def with_modes_of(
     version: int,
     known_only: bool,
     removed: tuple[str, ...] = (),
+    successors: bool = False,
 ) -> bytes:
     """Return the broker's response (a whole frame) to a :class:`ModesQuery`'s question, with the modes."""
-    added = Additions(*_active(controller), known_only, removed)
+    added = Additions(*_active(controller), known_only, removed, successors)
     body = answers.get(
         memoryview(upstream)[4:],
         ("modes", version, controller.version(), added),
@@ -257,7 +263,9 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     """Return the v10 body (what follows the response header) for a broker's response (a whole frame).
 
     A topic with an error is returned as it came, without a mode: the user may not be authorized to know. One whose
-    record is of another topic id is returned without modes and epochs, and with its own id.
+    record is of another topic id is returned without modes and epochs, and with its own id. One that is gone, and whose
+    name leads to a successor, is returned with the modes of its record: the broker has said "unknown" of it, which it
+    says to users who may know of that name.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -267,7 +275,7 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     cursor.string()  # the cluster id
     out += [answer[start : cursor.at], INT32.pack(added.node.node_id if added.node else _NONE)]
     cursor.take(4)
-    topics = [topic for topic in _topics(cursor, views, added.known_only, with_ids) if topic]
+    topics = [topic for topic in _topics(cursor, views, added, with_ids) if topic]
     out += [_varint(len(topics) + 1), *topics, cursor.take(4)]
     cursor.skip_tags()
     cursor.end()
@@ -325,7 +333,7 @@ def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
         yield INT32.pack(node.node_id) + _string(node.host) + INT32.pack(node.port) + b"\0\0"
 
 
-def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool, with_ids: bool) -> Iterator[bytes]:
+def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions, with_ids: bool) -> Iterator[bytes]:
     """Each topic's bytes; none at all for one that is left out."""
     for _ in range(cursor.count()):
         start = cursor.at
@@ -336,11 +344,17 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool,
         head += cursor.take(1)
         if name is None:
             raise MalformedFrame("a Metadata answer with a topic without a name")
-        view = TopicView.unlisted(name) if error_code else of_live(views(name), live_id)
+        view = of_live(views(name), live_id)
+        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and view.successor is not None and view.successor.gone:
+            error_code, head = 0, _NO_ERROR + head[INT16.size :]
+        elif error_code:
+            view = TopicView.unlisted(name)
+        if not added.successors and view.successor is not None:
+            view = replace(view, successor=None)
         partitions = _listed(cursor)
         operations = cursor.take(4)
         cursor.skip_tags()
-        if known_only and error_code in _UNKNOWN:
+        if added.known_only and error_code in _UNKNOWN:
             yield b""
             continue
         partitions = _moded(partitions, view) if view.modes else [each + _READ_WRITE for each in partitions]
@@ -390,7 +404,9 @@ def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
 
 def _mode_and_tags(view: TopicView, index: int) -> bytes:
     mode = _MODES[view.mode(index)]
-    if index not in view.resume_offsets and index not in view.reclaimed and index not in view.handed_over:
+    read_up_to = None if view.successor is None else view.successor.read_up_to.get(index)
+    known = index in view.resume_offsets or index in view.reclaimed or index in view.handed_over
+    if not known and read_up_to is None:
         return mode + b"\0"
     tags = []
     if (offset := view.resume_offsets.get(index)) is not None:
@@ -399,6 +415,8 @@ def _mode_and_tags(view: TopicView, index: int) -> bytes:
         tags.append(_tag(1, b"\1"))
     if index in view.handed_over:
         tags.append(_tag(2, b"\1"))
+    if read_up_to is not None:
+        tags.append(_tag(3, struct.pack(">q", read_up_to)))
     return mode + bytes([len(tags)]) + b"".join(tags)
 
 
@@ -407,7 +425,16 @@ def _topic_tags(view: TopicView) -> bytes:
     topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
     counts = () if view.previous_count is None else (*view.earlier_counts, view.previous_count)
     previous = b"" if not counts else _tag(3, _varint(len(counts) + 1) + struct.pack(f">{len(counts)}i", *counts))
-    return bytes([2 * bool(epochs) + bool(topic_id) + bool(previous)]) + topic_id + epochs + previous
+    successor = b"" if view.successor is None else _tag(4, b"\2" + _successor(view.successor))
+    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(successor)
+    return bytes([count]) + topic_id + epochs + previous + successor
+
+
+def _successor(successor: Successor) -> bytes:
+    groups, complete = sorted(successor.groups), bytes([successor.groups_complete])
+    named = [_string(successor.topic), _string(successor.topic_id)]
+    state = struct.pack(">ib", successor.partition_count, successor.state)
+    return b"".join([*named, state, _varint(len(groups) + 1), *map(_string, groups), complete, b"\0"])
 
 
 def _answer_tags(added: Additions) -> list[bytes]:

@@ -137,7 +137,7 @@ class Slot:
     Attributes:
         asked: the correlation id that the broker's response must have.
         limited: what ``rewrite`` makes counts as made here. Else it is the broker's but for some bytes.
-        change: the broker's response is not for the client, but about the rights to this.
+        judge: called with the broker's response, which is not for the client, but about the rights to a change.
         answer: a response of our own, which waits for those before it; the broker was not asked.
     """
 
@@ -145,7 +145,7 @@ class Slot:
     seen: Callable[[bytes], None] | None = None
     rewrite: Callable[[bytes], bytes] | None = None
     limited: bool = True
-    change: ChangeRequest | None = None
+    judge: Callable[[bytes], None] | None = None
     answer: bytes | None = None
 
 
@@ -271,10 +271,10 @@ class ClientSession:
         self._slots.append(slot)
         self._actions.append(ToUpstream(payload))
 
-    def _replace(self, question: Callable[[int], bytes], version: int, slot: Slot) -> None:
-        """Send a Metadata request of our own in the place of the client's request."""
+    def _replace(self, question: Callable[[int], bytes], version: int, slot: Slot, api_key: int = METADATA_KEY) -> None:
+        """Send a request of our own in the place of the client's request."""
         self._last_id = self._last_id - 1 if self._last_id > _LOWEST_ID else -1
-        self._pass_on(question(self._last_id), Header(METADATA_KEY, version, self._last_id), slot)
+        self._pass_on(question(self._last_id), Header(api_key, version, self._last_id), slot)
 
     def _api_versions(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.versions_bytes)
@@ -332,6 +332,7 @@ class ClientSession:
             version=version,
             known_only=query.modes_only,
             removed=query.removed(self._controller),
+            successors=query.successors,
         )
         self._replace(lambda own_id: query.question(self._controller, own_id, version), version, Slot(rewrite=rewrite))
 
@@ -344,7 +345,10 @@ class ClientSession:
             self._answer(change)
             return
         self._in_work = change
-        self._replace(change.question, changes.QUESTION_VERSION, Slot(change=change))
+        self._replace(change.question, changes.QUESTION_VERSION, Slot(judge=change.judge))
+        if change.successors:
+            slot = Slot(judge=change.judge_successors)
+            self._replace(change.creation_question, codec.CREATION_VERSION, slot, codec.CREATE_TOPICS_KEY)
 
     # Responses, in the order of the requests
 
@@ -357,7 +361,7 @@ class ClientSession:
             raise Ended("responses from the broker out of order")
         if slot.seen is not None:
             slot.seen(payload)
-        if slot.change is None:
+        if slot.judge is None:
             if slot.rewrite is not None:
                 payload = slot.rewrite(payload)
                 if slot.limited:
@@ -365,8 +369,10 @@ class ClientSession:
             self._actions.append(ToClient(payload))
         self._slots.popleft()
         self._send_ready()
-        if slot.change is not None:
-            self._decide(slot.change, payload)
+        if slot.judge is not None:
+            slot.judge(payload)
+            if isinstance(self._in_work, ChangeRequest) and not self._slots:
+                self._decide(self._in_work)
 
     def _answer(self, answer: bytes) -> None:
         """Send a response of our own, behind those before it."""
@@ -387,9 +393,8 @@ class ClientSession:
 
     # Work of the controller
 
-    def _decide(self, change: ChangeRequest, rights: bytes) -> None:
+    def _decide(self, change: ChangeRequest) -> None:
         """Submit what the broker's user is authorized for, or respond."""
-        change.judge(rights)
         if not self._controller.is_active():
             self._finish(change.not_controller(self._last_active()))
         elif commands := change.allowed:

@@ -112,7 +112,7 @@ def admit(
     if after == current:
         return Admission(None, "already under way: nothing changed")
     _check_size(after, facts)
-    if isinstance(command, CreatePartitionsCommand) and command.validate_only:
+    if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
     return Admission(after.stamped(controller_epoch, now_ms), message)
 

@@ -47,7 +47,8 @@ class ReplaceTopicCommand:
     """Replace a topic by a new one of another partition count; see :class:`~modeaware.modelog.records.Replacement`.
 
     Repeated while the replacement has not switched, it may change ``pause_before_switch`` and add to
-    ``accept_state_loss``. ``undo`` deletes the successor, until the switch.
+    ``accept_state_loss``. ``undo`` deletes the successor, until the switch. ``configs`` are all that is set on the
+    successor: nothing is copied from the topic.
     """
 
     topic: str
@@ -60,6 +61,7 @@ class ReplaceTopicCommand:
     pause_before_switch: bool = False
     accept_state_loss: tuple[str, ...] = ()
     undo: bool = False
+    validate_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from modeaware.clock import utc
@@ -14,10 +14,12 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.handover import read_up_to
+from modeaware.lifecycle.replacement import is_followed
 from modeaware.lifecycle.state import partition_phase, topic_phase
 from modeaware.modelog.records import (
     RETENTION_DELAY_MS,
     DeleteTopicPartitions,
+    Replacement,
     RetiredPartition,
     Straggler,
     TopicRecord,
@@ -127,12 +129,73 @@ class ShrinkDescription:
 
 
 @dataclass(frozen=True)
+class ReplacementDescription:
+    """The replacement of the topic by another one.
+
+    Attributes:
+        successor_id: null until the successor exists.
+        fence: config or none.
+        delay_ms: null: the topic is not deleted before its own retention has emptied it.
+        announced_ms: when clients were first able to see the successor.
+        switched_ms: since when producers write to the successor.
+        fenced_ms: when brokers were first seen to refuse data for the topic.
+        let_go_ms: since when every required group has read the topic and may read the successor.
+        gone_ms: when the topic itself was found to be gone; its name leads to the successor.
+        undone_ms: when it was undone.
+        changed_ms: when any of this last changed.
+        reason: the code of what holds it up as a whole.
+        not_moved: required groups without a committed offset on each partition of the successor, since the switch.
+        waits_for: the reason in words.
+    """
+
+    json_also: ClassVar = ("waits_for",)
+
+    successor: str
+    successor_id: str | None
+    num_partitions: int
+    fence: str
+    delay_ms: int | None
+    pause_before_switch: bool
+    accept_state_loss: tuple[str, ...]
+    requested_ms: int
+    announced_ms: int | None
+    switched_ms: int | None
+    fenced_ms: int | None
+    let_go_ms: int | None
+    gone_ms: int | None
+    undone_ms: int | None
+    reason: str | None
+    changed_ms: int = 0
+    not_moved: tuple[str, ...] = ()
+
+    @property
+    def waits_for(self) -> str | None:
+        return reasons.text(self.reason) if self.reason is not None else None
+
+    @classmethod
+    def of(cls, record: TopicRecord, moved: Mapping[str, GroupFacts] | None) -> ReplacementDescription | None:
+        """Describe the replacement of a record's topic; ``moved``: the successor's groups, where that was looked at."""
+        replacement = record.replacement
+        if replacement is None:
+            return None
+        own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
+        every = range(replacement.num_partitions)
+        left = [] if moved is None else [n for n in record.required_groups if not _has_moved(moved.get(n), every)]
+        delay_ms = None if replacement.delay_ms == RETENTION_DELAY_MS else replacement.delay_ms
+        return cls(**own | {"delay_ms": delay_ms, "changed_ms": record.changed_ms, "not_moved": tuple(left)})
+
+
+def _has_moved(group: GroupFacts | None, partitions: Iterable[int]) -> bool:
+    return group is not None and group.committed.keys() >= set(partitions)
+
+
+@dataclass(frozen=True)
 class TopicDescription:
     """One topic.
 
     Attributes:
         epoch: -1 for a topic that was never changed.
-        phase: seal, drain, reclaim, opening or done.
+        phase: create, announce, seal, drain, reclaim, opening or done.
         required_groups: noted when the change was admitted; not all, if groups_complete is false.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
         groups: those that use the topic now.
@@ -140,6 +203,8 @@ class TopicDescription:
         handover: null where all keys are handed over.
         evacuation_group: the group whose commits prove that retired partitions are evacuated.
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
+        replacement: null where the topic is not being replaced, and was not.
+        replaces: the topic whose successor this one is; null for others.
         writable: the number of writable partitions.
     """
 
@@ -159,6 +224,8 @@ class TopicDescription:
     handover: HandoverDescription | None = None
     evacuation_group: str | None = None
     gone_ids: tuple[str, ...] = ()
+    replacement: ReplacementDescription | None = None
+    replaces: str | None = None
 
     @property
     def writable(self) -> int:
@@ -182,11 +249,31 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
         logs[topic][p] = offsets
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
-    found = find_groups(session.cluster, counts, also) if counts else {}
+    moving = [now for _, _, record in each if (now := _moving(record)) is not None]
+    used = {now.successor: range(now.num_partitions) for now in moving}
+    found = find_groups(session.cluster, used | counts, also) if counts else {}
+    replaced = ((r.topic, r.replacement) for r in log.replay.records.values())
+    replaces = {now.successor_id: name for name, now in replaced if now is not None}
     return [
-        _describe(topic, shape, record, logs[topic], found[topic], log.gone_ids(topic, shape.topic_id))
+        replace(
+            _describe(topic, shape, record, logs[topic], found[topic], log.gone_ids(topic, shape.topic_id)),
+            replacement=None if record is None else ReplacementDescription.of(record, _moved(record, found)),
+            replaces=replaces.get(shape.topic_id),
+        )
         for topic, shape, record in each
     ]
+
+
+def _moving(record: TopicRecord | None) -> Replacement | None:
+    """Return the replacement of a topic whose groups are to move to the successor."""
+    now = is_followed(record)
+    return None if now is None or now.switched_ms is None or now.let_go_ms is not None else now
+
+
+def _moved(record: TopicRecord, found: Mapping[str, GroupsFound]) -> Mapping[str, GroupFacts] | None:
+    """Return the groups of the successor, while groups are to move to it."""
+    now = _moving(record)
+    return None if now is None else found[now.successor].groups
 
 
 def _describe(
@@ -257,7 +344,7 @@ def _partition(
         mode=mode,
         partition_state=shown.partition_state,
         replica_state=shown.replica_state,
-        phase=partition_phase(mode, retired) if retired is not None else None,
+        phase=_phase(mode, retired, record.replacement) if retired is not None else None,
         seal_offset=shown.seal_offset,
         log_start=log.log_start if log is not None else None,
         log_end=log.end_offset if log is not None else None,
@@ -267,6 +354,11 @@ def _partition(
         stragglers=shown.stragglers,
         straggler=shown.straggler,
     )
+
+
+def _phase(mode: PartitionMode, retired: RetiredPartition, replacement: Replacement | None) -> str:
+    let_go = replacement is not None and replacement.let_go_ms is not None
+    return "done" if let_go else partition_phase(mode, retired)
 
 
 def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
@@ -328,6 +420,32 @@ def _change_lines(topic: TopicDescription) -> list[str]:
         behind = f"; unread by {', '.join(handover.unread_by)}" if handover.unread_by else ""
         handed_over = f"{len(handover.handed_over)} of {handover.previous_count} partitions"
         lines.append(f"Keys that moved: handed over {handed_over}{behind}")
+    if topic.replaces is not None:
+        lines.append(f"Successor of {topic.replaces}")
+    return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
+
+
+def _replacement_lines(now: ReplacementDescription) -> list[str]:
+    times = {
+        "requested": now.requested_ms,
+        "announced": now.announced_ms,
+        "switched": now.switched_ms,
+        "fenced": now.fenced_ms,
+        "let go": now.let_go_ms,
+        "gone": now.gone_ms,
+        "undone": now.undone_ms,
+    }
+    since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
+    known = f"id {now.successor_id}, " if now.successor_id is not None else ""
+    lines = [f"Replaced by {now.successor} ({known}{now.num_partitions} partitions): {since}"]
+    if now.fence != "config":
+        lines.append(f"Fence {now.fence}: brokers still take data for it")
+    if now.waits_for is not None:
+        lines.append(f"Waits: {now.waits_for}")
+    if now.not_moved:
+        lines.append(f"Not on the successor yet: {', '.join(now.not_moved)}")
+    if now.accept_state_loss:
+        lines.append(f"Loss of state accepted: {', '.join(now.accept_state_loss)}")
     return lines
 
 

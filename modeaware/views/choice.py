@@ -205,6 +205,7 @@ class ModeSource:
         self._log_state = (0, True)
         self._began_s = self._asked_s = clock.monotonic_s()
         self._soon = False
+        self._following = False
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> None:
@@ -285,6 +286,12 @@ class ModeSource:
             if self._stopping.is_set():
                 raise SourceStopped(str(error), code=error.code) from error
             raise
+        finally:
+            self._note_successors()
+
+    def _note_successors(self) -> None:
+        found = [view.successor for view in self.store.views().values()]
+        self._following = any(successor is not None and not successor.let_go for successor in found)
 
     # The thread
 
@@ -372,6 +379,7 @@ class ModeSource:
             if not self._stopping.is_set():
                 self._cannot_use(found, error)
             return False
+        self._note_successors()
         logger.info("partition modes come from %s over the wire", found.server)
         self._asked_s = self._clock.monotonic_s()
         self._on_wire, self._wire_error = True, None
@@ -412,8 +420,10 @@ class ModeSource:
             self._wake.clear()
 
     def _due_s(self, backoff_s: float) -> float:
-        """When the next request over the wire is due."""
+        """When the next request over the wire is due. Clients follow a topic to its successor within a second."""
         due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as old
+        if self._following:
+            due_s = min(due_s, self._asked_s + SOON_S)
         if self._wire.confirm_due_s is not None:
             due_s = min(due_s, self._wire.confirm_due_s)
         if self._soon:

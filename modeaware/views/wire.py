@@ -23,7 +23,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import SUCCESSION, Successor, TopicView
 from modeaware.views.store import ViewStore
 from modeaware.wire.security import security_protocol
 
@@ -164,6 +164,7 @@ class WireSource:
             modes_only=topics is None,
             fresh=fresh,
             held_topic_ids=[topic_id for topic_id in held if topic_id is not None],
+            successors=True,
         )
 
         def encode(correlation_id: int, client_id: str | None) -> bytes:
@@ -266,6 +267,7 @@ class WireSource:
             topic.previous_counts[-1] if handing_over else None,
             frozenset(p.partition_index for p in topic.partitions if handing_over and p.handed_over),
             tuple(topic.previous_counts[:-1]),
+            _successor(topic),
         )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
@@ -321,6 +323,22 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
         return tuple(PartitionMode(modes[partition]) for partition in range(len(modes)))
     except ValueError as error:
         raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
+
+
+def _successor(topic: Any) -> Successor | None:
+    """The successor of a topic in a response, if it has one. A state that is not known is the last one that is."""
+    if not topic.successor:
+        return None
+    (found,) = topic.successor[:1]
+    return Successor(
+        found.successor_name,
+        found.successor_id,
+        int(found.partition_count),
+        **{name: found.state >= n for n, name in enumerate(SUCCESSION) if n},
+        read_up_to={p.partition_index: p.read_up_to for p in topic.partitions if p.read_up_to >= 0},
+        groups=frozenset(found.groups),
+        groups_complete=bool(found.groups_complete),
+    )
 
 
 def _claim(answer: Any, security_protocol: str, last: ClaimRecord | None) -> ClaimRecord | None:

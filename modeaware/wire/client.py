@@ -36,7 +36,8 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     Raises:
         ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
             that controller.
-        RequestRefused: the request is too large, or that controller would misread it; nothing was sent.
+        RequestRefused: the request is too large, or that controller does not know it, or would misread it; nothing was
+            sent.
         ConfigError: a security setting cannot be used.
         ClusterError: the command was sent, and no readable response came back in time; it may have been carried out.
     """
@@ -139,9 +140,6 @@ def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout
         offered = capabilities.read(payload)
         if identity(claim.controller_id) not in offered.features:
             raise MalformedFrame("it identifies itself by another name")
-        if (common := offered.common_version(api_key, codec.VERSIONS[api_key])) is None:
-            raise MalformedFrame(f"it does not offer api key {api_key}, as the controller of modeaware does")
-        return common
     except (ClusterError, RequestRefused) as error:
         code = error.code if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED else None
         raise ControllerUnavailable(
@@ -151,6 +149,13 @@ def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout
         raise ControllerUnavailable(
             f"the server at {claim.address} is not the controller {claim.controller_id}: {error}"
         ) from error
+    if (common := offered.common_version(api_key, codec.VERSIONS[api_key])) is None:
+        raise RequestRefused(
+            f"the controller {claim.controller_id} at {claim.address} does not know this request "
+            f"({codec.MESSAGES[api_key][0].__name__}): nothing was sent. Upgrade the controllers first",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+    return common
 
 
 @cache

@@ -20,11 +20,11 @@ are not affected.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import new_class
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.errors import ModeAwareError
 from modeaware.wire import schemas, strict
@@ -36,7 +36,12 @@ class MissingExtra(ModeAwareError, ImportError):
 
 
 try:
-    from kafka.protocol.admin.topics import CreatePartitionsRequest, CreatePartitionsResponse
+    from kafka.protocol.admin.topics import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
     from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
     from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -50,12 +55,18 @@ DELETE_PARTITIONS_KEY = 694
 """The api key of DeletePartitions, which KIP-694 leaves open (``xxx``). The schemas carry the same number."""
 ALTER_GROUP_RULES_KEY = 695
 """The api key of AlterGroupRules, which is ours alone. The schemas carry the same number."""
+REPLACE_TOPICS_KEY = 696
+"""The api key of ReplaceTopics, which is ours alone. The schemas carry the same number."""
 METADATA_KEY, SASL_HANDSHAKE_KEY, API_VERSIONS_KEY, SASL_AUTHENTICATE_KEY, CREATE_PARTITIONS_KEY = 3, 17, 18, 36, 37
 MODES_VERSION = 10
 """The version of KIP-694's Metadata."""
 METADATA_WITH_IDS = 10
 """The version of Kafka's Metadata that returns topic ids. Kafka 2.8 and later have it."""
 METADATA_WITHOUT_IDS = METADATA_WITH_IDS - 1
+CREATE_TOPICS_KEY = 19
+CREATION_VERSION = 5
+"""The version of CreateTopics that is sent (:func:`creation_question`). Kafka 2.4 and later have it."""
+CREATION_TIMEOUT_MS = 10_000
 ENDPOINT_NODE_ID = 694_694_694
 """The broker in a Metadata response that stands for the endpoint that answers."""
 ACTIVE_NODE_ID = 694_694_695
@@ -83,6 +94,8 @@ DeletePartitionsRequest = define_message("DeletePartitionsRequest")
 DeletePartitionsResponse = define_message("DeletePartitionsResponse")
 AlterGroupRulesRequest = define_message("AlterGroupRulesRequest")
 AlterGroupRulesResponse = define_message("AlterGroupRulesResponse")
+ReplaceTopicsRequest = define_message("ReplaceTopicsRequest")
+ReplaceTopicsResponse = define_message("ReplaceTopicsResponse")
 ModesMetadataRequest = define_message("ModesMetadataRequest")
 ModesMetadataResponse = define_message("ModesMetadataResponse")
 
@@ -92,6 +105,7 @@ MESSAGES: dict[int, tuple[Any, Any]] = {
     CREATE_PARTITIONS_KEY: (CreatePartitionsRequest, CreatePartitionsResponse),
     DELETE_PARTITIONS_KEY: (DeletePartitionsRequest, DeletePartitionsResponse),
     ALTER_GROUP_RULES_KEY: (AlterGroupRulesRequest, AlterGroupRulesResponse),
+    REPLACE_TOPICS_KEY: (ReplaceTopicsRequest, ReplaceTopicsResponse),
 }
 """api key -> (request class, response class)."""
 VERSIONS = {
@@ -100,8 +114,18 @@ VERSIONS = {
     CREATE_PARTITIONS_KEY: (0, 3),
     DELETE_PARTITIONS_KEY: (0, 0),
     ALTER_GROUP_RULES_KEY: (0, 1),
+    REPLACE_TOPICS_KEY: (0, 0),
 }
 """The versions that are encoded and decoded here: api key -> (lowest, highest)."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created, as brokers are asked whether they would."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
 
 
 REQUEST_LIMITS = strict.Budget(elements=65_536, string_bytes=32_767)
@@ -186,6 +210,31 @@ def metadata_question(
     return encode_request(request, version, correlation_id, client_id)
 
 
+def creation_question(correlation_id: int, client_id: str | None, topics: Iterable[NewTopic]) -> bytes:
+    """Return the frame payload of a CreateTopics request that is only validated: nothing is created."""
+    topic = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest(
+        topics=[
+            topic(
+                name=each.name,
+                num_partitions=each.num_partitions,
+                replication_factor=each.replication_factor,
+                assignments=[],
+                configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in each.configs.items()],
+            )
+            for each in topics
+        ],
+        timeout_ms=CREATION_TIMEOUT_MS,
+        validate_only=True,
+    )
+    return _encoded(request, CREATION_VERSION, correlation_id=correlation_id, client_id=client_id)
+
+
+def decode_creation(payload: bytes) -> Any:
+    """Return the message of a broker's response to :func:`creation_question`."""
+    return _decode_response(CreateTopicsResponse, payload, CREATION_VERSION)[1]
+
+
 def _is_supported(api_key: int, version: int) -> bool:
     lowest, highest = VERSIONS.get(api_key, (0, -1))
     return lowest <= version <= highest
@@ -194,6 +243,10 @@ def _is_supported(api_key: int, version: int) -> bool:
 def _encode(message: Any, version: int, **header: Any) -> bytes:
     if not _is_supported(message.API_KEY, version):
         raise ValueError(f"api key {message.API_KEY} version {version} is not supported")
+    return _encoded(message, version, **header)
+
+
+def _encoded(message: Any, version: int, **header: Any) -> bytes:
     message._header = None  # of an earlier encoding; kafka-python would set the version in it, where it has none
     message.API_VERSION = version
     message.with_header(**header)

@@ -17,6 +17,7 @@ from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
+    ReplaceTopicCommand,
 )
 from modeaware.modelog.group_rules import GroupRule, has_glob_characters
 from modeaware.modes import PartitionMode
@@ -36,8 +37,8 @@ class TopicResult:
 
     Attributes:
         topic: the topic's name.
-        retired: the mode now of each partition that is not ReadWrite; empty for CreatePartitions, whose response has no
-            modes.
+        retired: the mode now of each partition that is not ReadWrite; empty for CreatePartitions and
+            ReplaceTopics, whose responses have no modes.
         message: a note of the controller, such as the unread records an ``immediate_delete`` takes.
     """
 
@@ -82,6 +83,27 @@ def create_partitions_request(
     return codec.CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms, validate_only=validate_only)
 
 
+def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_only: bool, timeout_ms: int) -> Any:
+    """Return the request to replace each command's topic."""
+    topic = codec.ReplaceTopicsRequest.ReplaceTopicsTopic
+    topics = [
+        topic(
+            name=each.topic,
+            successor=each.successor,
+            num_partitions=each.num_partitions,
+            replication_factor=each.replication_factor,
+            configs=[topic.ReplaceTopicsConfig(name=name, value=value) for name, value in each.configs.items()],
+            delete_partitions_delay=each.delay_ms,
+            fence=each.fence,
+            pause_before_switch=each.pause_before_switch,
+            undo=each.undo,
+            accept_state_loss=list(each.accept_state_loss),
+        )
+        for each in commands
+    ]
+    return codec.ReplaceTopicsRequest(timeout_ms=timeout_ms, validate_only=validate_only, topics=topics)
+
+
 def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: int) -> Any:
     """Return the request to add and remove rules about groups."""
     request = codec.AlterGroupRulesRequest
@@ -118,11 +140,19 @@ def lost_in_version(message: Any, api_version: int) -> str | None:
 
 
 def commands_of(message: Any) -> list[Command]:
-    """Return the commands of a DeletePartitions, CreatePartitions or AlterGroupRules request."""
+    """Return the commands of a DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request."""
     if isinstance(message, codec.AlterGroupRulesRequest):
         return [_alter_rules_command(message)]
-    command_of = _delete_command if isinstance(message, codec.DeletePartitionsRequest) else _create_command
-    commands = [command_of(message, topic) for topic in message.topics]
+    commands: list[Command]
+    if isinstance(message, codec.ReplaceTopicsRequest):
+        replacements = [_replace_command(message, topic) for topic in message.topics]
+        if repeated := _repeated(command.successor for command in replacements):
+            raise RequestRefused(f"successors named twice in one request: {', '.join(repeated)}", topic=repeated[0])
+        commands = [*replacements]
+    elif isinstance(message, codec.DeletePartitionsRequest):
+        commands = [_delete_command(message, topic) for topic in message.topics]
+    else:
+        commands = [_create_command(message, topic) for topic in message.topics]
     if repeated := _repeated(command.topic for command in commands):
         raise RequestRefused(f"topics named twice in one request: {', '.join(repeated)}", topic=repeated[0])
     return commands
@@ -145,6 +175,25 @@ def _create_command(message: Any, topic: Any) -> Command:
         topic=topic.name,
         total_count=topic.count,
         assignments=None if assignments is None else tuple(tuple(brokers.broker_ids) for brokers in assignments),
+        validate_only=message.validate_only,
+    )
+
+
+def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
+    configs = {config.name: config.value for config in topic.configs}
+    if len(configs) < len(topic.configs):
+        raise RequestRefused(f"topic {topic.name!r}: a config named twice", topic=topic.name)
+    return ReplaceTopicCommand(
+        topic=topic.name,
+        successor=topic.successor,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=configs,
+        delay_ms=topic.delete_partitions_delay,
+        fence=topic.fence,
+        pause_before_switch=topic.pause_before_switch,
+        accept_state_loss=tuple(topic.accept_state_loss),
+        undo=topic.undo,
         validate_only=message.validate_only,
     )
 
@@ -188,9 +237,10 @@ def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
     if isinstance(request, codec.AlterGroupRulesRequest):
         (result,) = results
         return codec.AlterGroupRulesResponse(error_code=int(result.code), error_message=result.message)
-    return codec.CreatePartitionsResponse(
-        results=[(result.topic, int(result.code), result.message) for result in results]
-    )
+    each_topic = [(result.topic, int(result.code), result.message) for result in results]
+    if isinstance(request, codec.ReplaceTopicsRequest):
+        return codec.ReplaceTopicsResponse(responses=each_topic)
+    return codec.CreatePartitionsResponse(results=each_topic)
 
 
 def _partitions(result: CommandResult) -> list[tuple[int, int, int, str | None]]:
@@ -209,6 +259,8 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
         return codec.DeletePartitionsResponse(error_code=code, error_message=error.message, responses=[])
     if isinstance(request, codec.AlterGroupRulesRequest):
         return codec.AlterGroupRulesResponse(error_code=code, error_message=error.message)
+    if isinstance(request, codec.ReplaceTopicsRequest):
+        return codec.ReplaceTopicsResponse(error_code=code, error_message=error.message, responses=[])
     names = dict.fromkeys(topic.name for topic in request.topics)
     return codec.CreatePartitionsResponse(results=[(name, code, error.message) for name in names])
 
@@ -216,17 +268,19 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
     """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
-        return {
-            each.name: _refusal(each.error_code, each.error_message, each.name)
-            if each.error_code
-            else TopicResult(each.name, message=each.error_message)
-            for each in response.results
-        }
+        return {each.name: _whole_result(each) for each in response.results}
     if response.error_code:
         raise _refusal(response.error_code, response.error_message)
     if isinstance(response, codec.AlterGroupRulesResponse):
         return {"": TopicResult("", message=response.error_message)}
-    return {topic.name: _delete_result(topic) for topic in response.responses}
+    result_of = _whole_result if isinstance(response, codec.ReplaceTopicsResponse) else _delete_result
+    return {topic.name: result_of(topic) for topic in response.responses}
+
+
+def _whole_result(topic: Any) -> TopicResult | RequestRefused:
+    if topic.error_code:
+        return _refusal(topic.error_code, topic.error_message, topic.name)
+    return TopicResult(topic.name, message=topic.error_message)
 
 
 def _delete_result(topic: Any) -> TopicResult | RequestRefused:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from kafka.protocol.admin.topics import CreateTopicsRequest, CreateTopicsResponse
 from kafka.protocol.metadata import MetadataRequest as KafkasQuestion
 from kafka.protocol.metadata import MetadataResponse as KafkasMetadata
 
 from modeaware.endpoint.facade import REFUSE, Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.session import ClientSession
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -86,6 +87,7 @@ class FakeBroker:
     """Answers in order. ``rights``: what its user may do with each topic; one that is not there gets ``missing``.
 
     ``ids``: the topics' live ids; one that is not there has a made-up one. ``newest``: its newest Metadata version.
+    ``creations``: the error codes of CreateTopics by name; others would be created.
     """
 
     rights: dict[str, int] = field(default_factory=lambda: {"orders": ALTER_AND_DELETE, "plain": ALTER_AND_DELETE})
@@ -95,6 +97,7 @@ class FakeBroker:
     ids: dict[str, bytes] = field(default_factory=lambda: dict(LIVE_IDS))
     newest: int = 13
     asked: deque[bytes] = field(default_factory=deque)
+    creations: dict[str, int] = field(default_factory=dict)
 
     def answer(self) -> bytes:
         """To the oldest request that has none."""
@@ -104,7 +107,25 @@ class FakeBroker:
             return self._metadata(payload)
         if header.api_key == codec.API_VERSIONS_KEY:
             return broker_versions(header.api_version, header.correlation_id, {**BROKER_KEYS, 3: (0, self.newest)})
+        if header.api_key == codec.CREATE_TOPICS_KEY:
+            return self._validated(payload)
         return pass_through_answer(payload)
+
+    def _validated(self, payload: bytes) -> bytes:
+        header = codec.peek_header(payload)
+        request = CreateTopicsRequest.decode(payload, version=header.api_version, header=True)
+        assert request.validate_only
+        result = CreateTopicsResponse.CreatableTopicResult
+        message = CreateTopicsResponse(
+            throttle_time_ms=0,
+            topics=[
+                result(name=topic.name, error_code=self.creations.get(topic.name, 0), error_message=None, configs=None)
+                for topic in request.topics
+            ],
+        )
+        message.API_VERSION = header.api_version
+        message.with_header(correlation_id=header.correlation_id)
+        return bytes(message.encode(header=True))
 
     def _metadata(self, payload: bytes) -> bytes:
         header, request = decoded_question(payload)
@@ -288,6 +309,12 @@ def delete(counts: dict[str, int], correlation_id: int = 1) -> bytes:
     """DeletePartitions."""
     message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=5_000)
     return codec.encode_request(message, 0, correlation_id, "a client")
+
+
+def replacing(*commands: ReplaceTopicCommand, validate_only: bool = False) -> bytes:
+    """ReplaceTopics."""
+    message = messages.replace_topics_request(commands, validate_only=validate_only, timeout_ms=5_000)
+    return codec.encode_request(message, 0, 1, "a client")
 
 
 def create(counts: dict[str, int], version: int = 3) -> bytes:

@@ -257,6 +257,9 @@ def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iter
         server.stop()
 
 
+EVERY_RIGHT = 0x7FF8
+
+
 class _Any(dict[str, int]):
     """The same rights on every topic there might be."""
 
@@ -264,12 +267,12 @@ class _Any(dict[str, int]):
         return True
 
     def __missing__(self, name: str) -> int:
-        return conversation.ALTER_AND_DELETE
+        return EVERY_RIGHT
 
 
 def permit(payload: bytes) -> bytes:
     """The answer of a broker that has every topic, to a user who may do everything."""
-    return conversation.FakeBroker(_Any(), conversation.ALTER_AND_DELETE, asked=deque([payload])).answer()
+    return conversation.FakeBroker(_Any(), EVERY_RIGHT, asked=deque([payload])).answer()
 
 
 @contextmanager

@@ -172,6 +172,9 @@ class FakeEndpoint:
             topic.controller_epoch, topic.mode_epoch = view.version
             previous = [] if view.previous_count is None else [view.previous_count]
             topic.previous_counts = [*view.earlier_counts, *previous]
+            if (to := view.successor) is not None:
+                groups = sorted(to.groups), to.groups_complete
+                topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *groups)]
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:
@@ -191,4 +194,6 @@ class FakeEndpoint:
             partition.resume_offset = view.resume_offsets.get(number, -1)
             partition.reclaimed = number in view.reclaimed
             partition.handed_over = number in view.handed_over
+            if view.successor is not None:
+                partition.read_up_to = view.successor.read_up_to.get(number, -1)
         return partition

@@ -96,9 +96,9 @@ class Guarded:
         """Returns when the broker goes by it."""
         self._acls.grant(user, {(kind, name, operation) for operation in operations})
 
-    def take(self, user: str, topic: str, operation: AclOperation) -> None:
+    def take(self, user: str, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
         """Take one right away."""
-        self._acls.clear(user, (ResourceType.TOPIC, topic, operation))
+        self._acls.clear(user, (kind, name, operation))
 
 
 def address_of(controller: Controller) -> str:

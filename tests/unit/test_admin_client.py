@@ -12,7 +12,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient as StockAdminClient
 from confluent_kafka.admin import NewPartitions
 
-from modeaware import AdminClient, DeletePartitions, GroupRule
+from modeaware import AdminClient, DeletePartitions, GroupRule, TopicReplacement
+from modeaware.admin import successors
+from modeaware.admin.successors import Predecessor
 from modeaware.errors import (
     ClusterError,
     ControllerUnavailable,
@@ -22,7 +24,13 @@ from modeaware.errors import (
     RecordError,
     RequestRefused,
 )
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    Command,
+    CommandResult,
+    DeletePartitionsCommand,
+    ReplaceTopicCommand,
+)
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
@@ -202,6 +210,84 @@ def test_bad_argument_of_a_shrink_is_rejected(
 ) -> None:
     with pytest.raises(error, match=words):
         admin.delete_partitions({"good": DeletePartitions(1), "orders": wanted}, delay_ms=delay_ms)
+    assert controller.commands == []
+
+
+@pytest.fixture
+def predecessor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the brokers say of each topic that is to be replaced; ``missing`` is none."""
+
+    def look(_: object, topic: str) -> Predecessor:
+        if topic == "missing":
+            raise RequestRefused("no such topic", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        configs = {"retention.bytes": "1000", "leader.replication.throttled.replicas": "0:1", "retention.ms": "7"}
+        return Predecessor(3, 2, configs)
+
+    monkeypatch.setattr(successors, "look_at_predecessor", look)
+
+
+def test_replaced_topic_keeps_its_configs_and_replicas(
+    admin: AdminClient, controller: StubController, predecessor: None
+) -> None:
+    futures = admin.replace_topics(
+        {
+            "a": TopicReplacement("a2", 4),
+            "missing": TopicReplacement("m2", 1),
+            "b": TopicReplacement("b2", 1, -1, {"retention.ms": "9"}, 0, "none", ["app", "app"]),
+        },
+        pause_before_switch=True,
+    )
+    assert [futures[topic].result(10).topic for topic in "ab"] == ["a", "b"]
+    with pytest.raises(RequestRefused, match="no such topic"):
+        futures["missing"].result(10)
+    copied = {"retention.bytes": "750", "retention.ms": "7"}
+    assert controller.commands == [
+        ReplaceTopicCommand("a", "a2", 4, 2, copied, pause_before_switch=True),
+        ReplaceTopicCommand(
+            "b", "b2", 1, -1, {"retention.bytes": "3000", "retention.ms": "9"}, 0, "none", True, ("app",)
+        ),
+    ]
+
+
+def test_undone_replacement_looks_at_nothing_and_is_not_sent_twice_after_a_doubt(
+    admin: AdminClient, controller: StubController
+) -> None:
+    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.REQUEST_TIMED_OUT, "lost")
+    with pytest.raises(ClusterError, match="lost"):
+        admin.replace_topics({"a": TopicReplacement("a2", 4)}, undo=True)["a"].result(10)
+    assert controller.commands == [ReplaceTopicCommand("a", "a2", 4, undo=True)]
+
+
+def test_replacement_is_repeated_after_a_doubt(
+    admin: AdminClient, controller: StubController, predecessor: None
+) -> None:
+    codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    controller.answer = lambda command: CommandResult(command.topic, codes.pop(0), "said")
+    found = admin.replace_topics({"a": TopicReplacement("a2", 4)}, validate_only=True)["a"].result(10)
+    assert (found.message, len(controller.commands)) == ("said", 2)
+    assert all(isinstance(command, ReplaceTopicCommand) and command.validate_only for command in controller.commands)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "words"),
+    [
+        (4, TypeError, "orders"),
+        (TopicReplacement("v2", True), TypeError, "num_partitions"),
+        (TopicReplacement("v2", 4, "3"), TypeError, "replication_factor"),  # type: ignore[arg-type]  # on purpose
+        (TopicReplacement(b"v2", 4), TypeError, "successor"),  # type: ignore[arg-type]  # on purpose
+        (TopicReplacement("v2", 4, config=[]), TypeError, "config"),  # type: ignore[arg-type]  # on purpose
+        (TopicReplacement("v2", 4, accept_state_loss="app"), TypeError, "accept_state_loss"),
+        (TopicReplacement("v2", 4, delete_partitions_delay_ms=-1), RequestRefused, "delay"),
+        (TopicReplacement("v2", 0), RequestRefused, "0 partitions"),
+        (TopicReplacement("v2", 4, 0), RequestRefused, "0 replicas"),
+        (TopicReplacement("v2", 4, 40_000), RequestRefused, "40000 replicas"),
+    ],
+)
+def test_bad_argument_of_a_replacement_is_rejected(
+    admin: AdminClient, controller: StubController, wanted: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        admin.replace_topics({"good": TopicReplacement("v3", 1), "orders": wanted})
     assert controller.commands == []
 
 

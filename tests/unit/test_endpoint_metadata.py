@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from modeaware.endpoint.facade import REFUSE, ActiveController
 from modeaware.endpoint.metadata import Additions, with_modes
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.modelog.connection import connection_conf
+from modeaware.topic_view import Successor, TopicView
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
@@ -62,6 +64,54 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
     last = orders.partitions[3]  # which only the mode log names
     assert (last.error_code, last.partition_index) == (ErrorCode.LEADER_NOT_AVAILABLE, 3)
     assert (last.leader_id, last.leader_epoch, last.replica_nodes) == (-1, -1, [])
+
+
+MOVED = TopicView("orders", ORDERS_ID, (3, 8), (RO,) * 3, {0: 9, 1: 3, 2: 0})
+SUCCESSOR = Successor(
+    "orders-v2", "c3VjY2Vzc29yLWlkLWluLQ", 4, True, False, False, {0: 9, 1: 2, 2: 0}, frozenset("ba"), False
+)
+
+
+@pytest.mark.parametrize(
+    ("successor", "state"),
+    [
+        (replace(SUCCESSOR, switched=False), 0),
+        (SUCCESSOR, 1),
+        (replace(SUCCESSOR, let_go=True), 2),
+        (replace(SUCCESSOR, let_go=True, gone=True), 3),
+    ],
+)
+def test_successor_is_returned_to_clients_that_follow_it(successor: Successor, state: int) -> None:
+    talk = Talk(FakeDesk({"orders": replace(MOVED, successor=successor)}))
+    (topic,) = asked(talk, modes_request(2, ["orders"], successors=True)).topics
+    (told,) = topic.successor
+    assert (told.successor_name, told.successor_id) == (SUCCESSOR.topic, SUCCESSOR.topic_id)
+    assert (told.partition_count, told.state, told.groups) == (4, state, ["a", "b"])
+    assert not told.groups_complete
+    assert [p.read_up_to for p in topic.partitions] == [9, 2, 0]
+
+
+def test_client_that_does_not_follow_is_told_that_a_switched_topic_takes_no_writes() -> None:
+    talk = Talk(FakeDesk({"orders": replace(MOVED, successor=SUCCESSOR)}))
+    (topic,) = asked(talk, modes_request(2, ["orders"])).topics
+    assert (topic.successor, [p.read_up_to for p in topic.partitions]) == ([], [-1] * 3)
+    assert ([p.mode for p in topic.partitions], topic.mode_epoch) == ([RO] * 3, 8)
+
+
+@pytest.mark.parametrize("successors", [True, False])
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize(("code", "told"), [(3, 0), (29, 29)])
+def test_name_of_a_topic_that_is_gone_leads_to_its_successor_for_users_who_may_know_of_it(
+    successors: bool, by_name: bool, code: int, told: int
+) -> None:
+    gone = replace(MOVED, successor=replace(SUCCESSOR, let_go=True, gone=True))
+    talk = Talk(FakeDesk({"orders": gone}), broker=FakeBroker(rights={}, missing=code, ids={"orders": bytes(16)}))
+    question = {"topics": ["orders"]} if by_name else {"modes_only": True}
+    found = asked(talk, modes_request(2, **question, successors=successors)).topics
+    assert [topic.error_code for topic in found] == ([told] if by_name or not told else [])
+    if not told:
+        assert ([p.mode for p in found[0].partitions], found[0].topic_id) == ([RO] * 3, ORDERS_ID)
+        assert len(found[0].successor) == successors
 
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:

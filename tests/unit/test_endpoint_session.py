@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from modeaware.endpoint.changes import AclOperation, granted
 from modeaware.endpoint.facade import ActiveController
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
-from modeaware.lifecycle.commands import CommandResult
+from modeaware.lifecycle.commands import CommandResult, ReplaceTopicCommand
 from modeaware.wire import codec
 from tests.support.conversation import (
     ALTER_AND_DELETE,
@@ -31,6 +32,7 @@ from tests.support.conversation import (
     modes_request,
     old_metadata_request,
     pass_through_answer,
+    replacing,
     request,
     rules,
 )
@@ -192,6 +194,7 @@ def test_what_the_endpoint_takes_is_what_it_offers(version: int) -> None:
         37: (0, 3),
         694: (0, 0),
         695: (0, 1),
+        696: (0, 0),
     }
     assert answer.throttle_time_ms == (5 if version else 0)
 
@@ -364,6 +367,67 @@ def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: 
         told = answer.results[0] if api_key == 37 else answer
         assert told.error_code == code
         assert "secret" not in str(told)
+
+
+# -- replacing topics ------------------------------------------------------------------------------------------------
+
+TO_REPLACE = ALTER_AND_DELETE | 1 << AclOperation.ALTER_CONFIGS
+COMMAND = ReplaceTopicCommand("orders", "orders-v2", 4, 3, {"retention.ms": "5"}, accept_state_loss=("app",))
+
+
+def test_replacement_is_validated_by_the_broker_and_submitted() -> None:
+    talk = decided(replacing(COMMAND), FakeBroker(rights={"orders": TO_REPLACE}))
+    assert [codec.peek_header(payload).api_key for payload in talk.sent] == [3, 19]
+    assert (talk.submitted[0].commands, talk.submitted[0].timeout_ms) == ((COMMAND,), 5_000)
+    talk.resolve([CommandResult("orders", message="done")])
+    (result,) = answered(talk, 696).responses
+    assert (result.name, result.error_code, result.error_message) == ("orders", 0, "done")
+
+
+@pytest.mark.parametrize("missing", [AclOperation.ALTER, AclOperation.DELETE, AclOperation.ALTER_CONFIGS])
+def test_replacement_without_one_of_the_rights_on_the_topic_is_refused(missing: AclOperation) -> None:
+    talk = decided(replacing(COMMAND), FakeBroker(rights={"orders": TO_REPLACE & ~(1 << missing)}))
+    (result,) = answered(talk, 696).responses
+    assert (talk.submitted, result.error_code) == ([], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert "ALTER and ALTER_CONFIGS and DELETE on the topic" in result.error_message
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "words"),
+    [
+        (29, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "CREATE on the topic orders-v2 or on the cluster"),
+        (38, ErrorCode.INVALID_REPLICATION_FACTOR, "would not create its successor orders-v2: error 38"),
+        (40, ErrorCode.INVALID_CONFIG, "error 40"),
+        (77, ErrorCode.INVALID_REQUEST, "error 77"),
+    ],
+)
+def test_successor_that_the_broker_would_not_create_is_refused(code: int, told: ErrorCode, words: str) -> None:
+    broker = FakeBroker(rights={"orders": TO_REPLACE, "plain": TO_REPLACE}, creations={"orders-v2": code})
+    talk = decided(replacing(COMMAND, ReplaceTopicCommand("plain", "plain-v2", 4)), broker)
+    assert [command.topic for command in talk.submitted[0].commands] == ["plain"]
+    talk.resolve([CommandResult("plain")])
+    refused, done = answered(talk, 696).responses
+    assert (refused.name, refused.error_code, done.name, done.error_code) == ("orders", told, "plain", 0)
+    assert words in refused.error_message
+    assert "nothing was changed" in refused.error_message
+
+
+def test_repeated_replacement_is_submitted_though_the_successor_exists_and_an_undo_creates_none() -> None:
+    broker = FakeBroker(rights={"orders": TO_REPLACE}, creations={"orders-v2": 36})
+    assert decided(replacing(COMMAND), broker).submitted
+    undo = decided(replacing(replace(COMMAND, undo=True)), broker)
+    assert [codec.peek_header(payload).api_key for payload in undo.sent] == [3]
+    assert undo.submitted
+
+
+def test_successor_that_the_response_leaves_out_is_refused() -> None:
+    talk = Talk(broker=FakeBroker(rights={"orders": TO_REPLACE}))
+    talk.ask(replacing(COMMAND))
+    talk.broker_answers()
+    (question,) = talk.broker.asked
+    talk.broker_answers(struct.pack(">iBiBB", codec.peek_header(question).correlation_id, 0, 0, 1, 0))
+    assert talk.submitted == []
+    assert answered(talk, 696).responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 # -- rules about groups ----------------------------------------------------------------------------------------------

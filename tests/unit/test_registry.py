@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import Successor, TopicView
 from modeaware.views import choice, registry
 from modeaware.views.choice import ModeSource
 from tests.support.fake_endpoint import FakeEndpoint
@@ -121,6 +122,24 @@ class TestWire:
             views.refresh_soon()
         eventually(lambda: endpoint.asked)
         assert [request.fresh for request in endpoint.asked] == [True]
+
+    def test_successor_is_followed_within_a_moment_until_the_topic_is_let_go(
+        self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(choice, "SOON_S", 0.01)
+        view, to = topic_record("orders", 1).view(), Successor("orders-v2", "v2-id", 4)
+        endpoint.views["orders"] = replace(view, successor=to)
+        views = acquire()  # which would ask again after minutes
+        assert views.wait_ready(30)
+        endpoint.views["orders"] = replace(view, version=(1, 2), successor=replace(to, switched=True))
+        eventually(lambda: views.view("orders").epoch == 2)
+        let_go = replace(to, switched=True, let_go=True)
+        endpoint.views["orders"] = replace(view, version=(1, 3), successor=let_go)
+        eventually(lambda: views.view("orders").successor == let_go)
+        asked = len(endpoint.asked)
+        views.refresh_soon()
+        eventually(lambda: len(endpoint.asked) > asked)
+        assert [request.fresh for request in endpoint.asked[asked:]] == [True], "only what was asked for"
 
     def test_where_nobody_has_the_feature_it_is_an_error_until_somebody_has(
         self, acquire: Acquire, endpoint: FakeEndpoint

@@ -9,7 +9,7 @@ import pytest
 
 from modeaware.endpoint.server import Server
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
@@ -86,6 +86,22 @@ def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
     with pytest.raises(ClusterError, match="before trying again") as caught:
         client.request({}, _at(broker), _delete(orders=1), 60)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_controller_that_does_not_know_the_request_is_to_be_upgraded(broker: FakeBroker) -> None:
+    def answer(payload: bytes) -> bytes:
+        header = codec.peek_header(payload)
+        features = [(identity(ID), 1, 1)]
+        hello = codec.ApiVersionsResponse(error_code=0, api_keys=[(18, 0, 4), (694, 0, 0)], supported_features=features)
+        return codec.encode_response(hello, min(header.api_version, 4), header.correlation_id)
+
+    broker.answer = answer
+    command = ReplaceTopicCommand("orders", "orders-v2", 4)
+    request = messages.replace_topics_request([command], validate_only=False, timeout_ms=100)
+    with pytest.raises(RequestRefused, match="Upgrade the controllers first") as refused:
+        client.request({}, _at(broker), request, 10)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert {struct.unpack_from(">h", payload)[0] for payload in broker.received} == {codec.API_VERSIONS_KEY}
 
 
 def test_a_command_is_never_sent_to_another_controller(server: Server, controller: StubController) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.wire import codec, messages
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
@@ -25,6 +25,14 @@ def test_create_partitions_commands_round_trip_in_every_version(version: int) ->
     commands = [CreatePartitionsCommand("a", 6, ((0, 1), (1, 2)), True), CreatePartitionsCommand("b", 3, None, True)]
     message = messages.create_partitions_request(commands, validate_only=True, timeout_ms=10)
     _, decoded = codec.decode_request(codec.encode_request(message, version, 3, "client"))
+    assert messages.commands_of(decoded) == commands
+
+
+def test_replace_topics_commands_round_trip() -> None:
+    full = ReplaceTopicCommand("a", "a2", 6, 2, {"x": "y"}, 5, "none", True, ("g",), True, True)
+    commands = [full, ReplaceTopicCommand("b", "b2", 3, validate_only=True)]
+    message = messages.replace_topics_request(commands, validate_only=True, timeout_ms=10)
+    _, decoded = codec.decode_request(codec.encode_request(message, 0, 3, "client"))
     assert messages.commands_of(decoded) == commands
 
 
@@ -50,6 +58,11 @@ def test_literal_name_with_glob_characters_needs_version_1() -> None:
         assert (messages.lost_in_version(message, 0) is not None) is (added is literal)
 
 
+def replacing(*names: tuple[str, str]) -> Any:
+    commands = [ReplaceTopicCommand(topic, successor, 1) for topic, successor in names]
+    return messages.replace_topics_request(commands, validate_only=False, timeout_ms=10)
+
+
 def altering(*add: GroupRule, remove: tuple[tuple[str, str, str], ...] = ()) -> Any:
     return messages.alter_group_rules_request(AlterGroupRulesCommand(add, remove), timeout_ms=10)
 
@@ -58,6 +71,8 @@ def altering(*add: GroupRule, remove: tuple[tuple[str, str, str], ...] = ()) -> 
     ("message", "complaint"),
     [
         (codec.DeletePartitionsRequest(timeout_ms=1, topics=[("a", 1), ("b", 1), ("a", 2)]), "twice in one request: a"),
+        (replacing(("a", "a2"), ("a", "a3")), "topics named twice in one request: a"),
+        (replacing(("a", "c"), ("b", "c")), "successors named twice in one request: c"),
         (altering(WAIVE, replace(WAIVE, reason="another")), "twice in one request: waive tmp-* orders"),
         (altering(remove=(("waive", "g", "t"),) * 2), "twice in one request: waive g t"),
         (altering(replace(WAIVE, created_ms=-5)), "negative time"),

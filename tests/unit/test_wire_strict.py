@@ -29,7 +29,12 @@ def varint(value: int) -> bytes:
 
 
 SPOKEN = [(key, version) for key, (low, high) in codec.VERSIONS.items() for version in range(low, high + 1)]
-COMMANDS = (codec.CREATE_PARTITIONS_KEY, codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY)
+COMMANDS = (
+    codec.CREATE_PARTITIONS_KEY,
+    codec.DELETE_PARTITIONS_KEY,
+    codec.ALTER_GROUP_RULES_KEY,
+    codec.REPLACE_TOPICS_KEY,
+)
 MOST = 2**31 - 1
 ALLOWED_BYTES = 50_000
 """For the error itself. A single list of the elements that are announced would take 17 GB."""
@@ -143,7 +148,7 @@ def test_rubbish_is_malformed_or_a_message_that_can_be_encoded(spoken: tuple[int
         codec.encode_response(message, message.version, 1)
 
 
-@pytest.mark.parametrize(("key", "version"), [(3, 11), (694, 1), (695, 2), (3, -1), (18, 5), (37, 4)])
+@pytest.mark.parametrize(("key", "version"), [(3, 11), (694, 1), (695, 2), (696, 1), (3, -1), (18, 5), (37, 4)])
 def test_versions_that_are_not_supported(key: int, version: int) -> None:
     with pytest.raises(MalformedFrame, match="not supported"):
         codec.decode_request(struct.pack(">hhih", key, version, 1, -1) + bytes(20))

@@ -12,7 +12,7 @@ import pytest
 
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import SUCCESSION, Successor, TopicView
 from modeaware.views import wire as wire_module
 from modeaware.views.store import ViewStore
 from modeaware.views.wire import TopicsMissing, WireSource
@@ -77,6 +77,24 @@ class TestAnswers:
         wire.ask()
         assert wire.held() == told
         assert wire.heard == [{"orders": told}]
+
+    @pytest.mark.parametrize("state", range(4))
+    def test_a_successor_is_the_same_as_the_log_tells_it(self, wire: Wire, state: int) -> None:
+        told = wire.put("orders", 3, writable=0, rest=RO)
+        reached = {name: n <= state for n, name in enumerate(SUCCESSION) if n}
+        to = Successor(
+            "orders-v2",
+            "v2-id",
+            4,
+            read_up_to={0: 9, 11: 0},
+            groups=frozenset("ab"),
+            groups_complete=state > 1,
+            **reached,
+        )
+        told = wire.endpoint.views["orders"] = replace(told, successor=to)
+        wire.ask()
+        assert (wire.held(), to.state) == (told, state)
+        assert wire.endpoint.metadata()[0].successors
 
     def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
         wire.put("orders", 1, controller_epoch=4)

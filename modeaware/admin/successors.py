@@ -1,0 +1,144 @@
+"""What the successor of a topic that is replaced is created with: the topic's own configs and replicas.
+
+Configs are copied here, by whoever requests a replacement, and the request has all of them: so a plan shows what will
+be set, the requester's own rights decide what may be read, and the controller creates what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from modeaware.admin.creation import create_topic
+from modeaware.admin.new_topics import TopicReplacement
+from modeaware.admin.reassignments import request_failure
+from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request
+from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.librdkafka import KafkaError, NewTopic
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.wire.brokers import Brokers
+from modeaware.wire.requests import DescribeConfigsRequest
+from modeaware.wire.retries import Retrying
+
+OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""Name partitions of the topic, so they are not copied."""
+PER_PARTITION = ("retention.bytes", "local.retention.bytes")
+"""Limits of one partition, which are scaled by the counts; negative: none."""
+_OF_THE_TOPIC = 1
+"""``config_source`` of a config that is set on the topic itself."""
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """A topic that is to be replaced, as the brokers describe it.
+
+    Attributes:
+        replication_factor: the least of its partitions: one that is being reassigned has more for a while.
+        configs: those that are set on the topic itself.
+    """
+
+    partition_count: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def look_at_predecessor(brokers: Brokers, topic: str) -> Predecessor:
+    """Describe a topic that is to be replaced.
+
+    Raises:
+        RequestRefused: no such topic, or the user lacks DESCRIBE or DESCRIBE_CONFIGS on it.
+        ClusterError: no broker answers.
+    """
+    (shape,) = brokers.ask(metadata_request([topic])).topics
+    if shape.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
+        raise request_failure(f"describe topic {topic!r}", shape.error_code, None, topic)
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
+    (found,) = brokers.ask(DescribeConfigsRequest(resources=[wanted], min_version=1)).results
+    if found.error_code:
+        what = f"read the configs of topic {topic!r}, which its successor gets"
+        raise request_failure(what, found.error_code, found.error_message, topic)
+    return Predecessor(
+        len(shape.partitions),
+        min((len(p.replica_nodes) for p in shape.partitions), default=-1),
+        {c.name: str(c.value) for c in found.configs if c.config_source == _OF_THE_TOPIC and c.value is not None},
+    )
+
+
+def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dict[str, str]:
+    """Return the configs of the successor: those copied, and over them those that are wanted."""
+    copied = {name: value for name, value in predecessor.configs.items() if name not in OF_PARTITIONS}
+    for name in PER_PARTITION:
+        if name in copied and int(copied[name]) > 0 and wanted.num_partitions > 0:
+            copied[name] = str(-(-int(copied[name]) * predecessor.partition_count // wanted.num_partitions))
+    return {**copied, **{name: str(value) for name, value in wanted.config.items()}}
+
+
+def replace_command(
+    topic: str,
+    wanted: TopicReplacement,
+    predecessor: Predecessor | None,
+    *,
+    pause_before_switch: bool = False,
+    undo: bool = False,
+    validate_only: bool = False,
+) -> ReplaceTopicCommand:
+    """Return the command to replace ``topic``; ``predecessor`` None: to undo that, which creates nothing."""
+    factor, delay_ms = wanted.replication_factor, wanted.delete_partitions_delay_ms
+    if factor is None:
+        factor = -1 if predecessor is None else predecessor.replication_factor
+    return ReplaceTopicCommand(
+        topic=topic,
+        successor=wanted.successor,
+        num_partitions=wanted.num_partitions,
+        replication_factor=factor,
+        configs={} if predecessor is None else successor_configs(predecessor, wanted),
+        delay_ms=RETENTION_DELAY_MS if delay_ms is None else delay_ms,
+        fence=wanted.fence,
+        pause_before_switch=pause_before_switch,
+        accept_state_loss=tuple(dict.fromkeys(wanted.accept_state_loss)),
+        undo=undo,
+        validate_only=validate_only,
+    )
+
+
+def replace_commands(
+    brokers: Brokers, topics: Mapping[str, TopicReplacement], retrying: Callable[[], Retrying], **options: bool
+) -> tuple[list[ReplaceTopicCommand], dict[str, ModeAwareError]]:
+    """Return the commands to replace ``topics``, and the errors of those that cannot be described.
+
+    Args:
+        retrying: makes the attempts to describe one topic.
+        options: as of :func:`replace_command`.
+    """
+    commands, failures = [], {}
+    for topic, wanted in topics.items():
+        try:
+            look = partial(look_at_predecessor, brokers, topic)
+            found = None if options.get("undo") else retrying().call(look, repeatable=True)
+            commands.append(replace_command(topic, wanted, found, **options))
+        except ModeAwareError as error:
+            failures[topic] = error
+    return commands, failures
+
+
+def validate_successor(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
+    """Have the cluster check the creation of the successor; one that exists is the controller's to judge.
+
+    Raises:
+        RequestRefused: it would not be created; ``code`` is the broker's.
+        ClusterError: no answer.
+    """
+    new = NewTopic(
+        command.successor,
+        num_partitions=command.num_partitions,
+        replication_factor=command.replication_factor,
+        config=dict(command.configs),
+    )
+    try:
+        create_topic(brokers, new, None, True, timeout_s)
+    except RequestRefused as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise

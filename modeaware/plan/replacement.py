@@ -1,0 +1,141 @@
+"""What it would do to replace a topic: counts, configs, rights, groups and the pause of readers. Pure.
+
+Nothing here decides: what a controller refuses, :func:`modeaware.lifecycle.admission.admit` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.modelog.records import RETENTION_DELAY_MS
+
+FENCE_MS = 1_000
+"""About how long it takes until every leader refuses data, and the ends are read."""
+
+
+@dataclass(frozen=True)
+class PlannedConfig:
+    """A config of the successor; ``origin``: copied, scaled (copied, for another count) or given."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class PlannedGroup:
+    """A group that uses the topic, and what it has to do.
+
+    Attributes:
+        kind: classic, consumer, share or streams.
+        stateful: it keeps state per partition.
+    """
+
+    group: str
+    kind: str
+    has_members: bool
+    stateful: bool
+    to_do: str
+
+
+@dataclass(frozen=True)
+class ReplacementPlan:
+    """What the replacement of one topic would do.
+
+    Attributes:
+        not_copied: configs of the topic that name its partitions.
+        groups_doubt: why more groups may use the topic.
+        pause_ms: about how long readers that keep up, and read in order, wait for the successor.
+        delay_ms: null: the topic is not deleted before its own retention has emptied it.
+    """
+
+    topic: str
+    successor: str
+    partition_count: int
+    num_partitions: int
+    replication_factor: int
+    configs: tuple[PlannedConfig, ...]
+    not_copied: tuple[str, ...]
+    groups: tuple[PlannedGroup, ...]
+    groups_doubt: str | None
+    pause_ms: int
+    fence: str
+    delay_ms: int | None
+
+
+def plan_replacement(
+    command: ReplaceTopicCommand,
+    facts: TopicFacts,
+    predecessor: Predecessor,
+    given: Mapping[str, str],
+    seal_quiet_ms: int,
+) -> ReplacementPlan:
+    """Plan a first command: ``given`` are the configs that were named, and ``command`` has all of them."""
+
+    def origin(name: str) -> str:
+        if name in given:
+            return "given"
+        scaled = name in PER_PARTITION and command.configs[name] != predecessor.configs[name]
+        return "scaled" if scaled else "copied"
+
+    return ReplacementPlan(
+        topic=command.topic,
+        successor=command.successor,
+        partition_count=facts.partition_count,
+        num_partitions=command.num_partitions,
+        replication_factor=command.replication_factor,
+        configs=tuple(PlannedConfig(name, value, origin(name)) for name, value in sorted(command.configs.items())),
+        not_copied=tuple(name for name in OF_PARTITIONS if name in predecessor.configs),
+        groups=tuple(
+            PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(name, group, command))
+            for name, group in sorted(facts.groups.items())
+        ),
+        groups_doubt=facts.groups_doubt.detail if facts.groups_doubt is not None else None,
+        pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
+        fence=command.fence,
+        delay_ms=None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
+    )
+
+
+def _to_do(name: str, group: GroupFacts, command: ReplaceTopicCommand) -> str:
+    if group.stateful and name not in command.accept_state_loss:
+        return (
+            f"keeps state per partition, which does not move with the keys: refused without --accept-state-loss {name}"
+        )
+    move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.successor}"
+    if not group.has_members:
+        return f"has no members now: with modeaware nothing; else {move}"
+    return f"nothing where all members run modeaware; else {move}"
+
+
+def replacement_text(plan: ReplacementPlan) -> list[str]:
+    """Return the plan in lines."""
+    replicas = (
+        "as many replicas as brokers choose" if plan.replication_factor == -1 else f"{plan.replication_factor} replicas"
+    )
+    old, new = plan.topic, plan.successor
+    lines = [
+        f"{old}: {plan.partition_count} -> {plan.num_partitions} partitions, by the new topic {new} ({replicas}).",
+        f"Producers with modeaware write to {new} from the switch on, and a group reads it once it has read {old}.",
+        "No record is copied, and nothing is deleted.",
+    ]
+    lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
+    lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]
+    lines += [f"Group {each.group} ({each.kind}): {each.to_do}" for each in plan.groups]
+    if not plan.groups:
+        lines.append("No group uses it.")
+    if plan.groups_doubt is not None:
+        lines.append(f"There may be more groups, and the switch waits until that is known: {plan.groups_doubt}")
+    lines.append(
+        f"Readers in key order that keep up wait about {plan.pause_ms / 1000:g} s at the switch, and until their next "
+        "commit; groups that lag read on meanwhile."
+    )
+    if plan.fence == "none":
+        lines.append(f"WARNING: without the fence, brokers take what other producers still write to {plan.topic}.")
+    else:
+        lines.append(f"Producers without modeaware are refused (MSG_SIZE_TOO_LARGE) once {plan.topic} is fenced.")
+    return lines

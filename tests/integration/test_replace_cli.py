@@ -1,0 +1,157 @@
+"""``modeaware replace`` on a real Kafka: with a running controller and without one, refused, undone, only planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
+
+from modeaware import AdminClient as OurAdminClient
+from modeaware import Successor, TopicReplacement
+from modeaware.cluster import observer
+from modeaware.controller.daemon import Controller
+from tests.conftest import MakeTopic
+from tests.support.command_line import QUICK, Site
+from tests.support.controlled import Controlled
+from tests.support.plain import create_topic, ends, watermarks
+from tests.support.waiting import eventually
+
+SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+WAIT = ("--yes", "--wait", *QUICK)
+
+
+def own_configs(site: Site, topic: str) -> dict[str, str]:
+    """What is set on the topic itself."""
+    admin = AdminClient({"bootstrap.servers": site.servers})
+    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    return {name: each.value for name, each in future.result(30).items() if each.source == SET_ON_TOPIC}
+
+
+def exists(site: Site, topic: str) -> bool:
+    return topic in AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=20).topics
+
+
+def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_moved(
+    site: Site, filled: str, controller: Controller, make_group: Callable[[], str]
+) -> None:
+    name, group = f"{filled}-v2", make_group()
+    site.commit(filled, group, ends(site.servers, filled))
+    told = site.run("replace", filled, "--with", name, "--partitions", "4", "--yes", "--config", "retention.ms=5000")
+    assert told.status == 0, told.err
+    assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
+    eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
+    shown = site.describe(filled)["replacement"]
+    assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
+    assert shown["successor_id"] == site.describe(name)["topic_id"]
+    assert site.describe(name)["replaces"] == filled
+    text = site.run("topics", "--describe", "--topic", filled).out
+    assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
+    assert f"Not on the successor yet: {group}" in text
+    site.commit(name, group, dict.fromkeys(range(4), 0))
+    again = site.run("replace", filled, *WAIT)
+    assert again.status == 0, again.err
+    assert f"{filled}: replaced by {name}; every group has moved. Nothing was deleted." in again.out
+    assert len(watermarks(site.servers, name)) == 4
+    assert own_configs(site, name) == {"retention.ms": "5000"}
+
+
+def test_without_a_controller_the_command_replaces_the_topic_itself(site: Site, make_topic: MakeTopic) -> None:
+    topic = make_topic(1)
+    name = f"{topic}-v2"
+    create_topic(site.servers, f"{topic}-a", 2, configs={"retention.bytes": "1000", "segment.bytes": "1048576"})
+    told = site.run("replace", f"{topic}-a", "--with", name, "--partitions", "8", *WAIT)
+    assert told.status == 0, told.err
+    assert f"{topic}-a: 2 -> 8 partitions, by the new topic {name} (1 replicas)." in told.err
+    assert "Config retention.bytes=250 (scaled)" in told.err
+    assert "waited" in told.out
+    assert own_configs(site, name) == {"retention.bytes": "250", "segment.bytes": "1048576"}
+
+
+def test_paused_replacement_waits_and_is_undone_until_the_switch(
+    site: Site, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "GONE_AFTER_MS", 1_000)
+    name = f"{filled}-v2"
+    paused = site.run("replace", filled, "--with", name, "--partitions", "2", "--pause-before-switch", *WAIT)
+    assert paused.status == 0, paused.err
+    assert f"{filled}: paused before the switch; {name} exists." in paused.out
+    assert exists(site, name)
+    undone = site.run("replace", filled, "--undo", *WAIT)
+    assert (undone.status, undone.out.splitlines()[-1]) == (0, f"{filled}: undone."), undone.err
+    assert not exists(site, name)
+    assert site.describe(filled)["replacement"] is None
+
+
+def test_paused_replacement_goes_on_when_it_is_repeated_and_cannot_be_undone_then(site: Site, filled: str) -> None:
+    name = f"{filled}-v2"
+    options = ("--with", name, "--partitions", "2")
+    assert site.run("replace", filled, *options, "--pause-before-switch", *WAIT).status == 0
+    told = site.run("replace", filled, *options, *WAIT)
+    assert told.status == 0, told.err
+    assert "It goes on to the switch" in told.err
+    undo = site.run("replace", filled, "--undo", "--yes")
+    assert (undo.status, "already leads to" in undo.err) == (1, True), undo.err
+
+
+def test_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str, make_group: Callable[[], str]) -> None:
+    group = make_group()
+    site.commit(filled, group, {0: 1})
+    told = site.run("replace", filled, "--with", f"{filled}-v2", "--partitions", "4", "--dry-run")
+    assert (told.status, told.out) == (0, "Dry run: nothing was changed.\n"), told.err
+    assert f"{filled}: 6 -> 4 partitions, by the new topic {filled}-v2 (1 replicas)." in told.err
+    assert f"Group {group} (classic): " in told.err
+    assert not exists(site, f"{filled}-v2")
+    assert site.log() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--partitions", "0"), "0 partitions: 1 to"),
+        (("--partitions", "4", "--replication-factor", "3"), "INVALID_REPLICATION_FACTOR"),
+        (("--partitions", "4", "--config", "retention.ms=soon"), "INVALID_CONFIG"),
+        (("--partitions", "4", "--config", "no.such.config=1"), "INVALID_CONFIG"),
+    ],
+)
+def test_bad_numbers_and_configs_are_refused_before_anything_is_changed(
+    site: Site, filled: str, options: tuple[str, ...], why: str
+) -> None:
+    told = site.run("replace", filled, "--with", f"{filled}-v2", *options, "--yes")
+    assert (told.status, why in told.err) == (1, True), told.err
+    assert not exists(site, f"{filled}-v2")
+
+
+def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: MakeTopic) -> None:
+    taken = make_topic(4)
+    for name, why in ((taken, "exists already"), (filled, "cannot replace itself")):
+        told = site.run("replace", filled, "--with", name, "--partitions", "4", "--yes")
+        assert (told.status, why in told.err) == (1, True), told.err
+    unnamed = site.run("replace", filled, "--yes")
+    assert (unnamed.status, "name its successor (--with)" in unnamed.err) == (1, True)
+
+
+@pytest.mark.parametrize("source", ["log", "wire"])
+def test_clients_of_both_sources_see_the_same_successor(
+    site: Site, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], source: str
+) -> None:
+    topic, group = make_topic(2), make_group()
+    name = f"{topic}-v2"
+    site.commit(topic, group, {0: 0, 1: 0})
+    address = served.started[0].address if source == "wire" else served.servers
+    conf = {"bootstrap.servers": address, "modeaware.mode.source": source, "modeaware.mode.log.topic": served.log}
+    wanted = {topic: TopicReplacement(name, 3)}
+    with OurAdminClient(conf) as admin:
+
+        def successor() -> Successor | None:
+            return admin.describe_modes([topic])[topic].result().successor
+
+        admin.replace_topics(wanted, pause_before_switch=True)[topic].result()
+        announced = eventually(successor)
+        assert announced == Successor(name, announced.topic_id, 3)
+        admin.replace_topics(wanted)[topic].result()
+        switched = replace(announced, switched=True, groups=frozenset({group}))
+        eventually(lambda: successor() == replace(switched, read_up_to={0: 0, 1: 0}))
+        site.commit(name, group, dict.fromkeys(range(3), 0))
+        eventually(lambda: (found := successor()) is not None and found.let_go)

@@ -1,0 +1,91 @@
+"""Who may have a topic replaced: the broker says, of the requester's own connection. A real broker with ACLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from modeaware import AdminClient, TopicReplacement
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.wire.messages import TopicResult
+from tests.support.guarded import OTHER, Guarded, address_of
+
+ON_TOPIC = (AclOperation.ALTER, AclOperation.DELETE, AclOperation.ALTER_CONFIGS)
+CREATE = AclOperation.CREATE
+CLUSTER = (ResourceType.BROKER, "kafka-cluster")
+
+
+@pytest.fixture
+def topic(guarded: Guarded, active: Controller) -> str:
+    return guarded.topic()
+
+
+@pytest.fixture(params=["log", "wire"])
+def conf(request: pytest.FixtureRequest, guarded: Guarded, active: Controller) -> dict[str, Any]:
+    """Of a user whose modes come from the log, or who bootstraps at the endpoint alone."""
+    servers = address_of(active) if request.param == "wire" else None
+    return {**guarded.client(OTHER, "SCRAM-SHA-256", servers), "modeaware.mode.source": request.param}
+
+
+@pytest.fixture
+def creating_anywhere(guarded: Guarded, active: Controller) -> Iterator[None]:
+    guarded.grant(OTHER, CLUSTER[1], CREATE, kind=CLUSTER[0])
+    yield
+    guarded.take(OTHER, CLUSTER[1], CREATE, kind=CLUSTER[0])
+
+
+def replaced(conf: dict[str, Any], topic: str, **options: Any) -> TopicResult:
+    wanted = TopicReplacement(f"{topic}-v2", 2)
+    with AdminClient(conf) as admin:
+        return admin.replace_topics({topic: wanted}, pause_before_switch=True, **options)[topic].result()
+
+
+def refusal(conf: dict[str, Any], topic: str, **options: Any) -> str:
+    with pytest.raises(RequestRefused) as refused:
+        replaced(conf, topic, **options)
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return refused.value.message
+
+
+@pytest.mark.parametrize("missing", ON_TOPIC)
+def test_each_right_on_the_topic_is_needed(
+    guarded: Guarded, topic: str, conf: dict[str, Any], missing: AclOperation
+) -> None:
+    guarded.grant(OTHER, topic, *(each for each in ON_TOPIC if each is not missing), AclOperation.DESCRIBE_CONFIGS)
+    guarded.grant(OTHER, f"{topic}-v2", CREATE)
+    assert "ALTER and ALTER_CONFIGS and DELETE on the topic" in refusal(conf, topic)
+    assert guarded.record(topic) is None
+
+
+def test_successor_has_to_be_one_that_the_user_may_create(guarded: Guarded, topic: str, conf: dict[str, Any]) -> None:
+    guarded.grant(OTHER, topic, *ON_TOPIC)
+    assert f"CREATE on the topic {topic}-v2 or on the cluster" in refusal(conf, topic)
+    assert guarded.record(topic) is None
+    guarded.grant(OTHER, f"{topic}-v2", CREATE)
+    replaced(conf, topic, validate_only=True)
+    assert guarded.record(topic) is None
+    replaced(conf, topic)
+    record = guarded.record(topic)
+    assert record is not None
+    assert record.replacement is not None
+    assert record.replacement.successor == f"{topic}-v2"
+    guarded.take(OTHER, topic, AclOperation.DELETE)
+    assert "nothing was changed" in refusal(conf, topic, undo=True)
+
+
+def test_right_to_create_on_the_cluster_is_enough(
+    guarded: Guarded, topic: str, conf: dict[str, Any], creating_anywhere: None
+) -> None:
+    guarded.grant(OTHER, topic, *ON_TOPIC)
+    replaced(conf, topic)
+    assert guarded.record(topic) is not None
+
+
+def test_configs_that_the_user_may_not_read_are_not_left_out(
+    guarded: Guarded, topic: str, conf: dict[str, Any]
+) -> None:
+    assert "configs of topic" in refusal(conf, topic)
