@@ -694,8 +694,8 @@ class _Admitted:
         replacement that begins will do."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            after, begun = self.admission.record, self.record is not None and self.record.replacement is not None
-            return () if after is None or after.replacement is None or begun else effects_to_come(after)
+            has_begun = self.record is not None and self.record.replacement is not None
+            return () if has_begun else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()
         if self.new is None and not command.validate_only:

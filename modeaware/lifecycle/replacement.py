@@ -119,14 +119,7 @@ def changed_replacement(
         return _with(record, replace(replacement, undone_ms=replacement.undone_ms or now_ms, reason=None))
     if replacement.undone_ms is not None:
         return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
-    held = [
-        ("number of partitions", command.num_partitions, replacement.num_partitions),
-        ("replication factor", command.replication_factor, replacement.replication_factor),
-        ("set of configs", dict(command.configs), dict(replacement.configs)),
-        ("delay", command.delay_ms, replacement.delay_ms),
-        ("fence", command.fence, replacement.fence),
-    ]
-    if differing := [f"another {what} ({now!r})" for what, wanted, now in held if wanted != now]:
+    if differing := _differing(command, replacement):
         remedy = "undo that first (--undo)" if replacement.switched_ms is None else "repeat the command as it was"
         return f"it is already being replaced, with {', '.join(differing)}: {remedy}"
     accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
@@ -135,23 +128,34 @@ def changed_replacement(
     return record if changed == replace(replacement, reason=None) else _with(record, changed)
 
 
-def effects_to_come(record: TopicRecord) -> tuple[CreateTopic | FenceTopic, ...]:
-    """Return what a replacement will do on the brokers, of which they can say beforehand whether they would refuse."""
-    replacement = record.replacement
-    assert replacement is not None, "the topic is replaced"
-    fence = FenceTopic(record.topic, record.topic_id, FENCE_CONFIGS)
-    return (_creation(record, replacement), *((fence,) if replacement.has_fence else ()))
+def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[CreateTopic | FenceTopic, ...]:
+    """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
+    refuse it."""
+    fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
+    return (_creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
 
 
-def _creation(record: TopicRecord, replacement: Replacement) -> CreateTopic:
-    return CreateTopic(
-        record.topic,
-        record.topic_id,
-        replacement.successor,
-        replacement.num_partitions,
-        replacement.replication_factor,
-        replacement.configs,
-    )
+def _creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
+    return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
+
+
+def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:
+    """Return what a repeated command wants otherwise than the first one. What it leaves at the default stays as it is,
+    and the fence's configs may have been copied from the predecessor since it has them."""
+    first = ReplaceTopicCommand(command.topic, command.successor, replacement.num_partitions)
+    spared = FENCE_CONFIGS if replacement.own_configs is not None else {}
+
+    def without_fence(configs: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in configs.items() if name not in spared}
+
+    held = [
+        ("number of partitions", command.num_partitions, replacement.num_partitions, replacement.num_partitions),
+        ("replication factor", command.replication_factor, replacement.replication_factor, first.replication_factor),
+        ("set of configs", without_fence(command.configs), without_fence(replacement.configs), first.configs),
+        ("delay", command.delay_ms, replacement.delay_ms, first.delay_ms),
+        ("fence", command.fence, replacement.fence, first.fence),
+    ]
+    return [f"another {what} ({now!r})" for what, wanted, now, default in held if wanted not in (now, default)]
 
 
 def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
@@ -304,7 +308,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
     intended."""
     if found.topic_id is None:
-        return Advance(effects=(_creation(record, replacement),))
+        return Advance(effects=(_creation(record.topic, record.topic_id, replacement),))
     if found.untouched is None:
         return Advance()
     if not _as_intended(found, replacement):
@@ -515,7 +519,8 @@ class _Move:
             return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
         if found.topic_id is not None and _as_intended(found, replacement):
             return replace(replacement, successor_id=found.topic_id, reason=None), (), None
-        created = (_creation(self._record, replacement),) if found.topic_id is None and found.gone else ()
+        new = _creation(self._record.topic, self._record.topic_id, replacement)
+        created = (new,) if found.topic_id is None and found.gone else ()
         return replacement, created, reasons.SUCCESSOR_GONE
 
     def _sealed(self, partition: int, before: RetiredPartition) -> RetiredPartition:

@@ -88,6 +88,7 @@ def test_a_topic_of_the_batch_is_no_successor_in_it(world: World) -> None:
 def test_what_brokers_would_refuse_is_refused_beforehand(world: World, kind: type[Effect], code: ErrorCode) -> None:
     world.refused = {kind: code}
     assert world.ask(ReplaceTopicCommand(A, NEW, 1)) == [code]
+    assert world.ask(ReplaceTopicCommand(A, NEW, 1, validate_only=True)) == [code]
     assert world.engine.records == ()
     needs_none = kind is FenceTopic
     assert world.ask(ReplaceTopicCommand(A, NEW, 1, fence="none")) == [ErrorCode.NONE if needs_none else code]

@@ -153,6 +153,7 @@ def test_a_topic_that_another_change_has_left_its_marks_on_is_refused(
         ({"configs": {"retention.ms": "1"}}, "set of configs"),
         ({"delay_ms": 5}, "delay (-1)"),
         ({"fence": "none"}, "fence ('config')"),
+        ({"configs": FENCE_CONFIGS}, "set of configs"),
     ],
 )
 def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: str) -> None:
@@ -162,6 +163,17 @@ def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: s
         assert says in str(refusal)
         assert remedy in str(refusal)
         assert ask(COMMAND, record, seen(successor())).record is None, "the same one changes nothing"
+
+
+def test_what_a_repeat_leaves_out_stays_as_it_is() -> None:
+    configs = {"retention.ms": "1"}
+    command = replace(COMMAND, replication_factor=3, configs=configs, delay_ms=5, fence="none")
+    record = admitted(command, seen=seen())
+    assert ask(COMMAND, record, seen()).record is None
+    fenced = admitted(replace(COMMAND, configs=configs), seen=seen())
+    fenced = replace(fenced, replacement=replace(replacement(fenced), own_configs={}))
+    copied = replace(COMMAND, configs={**configs, **FENCE_CONFIGS})
+    assert ask(copied, fenced, seen()).record is None, "the predecessor has them by now, and they were copied anew"
 
 
 def test_other_changes_of_a_replaced_topic_are_refused_with_what_to_do() -> None:
@@ -353,7 +365,7 @@ def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
 
 def test_a_replacement_without_a_fence_needs_no_probe() -> None:
     record = admitted(replace(COMMAND, fence="none"), seen=seen())
-    assert [type(effect) for effect in effects_to_come(record)] == [CreateTopic]
+    assert [type(effect) for effect in effects_to_come(replace(COMMAND, fence="none"), TOPIC_ID)] == [CreateTopic]
     for _ in range(2):
         record = step(record, seen(successor(), fence=None), NOW_MS + ANNOUNCE_MS).record or record
     record = step(record, seen(successor(), fence=None), NOW_MS + 2 * ANNOUNCE_MS).record or record
