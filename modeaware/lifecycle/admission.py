@@ -25,6 +25,7 @@ from modeaware.lifecycle.replacement import (
     changed_replacement,
     largest_form,
     new_replacement,
+    objection_to_change,
     objections_to_replacement,
 )
 from modeaware.lifecycle.state import awaits_handover, in_progress
@@ -83,11 +84,7 @@ def admit(
     message: str | None = None
     after: TopicRecord | None
     if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
-        successor = current.replacement.successor
-        why = f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
-        if current.replacement.switched_ms is not None:
-            why = f"its name leads to {successor!r}, which has replaced it: change that topic"
-        raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+        raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, objection_to_change(current.replacement))
     if isinstance(command, DeletePartitionsCommand | ReplaceTopicCommand) and not config.enable:
         raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
     if isinstance(command, ReplaceTopicCommand):

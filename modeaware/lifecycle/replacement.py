@@ -180,6 +180,14 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
         yield ErrorCode.TOPIC_ALREADY_EXISTS, why
 
 
+def objection_to_change(replacement: Replacement) -> str:
+    """Return why nothing else is changed about a topic that is replaced, and what to do."""
+    successor = replacement.successor
+    if replacement.switched_ms is not None:
+        return f"its name leads to {successor!r}, which has replaced it: change that topic"
+    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
+
+
 def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
     """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
     (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
@@ -489,7 +497,7 @@ class _Move:
         else:
             retired, waived = self._drained(retired)
         held_up = any(each.seal_offset is None or each.reason is not None for each in retired.values())
-        denied = any(each.reason == reasons.FENCE_DENIED for each in retired.values())
+        denied = replacement.has_fence and replacement.let_go_ms is None and self._not_fenced == reasons.FENCE_DENIED
         reason = lost or (reasons.FENCE_DENIED if denied else None)
         if not held_up and lost is None:
             reason = self._not_let_go(replacement, retired)
@@ -566,6 +574,8 @@ class _Move:
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
+            return replacement, ()
+        if self._fence.failure is not None and not self._fence.configs:  # they may be hidden
             return replacement, ()
         if replacement.own_configs is None:
             own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}

@@ -386,6 +386,10 @@ def test_a_fence_that_may_not_be_probed_raises_one_alarm_that_names_the_right() 
     found = step(record, denied, NOW_MS + ANNOUNCE_MS)
     assert found.record is not None
     assert (found.record.retired[0].reason, len(found.alarms)) == (reasons.FENCE_DENIED, 1)
+    unknown = replace(record, replacement=replace(replacement(record), own_configs=None))
+    hidden = step(unknown, denied, NOW_MS + 120_000)
+    assert hidden.effects == ()
+    assert replacement(hidden.record or unknown).own_configs is None, "what is hidden is not noted as unset"
     assert step(found.record, denied, NOW_MS + ANNOUNCE_MS).alarms == ()
 
 
