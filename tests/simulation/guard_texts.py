@@ -248,7 +248,7 @@ a seal waits for the fence  seal 3000000000
 a fence is proved for one leader epoch  seal 3000000595
     lifecycle.replacement: fenced = self._fence.proved.get(partition) == log.leader_epoch
         => fenced = self._in_force
-the brokers of all replicas show the fence  seal 3000000679
+the brokers of all replicas show the fence  seal 3000014867
     tests.simulation.succession.controller: if log.followers_fenced] => ]
 a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
@@ -262,9 +262,9 @@ every group comes to the successor  I2 3000000000
     lifecycle.replacement: if moved is None or not moved.committed.keys() >= expected:
 a successor that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
-what arrives too late is read  I2 3000000227
+what arrives too late is read  I2 3000000647
     lifecycle.replacement: elif held_up and replacement.let_go_ms is not None: => elif False:
-partitions of another tool are drained  I2 3000000227
+partitions of another tool are drained  I2 3000010163
     lifecycle.replacement: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
     lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None
