@@ -10,7 +10,8 @@ from tests.support.succession import Following, Given, Reader, Readers, Writer
 @pytest.mark.parametrize("strategy", [None, "consumer"])
 def test_group_of_three_reads_the_successor_after_the_topic(following: Following, strategy: str | None) -> None:
     journal: list[Given] = []
-    members = [Reader(name, [following.topic], following.conf(strategy), journal) for name in "abc"]
+    conf = following.conf(strategy)
+    members = [Reader(name, [following.topic], conf, journal, batch=50 * (name == "b")) for name in "abc"]
     with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
         readers.await_held(following.topic, 12)
         readers.await_given(following.topic, 300)

@@ -103,6 +103,7 @@ class Reader(Background):
         work_s: how long it works on each record.
         every: without ``enable.auto.commit``: it commits after so many records; 0: never.
         stock: a consumer that knows no modes.
+        batch: it calls ``consume`` for so many records; 0: ``poll``.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Reader(Background):
         work_s: float = 0.0,
         every: int = 50,
         stock: bool = False,
+        batch: int = 0,
     ) -> None:
         super().__init__()
         self.name = name
@@ -125,6 +127,7 @@ class Reader(Background):
         self._journal = journal
         self._work_s = work_s
         self._every = every
+        self._batch = batch
         self.held: frozenset[tuple[str, int]] = frozenset()
         self.errors: list[str] = []
 
@@ -140,30 +143,31 @@ class Reader(Background):
         self.consumer.subscribe(self._topics)
         uncommitted = 0
         while not self.done.is_set():
-            message = self.consumer.poll(0.1)
+            messages = self.consumer.consume(self._batch, 0.1) if self._batch else [self.consumer.poll(0.1)]
             self.held = frozenset((p.topic, p.partition) for p in self.consumer.assignment())
-            if message is None:
-                if uncommitted:
-                    uncommitted = self._commit(uncommitted)
-                continue
-            if message.error() is not None:
-                self.errors.append(str(message.error()))
-                continue
-            topic, key, value = message.topic(), message.key(), message.value()
-            assert topic is not None
-            assert isinstance(key, bytes)
-            assert isinstance(value, bytes)
-            self._journal.append(Given(time.monotonic(), self.name, topic, key, int(value)))
-            uncommitted += 1
-            if self._work_s:
-                time.sleep(self._work_s)  # its work
-            if uncommitted >= self._every:
+            for message in filter(None, messages):
+                uncommitted += self._take(message)
+            if uncommitted >= self._every or not any(messages):
                 uncommitted = self._commit(uncommitted)
         self.consumer.close()
 
+    def _take(self, message: Message) -> bool:
+        """Handle what ``poll`` returned; return whether it was a record."""
+        if message.error() is not None:
+            self.errors.append(str(message.error()))
+            return False
+        topic, key, value = message.topic(), message.key(), message.value()
+        assert topic is not None
+        assert isinstance(key, bytes)
+        assert isinstance(value, bytes)
+        self._journal.append(Given(time.monotonic(), self.name, topic, key, int(value)))
+        if self._work_s:
+            time.sleep(self._work_s)  # its work
+        return True
+
     def _commit(self, uncommitted: int) -> int:
         """Return how many records are still uncommitted."""
-        if self._manual and self._every:
+        if uncommitted and self._manual and self._every:
             try:
                 self.consumer.commit(asynchronous=False)
             except KafkaException as error:

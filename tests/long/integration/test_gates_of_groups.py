@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
 
+from modeaware.aio import AIOConsumer
 from tests.support.succession import Following, Given, Reader, Readers, Writer
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "cooperative-sticky"])
 def test_group_of_three_reads_the_successor_after_the_topic(following: Following, strategy: str | None) -> None:
     journal: list[Given] = []
-    members = [Reader(name, [following.topic], following.conf(strategy), journal) for name in "abc"]
+    conf = following.conf(strategy)
+    members = [Reader(name, [following.topic], conf, journal, batch=50 * (name == "b")) for name in "abc"]
     with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
         readers.await_held(following.topic, 12)
         readers.await_given(following.topic, 300)
@@ -143,3 +147,29 @@ def test_static_members_that_are_upgraded_one_by_one_read_the_successor(followin
         following.served.wait_done(following.topic)
         writer.stop()
         readers.check(writer.sent)
+
+
+def test_asyncio_consumer_follows(following: Following) -> None:
+    journal: list[Given] = []
+
+    async def take(consumer: AIOConsumer) -> None:
+        for message in await consumer.consume(100, timeout=0.2):
+            assert message.error() is None
+            journal.append(Given(time.monotonic(), "a", message.topic(), message.key(), int(message.value())))
+
+    async def read(writer: Writer) -> None:
+        consumer = AIOConsumer(following.conf())
+        await consumer.subscribe([following.topic])
+        while len(journal) < 300:
+            await take(consumer)
+        following.replace()
+        while not any(given.topic == following.successor for given in journal):
+            await take(consumer)
+        await asyncio.to_thread(writer.stop)
+        while len({(given.key, given.number) for given in journal}) < sum(writer.sent.values()):
+            await take(consumer)
+        await consumer.close()
+
+    with Writer(following.producer, following.name) as writer:
+        asyncio.run(asyncio.wait_for(read(writer), 60))
+    Readers([], journal).check(writer.sent)
