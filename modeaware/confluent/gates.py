@@ -33,7 +33,7 @@ from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
 from modeaware.errors import ModeSourceError
-from modeaware.librdkafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 from modeaware.modes import format_ranges
 from modeaware.topic_view import Successor, TopicView
 from modeaware.views.source import Views
@@ -173,12 +173,14 @@ class Gates:
             return True
         predecessor = predecessors(self._views.views()).get(topic)
         if predecessor is not None and not _is_switched(predecessor):
+            # Not by list_topics(): within a callback, it makes confluent_kafka abort at that poll's next callback.
+            asked = [TopicPartition(topic, 0, OFFSET_END)]
             try:
-                found = self._stock.list_topics(topic, timeout=ANSWER_S).topics.get(topic)
-            except KafkaException as error:
+                error = self._stock.offsets_for_times(asked, timeout=ANSWER_S)[0].error
+            except KafkaException as failure:
+                error = failure.args[0]
+            if error is not None and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 log.debug("%s: %s is not subscribed to yet: %s", self._group_id, topic, error)
-                return False
-            if found is None or (found.error and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
                 return False
         self._found.add(topic)
         return True

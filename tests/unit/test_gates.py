@@ -55,11 +55,9 @@ class Stock:
         ]
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self.absent.intersection(p.topic for p in partitions):
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return [TopicPartition(p.topic, p.partition, self.first.get((p.topic, p.partition), 0)) for p in partitions]
-
-    def list_topics(self, topic: str, timeout: float) -> Any:
-        error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART) if topic in self.absent else None
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
 
 class Member:
