@@ -203,7 +203,7 @@ class Readers:
             assert sorted(self.held(topic)) == list(range(count)), [(m.name, sorted(m.held)) for m in self.members]
             return self.fine()
 
-        eventually(all_held, 20)
+        eventually(all_held, 60)
 
     def held(self, topic: str) -> list[int]:
         return [partition for member in self.members for name, partition in member.held if name == topic]
@@ -216,7 +216,7 @@ class Readers:
             assert found >= count, [member.stats() for member in self.members]
             return self.fine()
 
-        eventually(given, 20)
+        eventually(given, 60)
 
     def check(self, sent: dict[bytes, int], *, ordered: bool = True) -> None:
         """All that was sent is given, the records of each key for the first time in their order; and no error."""
@@ -229,7 +229,7 @@ class Readers:
 
         eventually(
             lambda: self.fine() and all(len(firsts().get(key, ())) == count for key, count in sent.items()),
-            20,
+            60,
             message="all records are given",
         )
         disordered = {key: numbers for key, numbers in firsts().items() if numbers != sorted(numbers)}
