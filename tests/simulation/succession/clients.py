@@ -202,6 +202,7 @@ class Group:
         if predecessor is not None and view.applies_to(predecessor.topic_id):
             read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
             has_moved = view.successor is not None and bool(self.committed.get(view.successor.topic_id))
+            has_moved = has_moved and not self.committed.get(predecessor.topic_id)
             found += [predecessor] if needs_predecessor(view, has_read=read, has_moved=has_moved) else []
         if view.successor is not None:
             successor = topics.get(view.successor.topic)
@@ -300,7 +301,7 @@ class Group:
     def move(self) -> None:
         """The owner of a stock group stops it, commits 0 on the successor, and starts it on both names."""
         successor = self.world.topics.get(SUCCESSOR)
-        if self.aware or self.moved or successor is None:
+        if self.aware or successor is None or self.committed.get(successor.topic_id):
             return
         self.world.tell("the owner of group %s moves it", self.name)
         self.stop(commit=True)
