@@ -47,6 +47,9 @@ ASK_S = 1.0
 SELDOM_S = 10.0
 """How often they are requested where this member itself has not read its share yet."""
 SOON_S = 3.0
+"""The first seconds after this member has read its share: others of a group that keeps up have, too."""
+SOON_LOOK_S = 0.1
+"""How often a gate is looked at, and the group's offsets are requested, in these seconds."""
 LOG_STARTS_S = 5.0
 UNOWNED_S = 5.0
 SHUT_LOG_S = 30.0
@@ -273,7 +276,8 @@ class Gates:
         for gate in self._gates.values():
             if not gate.done:
                 self._look_at(gate, mine, held, now_s)
-        self._next_s = self._now_s() + LOOK_S
+        now_s = self._now_s()
+        self._next_s = now_s + (SOON_LOOK_S if any(_is_soon(gate, now_s) for gate in self._gates.values()) else LOOK_S)
         self._update_shut()
 
     def _update_shut(self) -> None:
@@ -390,8 +394,8 @@ class Gates:
         if ready and self._auto_commit and self._note_read(gate, within, answer):
             answer = self._committed(keys)
         now_s = self._now_s()
-        soon = ready and gate.ready_s is not None and now_s < gate.ready_s + SOON_S
-        gate.ask_s = now_s + (LOOK_S if soon else ASK_S if ready or not answer else SELDOM_S)
+        soon = ready and _is_soon(gate, now_s)
+        gate.ask_s = now_s + (SOON_LOOK_S if soon else ASK_S if ready or not answer else SELDOM_S)
         if not self._take_in(gate, answer) or not all(key in answer for key in gate.successor_keys):
             return
         gate.asked = True
@@ -506,6 +510,10 @@ class Gates:
 
 def _name(view: TopicView, successor: Successor) -> tuple[str, str]:
     return view.topic_id or view.topic, successor.topic_id
+
+
+def _is_soon(gate: Gate, now_s: float) -> bool:
+    return not gate.opened and gate.ready_s is not None and now_s < gate.ready_s + SOON_S
 
 
 def _unread(gate: Gate, committed: Mapping[int, int]) -> list[int]:
