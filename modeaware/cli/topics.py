@@ -249,6 +249,9 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
     record = situation.known
+    if record.replacement is not None:
+        why = f"topic {record.topic!r} is being replaced: modeaware replace {record.topic} --undo"
+        raise RequestRefused(why, code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=record.topic)
     if record.deletion is None or record.deletion.previous_count <= record.writable_count:
         return None
     return CreatePartitionsCommand(record.topic, record.deletion.previous_count)

@@ -676,7 +676,8 @@ class _Admitted:
         replacement that begins will do."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            after, begun = self.admission.record, self.record is not None and self.record.replacement is not None
+            after = self.admission.record or self.admission.validated
+            begun = self.record is not None and self.record.replacement is not None
             return () if after is None or after.replacement is None or begun else effects_to_come(after)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()

@@ -53,8 +53,15 @@ LATEST_MS = 253_402_300_799_000
 
 @dataclass(frozen=True)
 class Admission:
+    """What becomes of a command: the record to append, if any.
+
+    Attributes:
+        validated: the record that a command would append that is only to be validated.
+    """
+
     record: TopicRecord | None
     message: str | None = None
+    validated: TopicRecord | None = None
 
 
 def admit(
@@ -110,7 +117,7 @@ def admit(
         return Admission(None, "already under way: nothing changed")
     _check_size(after, facts)
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
-        return Admission(None)
+        return Admission(None, validated=after)
     return Admission(after.stamped(controller_epoch, now_ms), message)
 
 
