@@ -1,5 +1,6 @@
-"""``produce``, enqueue only and until acknowledged: where nothing is shrunk, beside another topic that is, and on a
-shrunk topic with keys. Where the extension is built, the path in Python runs beside it."""
+"""``produce``, enqueue only and until acknowledged: where nothing is shrunk, beside another topic that is, on a
+shrunk topic with keys, and under the name of a topic that was replaced. Where the extension is built, the path in
+Python runs beside it."""
 
 from __future__ import annotations
 
@@ -70,6 +71,9 @@ FORMS = {"by position": by_position, "key=, value=": by_name, "on_delivery=": wi
 DIRECT = State("nothing shrunk", False, dict.fromkeys(FORMS, 0.97), None, 0.95)
 BESIDE = State("another topic shrunk", True, {**dict.fromkeys(FORMS, 0.95), "by position": 0.88}, (0.60, 0.85), 0.95)
 SHRUNK = State("shrunk", True, {**dict.fromkeys(FORMS, 0.85), "key=, value=": 1.20}, (0.50, 0.80), 1.0)
+REPLACED = State(
+    "replaced", True, {**dict.fromkeys(FORMS, 0.85), "by position": 0.88, "key=, value=": 1.20}, (0.50, 0.80), 0.95
+)
 """librdkafka reads arguments by position faster than by name. What is added costs the same for both, so it shows most
 by position; by name the extension gains, since it passes arguments on by position."""
 
@@ -123,10 +127,15 @@ def measure(setting: Setting) -> Iterator[Result]:
     yield from _measure(setting, topic, log.topic, BESIDE)
     setting.shrink(log, topic)
     yield from _measure(setting, topic, log.topic, SHRUNK)
+    predecessor, successor = setting.make_topic(), setting.make_topic()
+    setting.replace(log, predecessor, successor)
+    yield from _measure(setting, successor, log.topic, REPLACED, name=predecessor)
     log.close()
 
 
-def _measure(setting: Setting, topic: str, log: str, state: State) -> Iterator[Result]:
+def _measure(setting: Setting, topic: str, log: str, state: State, name: str | None = None) -> Iterator[Result]:
+    """``name``: what the aware producers call the topic."""
+    ours = name or topic
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     aware = {**plain, "modeaware.mode.log.topic": log}
     for size in SIZES:
@@ -134,22 +143,22 @@ def _measure(setting: Setting, topic: str, log: str, state: State) -> Iterator[R
         contenders = {
             "plain": Contender(confluent_kafka.Producer, plain, topic, value),
             "empty subclass": Contender(Empty, plain, topic, value),
-            "modeaware": Contender(modeaware.Producer, aware, topic, value),
+            "modeaware": Contender(modeaware.Producer, aware, ours, value),
         }
         if state.in_python is not None:
             with in_python():
-                contenders["in Python"] = Contender(modeaware.Producer, aware, topic, value)
+                contenders["in Python"] = Contender(modeaware.Producer, aware, ours, value)
         for contender in contenders.values():
             contender.deliver()  # waits for the first view
         _check_what_is_measured(contenders["modeaware"].producer, state)
         for form, send in FORMS.items():
-            name = f"produce, {state.name}, {size} B, {form}"
+            label = f"produce, {state.name}, {size} B, {form}"
             enqueue = {each: partial(contender.enqueue, send) for each, contender in contenders.items()}
             times = interleave(enqueue, setting.rounds(ENQUEUE_ROUNDS))
-            yield compare(name, times, ENQUEUED, at_least=state.limits[form])
+            yield compare(label, times, ENQUEUED, at_least=state.limits[form])
             if state.in_python is not None:
                 limit = state.in_python[form != "by position"]
-                yield compare(f"{name}, in Python", times, ENQUEUED, at_least=limit, ours="in Python")
+                yield compare(f"{label}, in Python", times, ENQUEUED, at_least=limit, ours="in Python")
         times = interleave({name: c.deliver for name, c in contenders.items()}, setting.rounds(DELIVER_ROUNDS))
         yield compare(f"produce + flush, {state.name}, {size} B, acks=all", times, DELIVERED, at_least=state.delivered)
         for contender in contenders.values():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from confluent_kafka.admin import AdminClient
 
 from modeaware.local import start_kafka
+from modeaware.modelog.records import Replacement
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import create_topic
 
@@ -59,6 +60,11 @@ class Setting:
     def shrink(self, log: RealLog, topic: str, writable: int = WRITABLE, *, epoch: int = 1) -> None:
         """Append that only the first ``writable`` of the topic's partitions are ReadWrite."""
         log.append(topic_record(topic, epoch, writable=writable, count=PARTITIONS))
+
+    def replace(self, log: RealLog, topic: str, successor: str) -> None:
+        """Append that ``successor``, with as many partitions, has replaced the topic."""
+        replacement = Replacement(successor, PARTITIONS, 0, successor_id=log.live_id(successor), switched_ms=1)
+        log.append(topic_record(topic, writable=0, count=PARTITIONS, replacement=replacement))
 
 
 @contextmanager

@@ -125,8 +125,34 @@ class PartitionRetired(ModeAwareError):
     default_code = ErrorCode.POLICY_VIOLATION
 
 
+class TopicReplaced(ModeAwareError):
+    """Brokers refused a record that was queued for a topic before another topic replaced it.
+
+    This attempt has not stored the record. Where it was a retry, an earlier attempt may have: the outcome is unknown
+    then. The application may send the record again under the same name: it goes to the successor.
+
+    Attributes:
+        successor: the topic that has replaced it, if known.
+    """
+
+    default_code = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ErrorCode | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        successor: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, topic=topic, partition=partition)
+        self.successor = successor
+
+
 class KeyHeld(ModeAwareError, BufferError):
-    """A key has moved to another partition, and not every group is known to have read the old one; nothing was queued.
+    """A key has moved to another partition, and not every group is known to have read the old one; or the topic was
+    replaced, and earlier records of this producer for it are still queued. Nothing was queued.
 
     A BufferError, which callers of ``produce`` already answer with ``poll()`` and another try (``modeaware.on.resize``
     is ``hold``).

@@ -18,17 +18,26 @@ Views = Callable[[str], TopicView]
 
 def written_topic(topic: str, views: Views) -> TopicView:
     """Return the view of the topic that producers write to, who name it ``topic``."""
-    view = views(topic)
-    seen = {view.topic_id}
-    while (successor := view.successor) is not None and successor.switched:
+    return segments(topic, views)[-1]
+
+
+def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
+    """Return the views of the topics that have had the name ``topic`` one after another: the last one is written to.
+
+    A topic of another id under the name of a successor is the last one, without modes: its own record may apply to it,
+    that of the successor does not (invariant I8).
+    """
+    found = [views(topic)]
+    seen = {found[0].topic_id}
+    while (successor := found[-1].successor) is not None and successor.switched:
         following = views(successor.topic)
-        if not following.applies_to(successor.topic_id):  # another topic of that name
-            return TopicView(successor.topic, successor.topic_id)
-        view = following if following.topic_id is not None else TopicView(successor.topic, successor.topic_id)
-        if view.topic_id in seen:
-            return view
-        seen.add(view.topic_id)
-    return view
+        if following.topic_id is None or not following.applies_to(successor.topic_id):
+            following = TopicView(successor.topic, successor.topic_id)
+        found.append(following)
+        if following.topic_id in seen:
+            break
+        seen.add(following.topic_id)
+    return tuple(found)
 
 
 def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[int, int]) -> bool:

@@ -37,6 +37,7 @@ class Resize:
         old_count, new_count: how many partitions were writable, and are now.
         moved_share: the share of keys that go to another partition than before, 0 to 1; None where it is not known: a
             user's partitioner that fails for random keys.
+        successor: the topic that has replaced this one, with ``new_count`` partitions; None: it is the same topic.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class Resize:
     old_count: int
     new_count: int
     moved_share: float | None
+    successor: str | None = None
 
     @property
     def divides(self) -> bool:
@@ -55,6 +57,12 @@ class Resize:
         verb = "decreased" if self.new_count < self.old_count else "increased"
         smaller, larger = sorted((self.old_count, self.new_count))
         share = "some" if self.moved_share is None else f"{self.moved_share:.0%}"
+        if self.successor is not None:
+            return (
+                f"{self.topic} (epoch {self.epoch}) was replaced by {self.successor}, and records go there: "
+                f"{self.old_count} partitions before, {self.new_count} now; {share} of the keys have a partition of "
+                f"another number. Mode-aware groups read {self.topic} to its end first, which keeps each key's order"
+            )
         return (
             f"WARNING: If partitions are {verb} for a topic that has a key, the partition logic or ordering of the "
             f"messages will be affected. {self.topic} (epoch {self.epoch}) went from {self.old_count} to "
@@ -65,15 +73,20 @@ class Resize:
 
 def resize_of(view: TopicView, old_count: int, partitioner: Partitioner) -> Resize | None:
     """Return what going from ``old_count`` writable partitions to those of ``view`` means; None where no key moves."""
-    new_count = len(view.writable)
-    if not view.modes or new_count in (0, old_count) or old_count < 1:
+    return _resize(view, old_count, len(view.writable), partitioner) if view.modes else None
+
+
+def _resize(
+    view: TopicView, old_count: int, new_count: int, partitioner: Partitioner, successor: str | None = None
+) -> Resize | None:
+    if new_count in (0, old_count) or old_count < 1:
         return None
     try:
         share: float | None = expected_share_moved(partitioner, old_count, new_count)
     except Exception:  # a user's own, which may take keys of their form only
         logger.info("%s: the share of keys that move is not known", view.topic, exc_info=True)
         share = None
-    return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share)
+    return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, successor)
 
 
 class Backlog(Protocol):
@@ -265,6 +278,7 @@ class Resizes:
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
     _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take them out without a lock
+    _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name that leads elsewhere
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def guarded(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
@@ -291,6 +305,29 @@ class Resizes:
         if topic.keyed and view.topic not in self._pending:
             return picks
         return FirstKeyObserver(picks, lambda: self._first_key(view.topic))
+
+    def replaced(self, name: str, view: TopicView, successor: str, new_count: int) -> None:
+        """Note that ``name`` leads to ``successor`` from now on, which has ``new_count`` writable partitions: no longer
+        to the topic of ``view``. To be reported with the next key, but for ``ignore`` and ``error``: the order of keys
+        is kept."""
+        self._led.pop(name, None)
+        if self.policy not in ("warn", "hold"):
+            return
+        last = self._topics[view.topic].last if view.topic in self._topics else None
+        old_count = len(last.writable) if last is not None and last.modes else len(view.modes)
+        resize = _resize(view, old_count, new_count, self.partitioner, successor)
+        if resize is not None:
+            self._led[name] = resize
+
+    def observed(self, name: str, picks: TopicPartitioner) -> TopicPartitioner:
+        """Return ``picks``, with what reports the replacement that ``name`` leads to, until that is done."""
+        return FirstKeyObserver(picks, lambda: self._first_key_of(name)) if name in self._led else picks
+
+    def _first_key_of(self, name: str) -> None:
+        resize = self._led.pop(name, None)
+        self.lighten(name)
+        if resize is not None:
+            self.report([resize])
 
     def take_due(self) -> list[Resize]:
         """Return what is to be reported now, outside the caller's lock."""

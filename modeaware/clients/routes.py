@@ -6,16 +6,22 @@ A partitioner picks an index among the writable partitions, so a keyed record go
 ``h % old % n == h % n``: only the keys of the retired partitions move.
 
 A topic whose partitions are all writable has no route: the client library's own choice is right.
+
+A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.clients.gate`). Its records
+go where the application's records for that other topic go, whatever topic has that name now: one that was deleted and
+created again takes them by its own partitions, as it takes those that name it. To refuse them would stop every writer
+of a topic that is fenced, and gain nothing: what is acknowledged there can be read there.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
+from modeaware.clients.gate import segments
 from modeaware.clients.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
 from modeaware.clients.tally import SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
@@ -42,6 +48,10 @@ class Route:
             (KIP-794).
         load: None where the load is never known.
         open: the partitioner need not see every key: where it hashes, the hash alone gives the index.
+        passes: every partition is writable, so the client library chooses. The route is there for what follows.
+        name: what the application calls the topic, where the topic of ``view`` has replaced the one of that name.
+        count: how many partitions that topic has, then: one that the application names was meant for the earlier topic.
+        report: what the application's delivery callback goes through, while the topic is about to be replaced.
     """
 
     view: TopicView
@@ -51,6 +61,10 @@ class Route:
     by_load: Callable[[bytes | None, int, int, Sequence[int]], int] | None = None
     load: Load | None = None
     open: bool = True
+    passes: bool = False
+    name: str | None = None
+    count: int | None = None
+    report: Callable[[Any], Any] | None = None
 
     def pick(self, key: bytes | None, size: int = 0) -> int:
         """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
@@ -69,8 +83,16 @@ class Route:
     def refusal(self, partition: int) -> str | None:
         """Return why a record may not be addressed to ``partition`` (invariant I3); None where it may."""
         view = self.view
+        if self.count is not None and partition >= self.count:
+            return (
+                f"partition {partition} of {self.name}: the topic was replaced by {view.topic}, which has "
+                f"{self.count} partitions: leave the partition out, or choose one of those"
+            )
         if view.is_writable(partition):
             return None
+        if is_replaced(view):
+            assert view.successor is not None, "it is replaced"
+            return f"{view.topic} was replaced by {view.successor.topic} and takes no records: write to that topic"
         if not self.writable:
             return f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic"
         listed = partition < len(view.modes)
@@ -88,6 +110,11 @@ class Route:
             raise error(refusal, topic=self.view.topic, partition=partition)
 
 
+def is_replaced(view: TopicView) -> bool:
+    """Return whether the name of the topic leads to its successor."""
+    return view.successor is not None and view.successor.switched
+
+
 def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
     """Return the route that ``view`` requires; None where every partition is writable."""
     return None if view.all_writable else route_over(view, partitioner.for_topic(view.topic))
@@ -102,6 +129,53 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
         innermost = innermost.inner
     by_load = innermost.partition_by_load if isinstance(innermost, LoadAware) else None
     return Route(view, writable, dense, picks, by_load, load, open=not sees_keys(picks))
+
+
+class Names:
+    """The names of topics that lead to another topic, or will soon. One thread at a time calls :meth:`follow`."""
+
+    def __init__(self) -> None:
+        self._segments: dict[str, tuple[TopicView, ...]] = {}
+
+    def follow(self, changed: Mapping[str, TopicView], views: Callable[[str], TopicView]) -> dict[str, str]:
+        """Take in views that have changed, and ``views`` for all others.
+
+        Returns:
+            The names that lead to another topic than before -> that earlier topic.
+        """
+        moved = {}
+        for name in self.through(changed):
+            before = self.leads_to(name)
+            found = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
+            if found[0].successor is None:
+                self._segments.pop(name, None)
+            else:
+                self._segments[name] = found
+            if self.leads_to(name) != before:
+                moved[name] = before
+        return moved
+
+    def through(self, topics: Iterable[str]) -> set[str]:
+        """Return the names that have to do with any of ``topics``, and their own names."""
+        named = frozenset(topics)
+        return {*named, *(n for n, found in self._segments.items() if any(view.topic in named for view in found))}
+
+    def segments(self, name: str) -> tuple[TopicView, ...]:
+        """Return :func:`modeaware.clients.gate.segments`; nothing where the topic of that name has no successor."""
+        return self._segments.get(name, ())
+
+    def leads_to(self, name: str) -> str:
+        """Return the topic that records under ``name`` go to."""
+        return self._segments[name][-1].topic if name in self._segments else name
+
+    def replaced(self) -> dict[str, str]:
+        """Return the names that lead to another topic -> that topic."""
+        return {name: found[-1].topic for name, found in list(self._segments.items()) if found[-1].topic != name}
+
+    @property
+    def is_any_announced(self) -> bool:
+        """Whether some topic has a successor that its name does not lead to yet."""
+        return any(found[-1].successor is not None for found in self._segments.values())
 
 
 class Routes:
@@ -165,19 +239,28 @@ class Routes:
     def follow(self, changed: Mapping[str, TopicView]) -> None:
         """Put views in force. What the application's callback for resizes raises is raised afterwards."""
         with self._lock:
-            for topic, view in changed.items():
-                route = route_for(view, self._picker)
-                picks = None if route is None else route.partitioner
-                picks = self._resizes.guarded(view, picks, first=not self.known.is_set())
-                self._put(topic, None if picks is None else route_over(view, picks, self._load))
+            first = not self.known.is_set()
+            self._lead(changed, first=first)
+            self._put({topic: self._made(view, first=first) for topic, view in changed.items()})
             self.changes += 1
             self._point()
             self.known.set()
             due = self._resizes.take_due()
         self._resizes.report(due)
 
-    def _put(self, topic: str, route: Route | None) -> None:
-        self._routes[topic] = route
+    def _made(self, view: TopicView, *, first: bool) -> Route | None:
+        route = route_for(view, self._picker)
+        if is_replaced(view):  # no key of it moves: its readers read it to the end, and then the successor
+            return route
+        picks = self._resizes.guarded(view, None if route is None else route.partitioner, first=first)
+        return None if picks is None else route_over(view, picks, self._load)
+
+    def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> None:
+        """Views change (under the lock): names may lead to other topics."""
+
+    def _put(self, routes: Mapping[str, Route | None]) -> None:
+        """Put routes in force, all of them at once."""
+        self._routes |= routes
 
     def _point(self) -> None:
         """Routes have changed (under the lock)."""
@@ -188,7 +271,7 @@ class Routes:
             route = self.of(topic)
             if route is not None and not route.open:
                 left = without_finished_guards(route.partitioner)
-                self._put(topic, replace(route, partitioner=left, open=not sees_keys(left)))
+                self._put({topic: replace(route, partitioner=left, open=not sees_keys(left))})
 
     def of(self, topic: str) -> Route | None:
         """Return the route in force; None where every partition is writable."""

@@ -1,6 +1,6 @@
 /* A routed `produce` in C: what fast_produce() of router.py does for the usual calls, without a Python frame.
  *
- * A call is a dictionary look-up of the topic, a hash of the key, and confluent_kafka's own method, which checks every
+ * A call is a dictionary look-up of the topic, which says as well what has replaced it, a hash of the key, and confluent_kafka's own method, which checks every
  * argument. Whatever is unusual goes to the function in Python, as it was written: a topic that is no str, a route that
  * needs more than the hash, an explicit partition of a shrunk topic, keys that are neither bytes nor str, and arguments
  * that no `produce` has. So the rules are written once, in Python; here is only their shortest path.
@@ -36,7 +36,7 @@ typedef struct {
     PyObject *base;    /* confluent_kafka's bound method */
     PyCFunctionWithKeywords method; /* what base calls, and on what: saves a part of the call; NULL: base is in Python */
     PyObject *producer;             /* borrowed of base */
-    PyObject *counts;  /* topic -> how many partitions a hash chooses among; see Router */
+    PyObject *counts;  /* topic -> how many partitions a hash chooses among, see Count in router.py */
     PyObject *slow;    /* the same in Python */
     PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
     PyObject *refused; /* KafkaException */
@@ -218,25 +218,37 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         goto slow;
 
     long count = self->absent;
+    PyObject *successor = NULL;
     PyObject *found = PyDict_GetItemWithError(self->counts, given[TOPIC]);
+    if (found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2) {
+        if (given[PARTITION] != NULL) /* it was meant for the topic before */
+            goto slow;
+        successor = PyTuple_GET_ITEM(found, 0);
+        found = PyTuple_GET_ITEM(found, 1);
+    }
     if (found != NULL)
         count = PyLong_AsLong(found);
     if (PyErr_Occurred())
         return NULL;
-    if (count < 0)
-        return call_base(self, given, NULL);
-    if (count == 0 || given[PARTITION] != NULL)
+    if (count == 0 || (count > 0 && given[PARTITION] != NULL))
         goto slow;
+    PyObject *where = NULL;
 
-    Py_ssize_t length = 0;
-    const unsigned char *bytes = key_bytes(given[KEY], &length);
-    if (bytes == NULL || length == 0)
-        goto slow;
-    PyObject *where = PyLong_FromLong((long)(self->number(bytes, length) % (unsigned long)count));
-    if (where == NULL)
-        return NULL;
+    if (count > 0) {
+        Py_ssize_t length = 0;
+        const unsigned char *bytes = key_bytes(given[KEY], &length);
+        if (bytes == NULL || length == 0)
+            goto slow;
+        where = PyLong_FromLong((long)(self->number(bytes, length) % (unsigned long)count));
+        if (where == NULL)
+            return NULL;
+    }
+    if (successor != NULL)
+        given[TOPIC] = Py_NewRef(successor); /* the dictionary may let it go meanwhile */
     PyObject *result = call_base(self, given, where);
-    Py_DECREF(where);
+    Py_XDECREF(where);
+    if (successor != NULL)
+        Py_DECREF(given[TOPIC]);
     return result;
 
 slow:

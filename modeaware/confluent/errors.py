@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from modeaware.errors import KeyMoved, ModeAwareError, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.errors import KeyMoved, ModeAwareError, ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.views.source import Views
 
@@ -44,6 +44,23 @@ class MovedKeyRefused(_WithKafkaError, KeyMoved, KafkaException):
     """
 
     kafka_code = KafkaError._CONFLICT
+
+
+class ReplacedTopicRefused(KafkaError):
+    """Delivery callbacks are called with this for a record that brokers refused because its topic was replaced.
+
+    It has the code that the brokers returned, ``MSG_SIZE_TOO_LARGE``, and is ``retriable()``: the application may send
+    the record again under the same name, and decides whether a record that is stored twice does harm.
+
+    Attributes:
+        error: the same to be raised: topic, partition, and the successor.
+    """
+
+    error: TopicReplaced
+
+    def __init__(self, error: TopicReplaced) -> None:
+        super().__init__(KafkaError.MSG_SIZE_TOO_LARGE, error.message, False, True)
+        self.error = error
 
 
 class FirstViewTimeout(_WithKafkaError, ViewTimeout, KafkaException):

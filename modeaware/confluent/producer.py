@@ -12,8 +12,10 @@ from modeaware import librdkafka
 from modeaware.clients.routes import NO_STATS
 from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partitioner_of
 from modeaware.config import split_client_config, with_process_settings
+from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
-from modeaware.confluent.router import Router, partition_count
+from modeaware.confluent.route_table import partition_count
+from modeaware.confluent.router import Router
 from modeaware.confluent.statistics import Backlogs, QueueLoads, stats_settings
 from modeaware.views import registry
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
@@ -60,7 +62,8 @@ class Producer(librdkafka.Producer):
         backlogs = Backlogs(conf) if config.on_resize == "hold" else None
         loads = QueueLoads() if partitioner is not None and wants_load(partitioner) else None
         hints = StaleHints()
-        theirs = {SOFTWARE_NAME: UNDERLYING_NAME, **hints.listening(conf)}
+        deliveries = Deliveries(conf)
+        theirs = {SOFTWARE_NAME: UNDERLYING_NAME, **hints.listening(conf), **deliveries.settings()}
         if beyond:
             del theirs["partitioner"]
         if backlogs is not None:
@@ -73,7 +76,7 @@ class Producer(librdkafka.Producer):
         if backlogs is not None:
             backlogs.follow(self)
         # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
-        views = hints.views = registry.acquire(conf, replace(config, resize_callback=None))
+        views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         self._modeaware = router = Router(
             super().produce,
             super().produce_batch,
@@ -83,6 +86,7 @@ class Producer(librdkafka.Producer):
             count=partition_count(self, config.view_timeout_ms / 1000) if beyond else None,
             backlog=None if backlogs is None else backlogs.start,
             load=None if loads is None else loads.of,
+            deliveries=deliveries,
         )
         router.serve(self)
         for name, ours, switch in (
@@ -148,9 +152,10 @@ class Producer(librdkafka.Producer):
         ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
         ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
         many of topics with keys were reported), ``in_c`` (records of shrunk topics go through the extension, not
-        through Python), and ``views``: what the shared source reports (``view_age_ms``, ...).
+        through Python), ``replaced`` (names of topics that were replaced, each with the topic that its records go to),
+        and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
-        return {**NO_STATS, "in_c": False} if self._modeaware is None else self._modeaware.stats()
+        return {**NO_STATS, "in_c": False, "replaced": {}} if self._modeaware is None else self._modeaware.stats()
 
 
 @contextmanager

@@ -10,26 +10,37 @@ every topic has a route.
 from __future__ import annotations
 
 import logging
-import math
-import operator
 import time
-import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import BuiltinFunctionType
-from typing import Any, Final, final
+from typing import Any
 
-from modeaware import librdkafka
 from modeaware.clients.following import ClientErrors
-from modeaware.clients.resize import Backlog
-from modeaware.clients.routes import Load, Route, Routes, route_over
+from modeaware.clients.resize import Backlog, sees_keys
+from modeaware.clients.routes import Load, Names, Route, Routes
+from modeaware.clients.tally import SENDS_HELD, TALLY
 from modeaware.config import ClientConfig
+from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused, RetiredPartitionChosen
 from modeaware.confluent.retarget import Switch, Target
+from modeaware.confluent.route_table import (
+    ABSENT,
+    UNASSIGNED,
+    Doubt,
+    EveryTopic,
+    PartitionCount,
+    RouteTable,
+    Unverified,
+    place,
+    placed,
+    route_of,
+    topic_of,
+)
 from modeaware.errors import KeyHeld
 from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
-from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner
@@ -46,44 +57,20 @@ with suppress(ImportError):
 ERRORS = ClientErrors(RetiredPartitionChosen, MovedKeyRefused, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
 """How old an answer about a topic id may be after librdkafka has rejected a record for an unknown partition."""
-_RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-_PAUSE_S = 0.1
-
-PartitionCount = Callable[[str], int]
-ABSENT: Final[Any] = object()
-UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
+PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 DIRECT = -1
 """In the counts of :func:`fast_produce`: the topic has no route, so records pass as they are."""
-
-
-@final
-class Unverified:
-    """Stands for a route until the topic id in its view has been compared with the cluster's (invariant I8).
-
-    Args:
-        route: the route.
-        verified: compares, and returns the route that is in force then.
-    """
-
-    __slots__ = ("route", "verified")
-
-    def __init__(self, route: Route, verified: Callable[[], Route | None]) -> None:
-        self.route = route
-        self.verified = verified
-
-
-RouteTable = Mapping[str, "Route | Unverified | None"]
-Doubt = Callable[[str], object]
-"""Called with a topic whose view a failed call puts in doubt: has its topic id compared again."""
-Arguments = tuple[Any, Any, Any]
-"""The key, the partition and the value of a call."""
+Count = int | tuple[str, int]
+"""Of a name: the number of writable partitions, where keys may be hashed straight to a partition; :data:`DIRECT`; or 0:
+the route decides. With the topic that has replaced the one of that name, if any."""
+Counts = dict[str, Count]
 _DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
 def fast_produce(
     base: Callable[..., Any],
     routes: RouteTable,
-    counts: dict[str, int],
+    counts: Counts,
     hash_function: HashFunction,
     doubt: Doubt = bool,
     absent: int = 0,
@@ -93,8 +80,7 @@ def fast_produce(
     Args:
         base: librdkafka's bound ``produce``.
         routes: the routes in force by topic; the caller changes it in place.
-        counts: by topic, changed in place as well: the number of writable partitions, where keys may be hashed straight
-            to a partition (see :func:`hashed_count`); :data:`DIRECT`; 0: the route decides.
+        counts: changed in place as well.
         hash_function: what the partitioner hashes keys with.
         doubt: called where the topic may have been deleted and created again; a record that was not queued is placed
             anew after it.
@@ -123,11 +109,13 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         if not _is_doubtful(error.args[0]):
             raise error
         doubt(topic)
-        again = place(_route(routes, topic), key, ABSENT, value)
+        route = route_of(routes, topic)
+        again = place(route, key, ABSENT, value)
         again = UNASSIGNED if again is ABSENT else again
-        if again == where:
+        to = topic_of(route, topic)
+        if (to, again) == (topic, where):
             raise error
-        return base(topic, value, key, again, called, None, timestamp, headers)
+        return base(to, value, key, again, called, None, timestamp, headers)
 
     return retry
 
@@ -135,7 +123,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
 def _python_produce(
     base: Callable[..., Any],
     routes: RouteTable,
-    counts: dict[str, int],
+    counts: Counts,
     hash_function: HashFunction,
     doubt: Doubt,
     absent: int,
@@ -157,6 +145,9 @@ def _python_produce(
         except (KeyError, TypeError):
             # Noted, so that the next look-up does not raise.
             count = counts.setdefault(topic, absent) if type(topic) is str else 0
+        to, route = topic, None
+        if isinstance(count, tuple):  # a partition that is given was meant for the topic before
+            to, count = count if partition is ABSENT else (topic, 0)
         if count < 0:
             where = UNASSIGNED if partition is ABSENT else partition
         elif count and key and partition is ABSENT and type(key) is bytes:
@@ -164,22 +155,25 @@ def _python_produce(
         elif count and key and partition is ABSENT and type(key) is str:
             where = hash_function(key.encode(), count)
         else:
-            where = _placed(_route(routes, topic), routes, topic, (key, partition, value), doubt)
+            where, route = placed(route_of(routes, topic), routes, topic, (key, partition, value), doubt)
+            to = topic_of(route, topic)
             if where is ABSENT:
                 where = UNASSIGNED
         # A callback that is given at all counts, even None: on_delivery is its alias.
         called = on_delivery if callback is ABSENT else callback
+        if route is not None and route.report is not None:
+            called = route.report(called)
         try:
             if headers is None and timestamp is ABSENT:
                 if called is None:
-                    return base(topic, value, key, where)
-                return base(topic, value, key, where, called)
-            return base(topic, value, key, where, called, None, 0 if timestamp is ABSENT else timestamp, headers)
+                    return base(to, value, key, where)
+                return base(to, value, key, where, called)
+            return base(to, value, key, where, called, None, 0 if timestamp is ABSENT else timestamp, headers)
         except KafkaException as error:
             if partition is not ABSENT:
                 raise
             given_ms = 0 if timestamp is ABSENT else timestamp
-            return retry(error, where, topic, value, key, called, given_ms, headers)
+            return retry(error, where, to, value, key, called, given_ms, headers)
 
     return produce
 
@@ -191,24 +185,28 @@ def faithful_produce(base: Callable[..., Any], routes: RouteTable, doubt: Doubt 
 
     def produce(*args: Any, **kwargs: Any) -> Any:
         topic: Any = args[0] if args else kwargs.get("topic")
-        route = _route(routes, topic)
+        route = route_of(routes, topic)
         if route is None:
             return base(*args, **kwargs)
         key = args[2] if len(args) > 2 else kwargs.get("key")
         given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
         value = args[1] if len(args) > 1 else kwargs.get("value")
-        where = _placed(route, routes, topic, (key, given, value), doubt)
-        if where is given:
-            return base(*args, **kwargs)
+        where, found = placed(route, routes, topic, (key, given, value), doubt)
+        changes = {} if where is given else {3: where}
+        if found is not None:
+            if found.view.topic != topic:
+                changes[0] = found.view.topic
+            if found.report is not None:
+                callbacks = {at: args[at] if len(args) > at else kwargs.get(PARAMETERS[at]) for at in (4, 5)}
+                changes |= {at: found.report(each) for at, each in callbacks.items() if each is not None}
+        positional = [changes.pop(at, each) for at, each in enumerate(args)]
         try:
-            if len(args) > 3:
-                return base(*args[:3], where, *args[4:], **kwargs)
-            return base(*args, **{**kwargs, "partition": where})
+            return base(*positional, **{**kwargs, **{PARAMETERS[at]: each for at, each in changes.items()}})
         except KafkaException as error:
-            if not _is_doubtful(error.args[0]):
+            if where is given or not _is_doubtful(error.args[0]):
                 raise
             doubt(topic)
-            if _route(routes, topic) is route:
+            if route_of(routes, topic) is route:
                 raise
         return produce(*args, **kwargs)
 
@@ -225,12 +223,20 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
     """
 
     def produce(topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
-        route = _route(routes, topic)
+        try:
+            route = route_of(routes, topic)
+        except KeyHeld as error:
+            if not _well_formed(messages):
+                raise
+            for message in messages:
+                message["_error"] = _queue_full(error)
+            return 0
         default = UNASSIGNED if partition is ABSENT else partition
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
             return base(topic, messages, default, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         held: dict[bytes | None, KafkaError] = {}
+        found: Route | None = route
         for message in messages:
             message.pop("_error", None)  # of an earlier call: what is found below is of this one
             own = message.get("partition")
@@ -241,18 +247,20 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
                 continue
             arguments = (message.get("key"), given, message.get("value"))
             try:
-                where = _placed(route, routes, topic, arguments, doubt)
+                where, found = placed(found, routes, topic, arguments, doubt)
             except KeyHeld as error:  # reported as base reports a full queue
-                held[key] = message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(error))
+                held[key] = message["_error"] = _queue_full(error)
             else:
                 by_partition.setdefault(where, []).append(message)
-        queued = sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
+        send = base if found is None or found.report is None else _reporting(base, found.report)
+        to = topic_of(found, topic)
+        queued = sum(send(to, group, where, *args, **kwargs) for where, group in by_partition.items())
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
         # Not those with a partition given, as in produce(): nothing may be raised once records are queued.
         left = [m for m in doubtful if default == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
-            if _route(routes, topic) is not route:
+            if route_of(routes, topic) is not found:
                 for message in left:
                     del message["_error"]
                 queued += produce(topic, left, partition, *args, **kwargs)
@@ -261,74 +269,45 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
     return produce
 
 
+def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A ``produce_batch`` with callbacks that ``report`` returns; the caller's dicts get no more than an ``_error``."""
+
+    def produce(topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any) -> Any:
+        copies = [
+            {**each, "callback": report(each["callback"])} if "callback" in each else {**each} for each in messages
+        ]
+        kwargs = {name: report(value) for name, value in kwargs.items()}
+        queued = base(topic, copies, partition, *(report(each) for each in args), **kwargs)
+        for message, copy in zip(messages, copies, strict=True):
+            if "_error" in copy:
+                message["_error"] = copy["_error"]
+        return queued
+
+    return produce
+
+
+def _queue_full(error: KeyHeld) -> KafkaError:
+    return KafkaError(KafkaError._QUEUE_FULL, str(error))
+
+
 def key_bytes(message: dict[str, Any]) -> bytes | None:
     """Return the key of a message of ``produce_batch`` as it is written: text and its UTF-8 bytes are one key."""
     key = message.get("key")
     return key.encode() if isinstance(key, str) else key
 
 
-def hashed_count(route: Route) -> int:
-    """How many writable partitions there are, where the hash of a key is the partition itself; else 0."""
-    return len(route.writable) if route.dense and route.open else 0
-
-
-def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> Any:
-    """The partition for a record: ``partition`` where one was given, else the route's pick.
-
-    Where there is no route, and where the arguments are such that librdkafka's method will refuse them, it is
-    ``partition`` as given.
-
-    Raises:
-        RetiredPartitionChosen: ``partition`` takes no records, or none of the topic does.
-    """
-    if route is None:
-        return partition
-    if partition is not ABSENT:
-        try:
-            explicit = operator.index(partition)
-        except TypeError:
-            return partition
-        if explicit != UNASSIGNED:
-            if explicit >= 0:
-                route.refuse_retired(explicit, RetiredPartitionChosen)
-            return partition
-    if not route.writable:
-        route.refuse_retired(0, RetiredPartitionChosen)
-    if isinstance(key, str):
-        key = key.encode()
-    elif key is not None and type(key) is not bytes:
-        try:
-            key = memoryview(key).tobytes()
-        except TypeError:
-            return partition
-    size = 0 if route.by_load is None else sum(len(part) for part in (key, value) if hasattr(part, "__len__"))
-    return route.pick(key, size)
-
-
-def _placed(by: Route | None, routes: RouteTable, topic: Any, arguments: Arguments, doubt: Doubt) -> Any:
-    """:func:`place`; where ``by`` refuses the record, by the view of the topic that has the name now (invariant I8).
-
-    Raises:
-        RetiredPartitionChosen: that is the same view, or one that refuses it as well.
-    """
-    try:
-        return place(by, *arguments)
-    except RetiredPartitionChosen:
-        doubt(topic)
-        route = _route(routes, topic)
-        if route is by:
-            raise
-        return place(route, *arguments)
+def count_of(route: Route, unrouted: int = DIRECT) -> Count:
+    """Return what the counts of :func:`fast_produce` have for a name with a route; ``unrouted`` is for topics without
+    one."""
+    if not route.open or route.report is not None:
+        return 0
+    count = unrouted if route.passes else len(route.writable) if route.dense else 0
+    return count if route.name is None or not count else (route.view.topic, count)
 
 
 def _is_doubtful(error: Any) -> bool:
     """Whether librdkafka has refused a record for what the topic no longer has."""
     return isinstance(error, KafkaError) and error.code() in _DOUBTFUL
-
-
-def _route(routes: RouteTable, topic: Any) -> Route | None:
-    route = routes.get(topic) if isinstance(topic, str) else None
-    return route.verified() if type(route) is Unverified else route  # isinstance() costs more
 
 
 def _well_formed(messages: Any) -> bool:
@@ -343,93 +322,6 @@ def _well_formed(messages: Any) -> bool:
     )
 
 
-class EveryTopic(dict[str, Route | Unverified | None]):
-    """The routes in force; for topics without one, a route over all partitions that the brokers return.
-
-    The partition count is requested when a topic is first sent to, and again when it is older than ``max_age_s`` or the
-    topic's view has changed, in the sender's thread. Without an answer the last count stays. Any thread may look a
-    route up; while one requests a count, the others use the last one.
-
-    Args:
-        count: requests the count; raises what the sender is to see.
-        max_age_s: ``topic.metadata.refresh.interval.ms``.
-        clock: seconds that never go back.
-    """
-
-    def __init__(
-        self,
-        partitioner: Partitioner,
-        count: PartitionCount,
-        max_age_s: float,
-        load: Load | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__()
-        self._partitioner = partitioner
-        self._count = count
-        self._max_age_s = max_age_s
-        self._load = load
-        self._clock = clock
-        self._whole: dict[str, tuple[Route, float]] = {}  # and when its count is to be renewed
-
-    def __setitem__(self, topic: str, route: Route | Unverified | None) -> None:
-        super().__setitem__(topic, route)
-        if topic in self._whole:
-            self._whole[topic] = self._whole[topic][0], -math.inf
-
-    def get(  # type: ignore[override] # one use of it
-        self, topic: str, default: Route | Unverified | None = None
-    ) -> Route | Unverified | None:
-        route = super().get(topic)
-        if route is not None:
-            return route
-        whole, due_s = self._whole.get(topic, (None, 0.0))
-        if whole is None or self._clock() > due_s:
-            whole = self._renewed(topic, whole)
-        return whole
-
-    def _renewed(self, topic: str, before: Route | None) -> Route:
-        try:
-            if before is not None:
-                self._whole[topic] = before, self._clock() + self._max_age_s
-            count = self._count(topic)
-        except KafkaException as error:
-            if before is None:
-                raise
-            logger.warning("%s: continuing with %d partitions: %s", topic, len(before.writable), error)
-            return before
-        if before is None or len(before.writable) != count:
-            view = TopicView(topic, modes=(PartitionMode.READ_WRITE,) * count)
-            before = route_over(view, self._partitioner.for_topic(topic), self._load)
-        self._whole[topic] = before, self._clock() + self._max_age_s
-        return before
-
-
-def partition_count(producer: librdkafka.Producer, timeout_s: float) -> PartitionCount:
-    """Request partition counts through ``producer``, which is not kept alive. A topic that is being created is waited
-    for.
-
-    The function returned raises KafkaException: no answer, or none but errors, within ``timeout_s``.
-    """
-    held = weakref.ref(producer)
-
-    def count(topic: str) -> int:
-        sending = held()
-        assert sending is not None, "it is the producer that sends"
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            left_s = max(deadline_s - time.monotonic(), 0.1)
-            described = librdkafka.Producer.list_topics(sending, topic, timeout=left_s).topics[topic]
-            if described.error is None and described.partitions:
-                return len(described.partitions)
-            error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")
-            if error.code() not in _RETRIABLE or time.monotonic() + _PAUSE_S > deadline_s:
-                raise KafkaException(error)
-            time.sleep(_PAUSE_S)  # no event says when the brokers have created it
-
-    return count
-
-
 class Router(Routes):
     """The routes of one producer, and the switches its methods go through.
 
@@ -441,6 +333,7 @@ class Router(Routes):
         count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
             even where nothing is retired.
         backlog: begins to follow what the producer has queued for a topic; None: it never has anything queued.
+        deliveries: the producer's delivery callbacks.
     """
 
     def __init__(
@@ -453,14 +346,20 @@ class Router(Routes):
         count: PartitionCount | None = None,
         backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
+        deliveries: Deliveries | None = None,
     ) -> None:
         super().__init__(views, config, ERRORS, partitioner, backlog, load)
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
+        self._own: dict[str, Route | None] = {}  # by topic; in self._routes they are by name
+        self._names = Names()
+        self._backlog = backlog if config.on_resize == "hold" else None
+        self._waits: dict[str, list[tuple[str, Backlog]]] = {}  # by name: earlier topics of it, with records queued
+        self._deliveries = deliveries
         self._verified: dict[str, str | None] = {}
         self._unanswered_since_s: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+        self._counts: Counts = {}
         self._unrouted = DIRECT if count is None else 0
         self._closed = False
         self._stock = (produce, produce_batch)
@@ -475,57 +374,142 @@ class Router(Routes):
         self.produce_batch = Switch(self._first_produce_batch)
 
     def stats(self) -> dict[str, Any]:
-        """Return ``modeaware_stats()``; ``in_c``: records of shrunk topics go through the extension."""
-        return {**super().stats(), "in_c": RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)}
+        """Return ``modeaware_stats()``.
 
-    def _put(self, topic: str, route: Route | None) -> None:
+        ``in_c``: records of shrunk topics go through the extension; ``replaced``: the topic that each name leads to."""
+        in_c = RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)
+        return {**super().stats(), "in_c": in_c, "replaced": self._names.replaced()}
+
+    def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> None:
+        moved = self._names.follow(changed, self._views.view)
+        if self._deliveries is not None:
+            self._deliveries.follow(announced=self._names.is_any_announced, switched=bool(moved))
+        backlogs: dict[str, Backlog] = {}
+        for name, before in moved.items():
+            topic = self._names.leads_to(name)
+            replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
+            if first or replaced is None or replaced.successor is None:
+                continue
+            text = (
+                "%s was replaced by %s: records under the name %s go there from now on. Earlier ones that are still "
+                "queued may be refused, with MSG_SIZE_TOO_LARGE where their delivery callback was not reached"
+            )
+            logger.info(text, before, topic, name)
+            view = self._views.view(topic)
+            count = len(view.writable) if view.modes else replaced.successor.partition_count
+            self._resizes.replaced(name, replaced, topic, count)
+            if self._backlog is not None:
+                if before not in backlogs:
+                    backlogs[before] = self._backlog(before)
+                self._waits.setdefault(name, []).append((before, backlogs[before]))
+
+    def _put(self, routes: Mapping[str, Route | None]) -> None:
+        self._own |= routes
+        for name in self._names.through(routes):
+            self._enter(name)
+
+    def _enter(self, name: str) -> None:
+        """Put what is in force under ``name`` into the table (under the lock)."""
+        route = self._led(name) if self._names.segments(name) else self._own.get(name)
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
-        self._counts[topic] = 0
-        if route is None or self._is_verified(route.view):
-            self._routes[topic] = route
-            self._counts[topic] = self._unrouted if route is None else hashed_count(route)
+        self._counts[name] = 0
+        if route is None or not (self._unverified(name) or self._waits.get(name)):
+            self._routes[name] = route
+            self._counts[name] = self._unrouted if route is None else count_of(route, self._unrouted)
         else:
-            self._routes[topic] = Unverified(route, partial(self._settle, topic))
+            self._routes[name] = Unverified(route, partial(self._settle, name))
+
+    def _led(self, name: str) -> Route:
+        """The route of a name that leads to another topic, or will soon."""
+        segments = self._names.segments(name)
+        last = segments[-1]
+        route = self._own.get(last.topic) if last.topic != name or len(segments) == 1 else None
+        if route is None:
+            picks = self._picker.for_topic(last.topic)
+            route = Route(last, last.writable, dense=True, partitioner=picks, passes=True)
+        if last.topic != name:
+            successor = segments[-2].successor
+            assert successor is not None, "it leads to the last one"
+            count = max(len(route.view.modes), successor.partition_count)
+            picks = self._resizes.observed(name, route.partitioner)
+            route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
+        if last.successor is not None and self._deliveries is not None:
+            route = replace(route, report=self._deliveries.wrapped)
+        return route
+
+    def _lighten(self, topic: str) -> None:
+        with self._lock:
+            super()._lighten(topic)
+            self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
-        entry = dict.get(self._routes, topic)
-        return entry.route if isinstance(entry, Unverified) else entry
+        """Return the topic's own route; None where every partition is writable."""
+        return self._own.get(topic)
 
-    def _is_verified(self, view: TopicView) -> bool:
-        return view.topic_id is None or self._verified.get(view.topic) == view.topic_id
+    @property
+    def routed_topics(self) -> int:
+        return sum(route is not None for route in list(self._own.values()))
 
-    def _settle(self, topic: str) -> Route | None:
-        """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's.
+    def _unverified(self, name: str) -> list[tuple[str, str | None]]:
+        """The topics that a record under ``name`` depends on, and their ids, which are to be compared. Where a topic is
+        gone its name leads on by the word of the log, whatever topic comes up under it."""
+        own = self.of(self._names.leads_to(name))
+        segments = self._names.segments(name)
+        views = [] if own is None else [own.view]
+        for view in segments if own is None else segments[:-1]:
+            views += [] if view.successor is not None and view.successor.gone else [view]
+        found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
+        return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
+
+    def _settle(self, name: str) -> Route | None:
+        """The first record under ``name`` by views of topic ids that have not been compared with the cluster's: have
+        that done.
 
         While no broker answers, records wait as they do for the first view: under ``block`` BufferError is raised, for
         ``modeaware.view.timeout.ms`` at most. Then the last view stays in force, and the source repeats the
-        comparison.
+        comparison. Under ``hold``, records under a name that leads elsewhere than before wait for those that this
+        producer has queued there.
         """
-        unanswered = self._compare(topic, VERIFY_TIMEOUT_S, MAX_ID_AGE_S)
+        while isinstance(dict.get(self._routes, name), Unverified):
+            compared = [topic for topic, _ in self._unverified(name)]
+            if compared:
+                self._await_ids(name, self._compare(compared, VERIFY_TIMEOUT_S, MAX_ID_AGE_S))
+            with self._lock:
+                self._unanswered_since_s.pop(name, None)
+                self._verified |= {topic: each for topic, each in self._unverified(name) if topic in compared}
+                self._await_backlogs(name)
+                self._enter(name)
+        route = self._routes.get(name)
+        return route.verified() if isinstance(route, Unverified) else route
+
+    def _await_ids(self, name: str, unanswered: Collection[str]) -> None:
         if unanswered and self._config.on_unknown == "block":
-            since_s = self._unanswered_since_s.setdefault(topic, time.monotonic())
+            since_s = self._unanswered_since_s.setdefault(name, time.monotonic())
             if time.monotonic() - since_s < self._config.view_timeout_ms / 1000:
                 raise FirstViewPending(
-                    f"{topic}: no broker has returned the topic id yet, and without it the partition modes cannot be "
-                    "applied; nothing was queued, try again"
+                    f"{', '.join(sorted(unanswered))}: no broker has returned the topic id yet, and without it the "
+                    "partition modes cannot be applied; nothing was queued, try again"
                 )
-        with self._lock:
-            self._unanswered_since_s.pop(topic, None)
-            unverified = self._routes.get(topic)
-            if isinstance(unverified, Unverified):
-                self._verified[topic] = unverified.route.view.topic_id
-                self._put(topic, unverified.route)
-            route = self._routes.get(topic)
-        assert not isinstance(route, Unverified), "its id was just noted as verified"
-        return route
+
+    def _await_backlogs(self, name: str) -> None:
+        left = self._waits[name] = [
+            (topic, backlog) for topic, backlog in self._waits.get(name, []) if not backlog.over
+        ]
+        if left:
+            TALLY.add(SENDS_HELD)
+            raise KeyHeld(
+                f"{left[0][0]} was replaced by {self._names.leads_to(name)}, and records of this producer for it are "
+                "still queued; nothing was queued, try again",
+                topic=left[0][0],
+            )
 
     def _doubt(self, topic: str) -> None:
-        self._compare(topic, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
+        self._compare({topic, self._names.leads_to(topic)}, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
 
-    def _compare(self, topic: str, timeout_s: float, max_age_s: float) -> Collection[str]:
-        """Return the topic, where no broker has answered."""
+    def _compare(self, topics: Collection[str], timeout_s: float, max_age_s: float) -> Collection[str]:
+        """Return those of the topics about which no broker has answered."""
         # Without the lock: it calls this router with what changed.
-        return () if self._closed else self._views.verify((topic,), timeout_s, max_age_s)
+        return () if self._closed else self._views.verify(topics, timeout_s, max_age_s)
 
     def close(self) -> None:
         """Point at librdkafka's own methods for good: they raise that the producer is closed. Waiting calls return."""

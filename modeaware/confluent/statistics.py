@@ -43,6 +43,13 @@ _IDEMPOTENT: Mapping[str, Callable[[str], bool]] = {
 """The settings on which librdkafka insists, and which values it takes, where ``enable.idempotence`` is set."""
 
 
+def delivery_timeout_s(conf: Mapping[str, Any]) -> float:
+    """Return the time after which a record is delivered, or has failed, by ``message.timeout.ms``."""
+    merged = with_topic_config(conf)
+    timeout_ms = _number(merged.get("message.timeout.ms", merged.get("delivery.timeout.ms")), TIMEOUT_MS)
+    return timeout_ms / 1000 + _TIMEOUT_SLACK_S if timeout_ms > 0 else math.inf
+
+
 def stats_settings(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
     """Return the settings that have ``ours`` called with the statistics, beside the application's own callback.
 
@@ -134,9 +141,7 @@ class Backlogs:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self._conf = conf
-        merged = with_topic_config(conf)
-        timeout_ms = _number(merged.get("message.timeout.ms", merged.get("delivery.timeout.ms")), TIMEOUT_MS)
-        self._timeout_s = timeout_ms / 1000 + _TIMEOUT_SLACK_S if timeout_ms > 0 else math.inf
+        self._timeout_s = delivery_timeout_s(conf)
         self._producer: Callable[[], Any] = lambda: None
         self._open: list[Backlog] = []
         self._lock = threading.Lock()

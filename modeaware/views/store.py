@@ -5,7 +5,8 @@ same versions. The store decides what counts:
 
 * A view belongs to a topic id. A name leads to the view of one id, the one in force; :meth:`ViewStore.choose` resolves
   the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster returns
-  theirs (invariant I8).
+  theirs (invariant I8). The view of a topic that was replaced and is gone keeps the name: it leads to the successor,
+  and a topic that comes up under the name is not used.
 * Of one topic id the newest version counts, and a view goes only on the source's word that its topic is gone
   (invariant I4). An answer that does not mention a topic changes nothing.
 * A source that fails leaves its last views in force (invariant I6); :meth:`ViewStore.stats` says how old they are.
@@ -67,6 +68,10 @@ class _SetAside(LRUCache[str, TopicView]):
         self.ids[topic].discard(topic_id)
         if not self.ids[topic]:
             del self.ids[topic]
+
+
+def _is_alias(view: TopicView) -> bool:
+    return view.successor is not None and view.successor.gone
 
 
 class ViewStore:
@@ -209,10 +214,12 @@ class ViewStore:
             changed: dict[str, TopicView] = {}
             for view in views:
                 held = self._in_force.get(view.topic)
-                if view.topic_id in self._aside:
+                if view.topic_id in self._aside and not _is_alias(view):
                     self._put_aside(view)
                 elif view != held and not view.is_older_than(held):
                     changed[view.topic] = self._in_force[view.topic] = view
+                    if view.topic_id is not None:
+                        self._aside.pop(view.topic_id, None)
             for topic in gone:
                 if self._in_force.pop(topic, None) is not None:
                     changed[topic] = TopicView.unlisted(topic)
@@ -230,6 +237,8 @@ class ViewStore:
         """
         with self.turn:
             held = self._in_force.get(topic)
+            if held is not None and _is_alias(held):
+                return False
             aside = [self._aside.pop(topic_id) for topic_id in sorted(self._aside.ids.get(topic, ()))]
             live: TopicView | None = None
             for view in (*known, *aside, *([held] if held is not None else [])):

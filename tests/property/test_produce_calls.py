@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,15 @@ from partitioners import Hash, named
 from tests.support.fake_views import modes_of
 
 NAMES = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
-COUNTS = {"direct": router.DIRECT, "routed": 4, "guarded": 0}
+COUNTS: router.Counts = {
+    "direct": router.DIRECT,
+    "routed": 4,
+    "guarded": 0,
+    "led": ("direct", router.DIRECT),
+    "led to routed": ("routed", 4),
+    "led to guarded": 0,
+    "announced": 0,
+}
 
 
 class Text(str):
@@ -61,7 +70,20 @@ def calls(draw: st.DrawFn) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def routes() -> dict[str, Any]:
     view = TopicView("routed", "id", (1, 2), modes_of(12, 4))
     route: Route | None = route_for(view, named("murmur2_random"))
-    return {"routed": route, "guarded": route, "direct": None}
+    assert route is not None
+    plain = replace(route, view=TopicView("direct", "id"), writable=(), passes=True)
+    led = {
+        name: replace(to, view=replace(to.view, topic=topic), name=name, count=6)
+        for name, topic, to in (
+            ("led", "direct", plain),
+            ("led to routed", "routed", route),
+            ("led to guarded", "guarded", route),
+        )
+    }
+    announced = replace(
+        plain, view=TopicView("announced", "id"), report=lambda callback: callback and (callback, "told")
+    )
+    return {"routed": route, "guarded": route, "direct": None, "announced": announced, **led}
 
 
 def both(base: Callable[..., Any], hash_name: Hash = Hash.MURMUR2) -> Iterator[Callable[..., Any]]:
@@ -93,6 +115,7 @@ def test_both_mean_the_same(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Non
     def base(topic: Any, value: Any = None, key: Any = None, partition: Any = -1, *rest: Any) -> str:
         # Without a key the partition is drawn: that it is writable is all there is to compare.
         drawn = topic in ("routed", "guarded") and not key
+        assert not str(topic).startswith("led")
         seen.append((topic, value, key, partition in range(4) if drawn else partition, *(rest or (None,))))
         return "queued"
 
@@ -124,6 +147,7 @@ def test_librdkafka_refuses_the_same(stock: confluent_kafka.Producer, call: Any)
 def test_each_hash_is_librdkafkas(hash_name: Hash, key: bytes | str) -> None:
     where: list[int] = []
     in_c, in_python = both(lambda topic, value, key, partition: where.append(partition), hash_name)
-    in_c("routed", None, key)
-    in_python("routed", key=key)
-    assert where == [C_HASHES[hash_name](key.encode() if isinstance(key, str) else key, 4)] * 2
+    for topic in ("routed", "led to routed"):
+        in_c(topic, None, key)
+        in_python(topic, key=key)
+    assert where == [C_HASHES[hash_name](key.encode() if isinstance(key, str) else key, 4)] * 4

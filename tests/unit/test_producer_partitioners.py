@@ -15,7 +15,7 @@ from modeaware import librdkafka
 from modeaware.confluent import producer as producer_module
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.router import EveryTopic, partition_count  # private: when brokers are asked for counts
+from modeaware.confluent.route_table import EveryTopic, partition_count  # private: when brokers are asked for counts
 from modeaware.confluent.statistics import QueueLoads, stats_settings  # private: no figures come without a broker
 from modeaware.errors import ConfigError
 from partitioners import RoundRobin

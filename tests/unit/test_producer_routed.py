@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from modeaware.clients.routes import Route, route_for
 from modeaware.confluent import router  # private: what reaches librdkafka, call by call
 from modeaware.confluent.errors import RetiredPartitionChosen
-from modeaware.confluent.router import Unverified  # private: likewise
+from modeaware.confluent.route_table import Unverified  # private: likewise
 from modeaware.librdkafka import C_HASHES
 from modeaware.topic_view import TopicView
 from partitioners import Hash, named
@@ -50,7 +50,7 @@ def route(modes: int = 12, writable: int | tuple[int, ...] = 4) -> Route:
 
 
 def in_c(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
-    counts = {"orders": router.hashed_count(orders)}
+    counts = {"orders": router.count_of(orders)}
     return router.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2], absent=router.DIRECT)
 
 
@@ -255,7 +255,7 @@ class TestDoubt:
         self, way: str, changed: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         routes: dict[str, Route | Unverified | None] = {"orders": route()}
-        counts = {"orders": router.hashed_count(route())}
+        counts = {"orders": router.count_of(route())}
         calls: list[int] = []
 
         def base(topic: str, value: Any = None, key: Any = None, partition: int = -1, *_: Any, **more: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset, written_topic
+from modeaware.clients.gate import has_read, is_open, needs_predecessor, segments, start_offset, written_topic
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
@@ -295,6 +295,17 @@ def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
     view = gone.view()
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
     assert not needs_predecessor(view, has_read=False, has_moved=False)
+
+
+def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None:
+    view = switched().view()
+    assert view.successor is not None
+    onward = replace(view.successor, topic="third", topic_id="id-of-third")
+    other = TopicView(NAME, "another-id", (1, 1), view.modes, successor=onward)
+    views = {TOPIC: view, NAME: other, "third": TopicView.unlisted("third")}
+    assert [each.topic for each in segments(TOPIC, views.__getitem__)] == [TOPIC, NAME]
+    views[NAME] = replace(other, topic_id=view.successor.topic_id)
+    assert written_topic(TOPIC, views.__getitem__).topic == "third"
 
 
 def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:

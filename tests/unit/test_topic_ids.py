@@ -7,6 +7,7 @@ import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from modeaware.clock import SYSTEM_CLOCK
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.reader import LogRecord
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import NO_TOPIC_ID, TopicView
+from modeaware.topic_view import NO_TOPIC_ID, Successor, TopicView
 from modeaware.views import log as log_module
 from modeaware.views import topic_ids
 from modeaware.views.store import ViewStore
@@ -258,6 +259,19 @@ class TestViewStore:
         assert store.held("orders") is None
         store.choose("orders", "live")
         assert store.held("orders") == view("live", 6)
+
+    def test_name_of_a_topic_that_was_replaced_and_is_gone_leads_on_whatever_comes_up_under_it(
+        self, store: ViewStore
+    ) -> None:
+        switched = replace(view("old"), successor=Successor("orders-v2", "its-id", 4, switched=True))
+        store.publish([switched])
+        assert store.choose("orders", "new"), "it was deleted, and its record does not say so yet"
+        gone = replace(view("old", 2), successor=Successor("orders-v2", "its-id", 4, switched=True, gone=True))
+        store.publish([gone])
+        assert store.held("orders") == gone
+        assert not store.choose("orders", "new")
+        assert store.held("orders") == gone
+        assert not store.is_aside("old")
 
     def test_only_the_latest_views_of_other_ids_are_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("modeaware.views.store.REMEMBERED_IDS", 2)

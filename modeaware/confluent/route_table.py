@@ -1,0 +1,232 @@
+"""The table in which a ``produce`` looks up where the records of a name go.
+
+An entry is a route, None (librdkafka chooses), or an :class:`Unverified`, which is settled by the first record.
+Partitioners that librdkafka does not have pick for every record, so with them every topic has a route.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import operator
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, final
+
+from modeaware import librdkafka
+from modeaware.clients.resize import look_at_key
+from modeaware.clients.routes import Load, Route, route_over
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from partitioners import Partitioner
+
+logger = logging.getLogger(__name__)
+
+_RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+_PAUSE_S = 0.1
+
+PartitionCount = Callable[[str], int]
+ABSENT: Final[Any] = object()
+UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
+Doubt = Callable[[str], object]
+"""Called with a topic whose view a failed call puts in doubt: has its topic id compared again."""
+Arguments = tuple[Any, Any, Any]
+"""The key, the partition and the value of a call."""
+
+
+@final
+class Unverified:
+    """Stands for a route until the topic ids on the way to it have been compared with the cluster's (invariant I8), and
+    until what it has to wait for is over.
+
+    Args:
+        route: the route.
+        verified: compares, and returns the route that is in force then; or raises what the sender is to see.
+    """
+
+    __slots__ = ("route", "verified")
+
+    def __init__(self, route: Route, verified: Callable[[], Route | None]) -> None:
+        self.route = route
+        self.verified = verified
+
+
+RouteTable = Mapping[str, Route | Unverified | None]
+
+
+def route_of(routes: RouteTable, topic: Any) -> Route | None:
+    route = routes.get(topic) if isinstance(topic, str) else None
+    return route.verified() if type(route) is Unverified else route  # isinstance() costs more
+
+
+def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> Any:
+    """The partition for a record: ``partition`` where one was given, else the route's pick.
+
+    Where there is no route, and where the arguments are such that librdkafka's method will refuse them, it is
+    ``partition`` as given.
+
+    Raises:
+        RetiredPartitionChosen: ``partition`` takes no records, or none of the topic does.
+    """
+    if route is None:
+        return partition
+    if partition is not ABSENT:
+        try:
+            explicit = operator.index(partition)
+        except TypeError:
+            return partition
+        if explicit != UNASSIGNED:
+            if explicit >= 0:
+                route.refuse_retired(explicit, RetiredPartitionChosen)
+            return partition
+    if route.passes and route.open:
+        return partition
+    if not route.writable and not route.passes:
+        route.refuse_retired(0, RetiredPartitionChosen)
+    if isinstance(key, str):
+        key = key.encode()
+    elif key is not None and type(key) is not bytes:
+        try:
+            key = memoryview(key).tobytes()
+        except TypeError:
+            return partition
+    if route.passes:
+        if key is not None:
+            look_at_key(route.partitioner, key, lambda _: UNASSIGNED, UNASSIGNED)
+        return partition
+    size = 0 if route.by_load is None else sum(len(part) for part in (key, value) if hasattr(part, "__len__"))
+    return route.pick(key, size)
+
+
+def placed(
+    by: Route | None, routes: RouteTable, topic: Any, arguments: Arguments, doubt: Doubt
+) -> tuple[Any, Route | None]:
+    """:func:`place`, and the route it was placed by; where ``by`` refuses the record, that of the topic that has the
+    name now (invariant I8).
+
+    Raises:
+        RetiredPartitionChosen: that is the same view, or one that refuses it as well.
+    """
+    try:
+        return place(by, *arguments), by
+    except RetiredPartitionChosen:
+        doubt(topic)
+        route = route_of(routes, topic)
+        if route is by:
+            raise
+        return place(route, *arguments), route
+
+
+def topic_of(route: Route | None, name: Any) -> Any:
+    """The topic that a record under ``name`` goes to."""
+    return name if route is None else route.view.topic
+
+
+class EveryTopic(dict[str, Route | Unverified | None]):
+    """The routes in force; for topics without one, or with one that leaves the choice to the client library, a route
+    over all partitions that the brokers return.
+
+    The partition count is requested when a topic is first sent to, and again when it is older than ``max_age_s`` or the
+    topic's view has changed, in the sender's thread. Without an answer the last count stays. Any thread may look a
+    route up; while one requests a count, the others use the last one.
+
+    Args:
+        count: requests the count; raises what the sender is to see.
+        max_age_s: ``topic.metadata.refresh.interval.ms``.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        partitioner: Partitioner,
+        count: PartitionCount,
+        max_age_s: float,
+        load: Load | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._partitioner = partitioner
+        self._count = count
+        self._max_age_s = max_age_s
+        self._load = load
+        self._clock = clock
+        self._whole: dict[str, tuple[Route, float]] = {}  # and when its count is to be renewed
+        self._led: dict[str, tuple[Route, Route, Route]] = {}  # of names: the entry, the whole of its topic, and both
+
+    def __setitem__(self, topic: str, route: Route | Unverified | None) -> None:
+        super().__setitem__(topic, route)
+        if topic in self._whole:
+            self._whole[topic] = self._whole[topic][0], -math.inf
+
+    def get(  # type: ignore[override] # one use of it
+        self, topic: str, default: Route | Unverified | None = None
+    ) -> Route | Unverified | None:
+        entry = super().get(topic)
+        if isinstance(entry, Unverified) or (entry is not None and not entry.passes):
+            return entry
+        return self._whole_of(topic) if entry is None else self._led_by(topic, entry)
+
+    def _led_by(self, name: str, entry: Route) -> Route:
+        whole = self._whole_of(entry.view.topic)
+        kept = self._led.get(name)
+        if kept is None or kept[0] is not entry or kept[1] is not whole:
+            made = replace(whole, name=entry.name, report=entry.report)
+            if not entry.open:
+                made = replace(made, partitioner=entry.partitioner, open=False)
+            kept = self._led[name] = (
+                entry,
+                whole,
+                replace(made, count=None if entry.name is None else len(made.writable)),
+            )
+        return kept[2]
+
+    def _whole_of(self, topic: str) -> Route:
+        whole, due_s = self._whole.get(topic, (None, 0.0))
+        if whole is None or self._clock() > due_s:
+            whole = self._renewed(topic, whole)
+        return whole
+
+    def _renewed(self, topic: str, before: Route | None) -> Route:
+        try:
+            if before is not None:
+                self._whole[topic] = before, self._clock() + self._max_age_s
+            count = self._count(topic)
+        except KafkaException as error:
+            if before is None:
+                raise
+            logger.warning("%s: continuing with %d partitions: %s", topic, len(before.writable), error)
+            return before
+        if before is None or len(before.writable) != count:
+            view = TopicView(topic, modes=(PartitionMode.READ_WRITE,) * count)
+            before = route_over(view, self._partitioner.for_topic(topic), self._load)
+        self._whole[topic] = before, self._clock() + self._max_age_s
+        return before
+
+
+def partition_count(producer: librdkafka.Producer, timeout_s: float) -> PartitionCount:
+    """Request partition counts through ``producer``, which is not kept alive. A topic that is being created is waited
+    for.
+
+    The function returned raises KafkaException: no answer, or none but errors, within ``timeout_s``.
+    """
+    held = weakref.ref(producer)
+
+    def count(topic: str) -> int:
+        sending = held()
+        assert sending is not None, "it is the producer that sends"
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            left_s = max(deadline_s - time.monotonic(), 0.1)
+            described = librdkafka.Producer.list_topics(sending, topic, timeout=left_s).topics[topic]
+            if described.error is None and described.partitions:
+                return len(described.partitions)
+            error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")
+            if error.code() not in _RETRIABLE or time.monotonic() + _PAUSE_S > deadline_s:
+                raise KafkaException(error)
+            time.sleep(_PAUSE_S)  # no event says when the brokers have created it
+
+    return count
