@@ -48,6 +48,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
     assert shown["successor_id"] == site.describe(name)["topic_id"]
     assert site.describe(name)["replaces"] == filled
+    assert f"Successor of {filled}" in site.run("topics", "--describe", "--topic", name).out
     text = site.run("topics", "--describe", "--topic", filled).out
     assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
     assert f"Not on the successor yet: {group}" in text
