@@ -197,6 +197,33 @@ static PyObject *call_base(Routed *self, PyObject *const *given, PyObject *where
     return result;
 }
 
+/* The fastest form of a call, topic, value and key by position, where librdkafka chooses: what was given is passed on, but
+ * for the topic. */
+static PyObject *call_plain(Routed *self, PyObject *topic, PyObject *const *args, Py_ssize_t nargs)
+{
+    Py_INCREF(topic); /* the dictionary may let it go meanwhile */
+    PyObject *tuple = PyTuple_New(nargs);
+    if (tuple == NULL) {
+        Py_DECREF(topic);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(tuple, TOPIC, topic);
+    for (Py_ssize_t at = VALUE; at < nargs; at++)
+        PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
+    Py_INCREF(self); /* as in call_base() */
+    PyObject *result = self->method(self->producer, tuple, NULL);
+    if (result == NULL && PyErr_ExceptionMatches(self->refused)) {
+        PyObject *arguments[PARAMETERS] = {
+            topic,   nargs > VALUE ? args[VALUE] : Py_None, nargs > KEY ? args[KEY] : Py_None, self->state->unassigned,
+            Py_None, Py_None,                               self->state->no_timestamp,         Py_None,
+        };
+        result = retried(self, arguments);
+    }
+    Py_DECREF(tuple);
+    Py_DECREF(self);
+    return result;
+}
+
 static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Routed *self = (Routed *)callable;
@@ -232,8 +259,9 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         return NULL;
     if (count == 0 || (count > 0 && given[PARTITION] != NULL))
         goto slow;
+    if (count < 0 && kwnames == NULL && nargs <= PARTITION && self->method != NULL)
+        return call_plain(self, successor != NULL ? successor : given[TOPIC], args, nargs);
     PyObject *where = NULL;
-
     if (count > 0) {
         Py_ssize_t length = 0;
         const unsigned char *bytes = key_bytes(given[KEY], &length);

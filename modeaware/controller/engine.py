@@ -38,6 +38,7 @@ from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     CreateTopic,
     Effect,
+    FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
@@ -622,6 +623,8 @@ class Engine:
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}
             if error is None:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
+                if isinstance(effect, FenceTopic):
+                    self.watched.fenced(effect.topic_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -17,13 +17,15 @@ from modeaware.lifecycle.drain import Requirement, requirement_of, unread_offset
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import PHASES, held_up, in_progress, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.records import ClaimRecord, Replacement, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges, to_ranges
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
 EFFECTS = ("CommitOffsets", "CreatePartitions", "CreateTopic", "DeleteRecords", "DeleteTopic", "FenceTopic")
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
 """What errors are counted by: passes over topics, commands (not refusals), each kind of effect, repeated claims."""
+WHOLE = -1
+"""Stands for a topic's replacement as a whole where partitions are listed."""
 PACE_MS = 600_000
 """The time over which the pace of groups is measured."""
 
@@ -48,7 +50,10 @@ def about_controller(controller_id: str, epoch: int | None = None) -> dict[str, 
 
 def describe_waiting(record: TopicRecord) -> str:
     """Return the phase of a topic and what it waits for: ``drain (4-6: group 'billing' has not ...)``."""
-    waiting = [f"{format_ranges(held)}: {reasons.text(reason)}" for reason, held in held_up(record).items()]
+    waiting = [
+        f"{format_ranges(held)}: {reasons.text(reason)}" if held else reasons.text(reason)
+        for reason, held in held_up(record).items()
+    ]
     return f"{topic_phase(record)} ({'; '.join(waiting)})" if waiting else topic_phase(record)
 
 
@@ -125,10 +130,11 @@ class TopicSeen:
         facts: the result of the last pass; None before the first one.
         looked_ms: when that was (wall clock, ms since the epoch).
         trouble: why the last pass failed; None: it did not.
-        blocked_since: partition -> since when it is held up in its phase (wall clock, ms), for whatever reasons: a
-            group in a rebalance makes the list of groups uncertain every now and then. Reasons that wait as requested
-            count apart. After a takeover the time is that of the record.
+        blocked_since: partition, or :data:`WHOLE`, -> since when it is held up in its phase (wall clock, ms), for
+            whatever reasons: a group in a rebalance makes the list of groups uncertain every now and then. Reasons that
+            wait as requested count apart. After a takeover the time is that of the record.
         stragglers: how many broken seals this controller has observed.
+        fences_lifted: how often this controller has restored the topic's fence.
         known_ms: since when this controller watches it: since its claim, or the topic's first record.
         earlier: a pass some minutes before the last one, with its time: the difference is the pace of groups.
     """
@@ -139,6 +145,7 @@ class TopicSeen:
     trouble: str | None = None
     blocked_since: Mapping[int, int] = field(default_factory=dict, hash=False)
     stragglers: int = 0
+    fences_lifted: int = 0
     known_ms: int | None = None
     earlier: tuple[int, TopicFacts] | None = None
 
@@ -183,10 +190,14 @@ class Watched:
         with self._lock:
             before, self._topics, self._rules = self._topics, {}, rules
             for record in records:
-                since = {p: record.changed_ms for p, retired in record.retired.items() if retired.reason is not None}
-                stragglers = before[record.topic_id].stragglers if record.topic_id in before else 0
+                since = {p: record.changed_ms for p in _parts(record) if _hold(record, p) is not None}
+                kept = before.get(record.topic_id) or TopicSeen(record)
                 self._topics[record.topic_id] = TopicSeen(
-                    record, known_ms=now_ms, blocked_since=since, stragglers=stragglers
+                    record,
+                    known_ms=now_ms,
+                    blocked_since=since,
+                    stragglers=kept.stragglers,
+                    fences_lifted=kept.fences_lifted,
                 )
 
     def appended(self, record: TopicRecord, now_ms: int) -> None:
@@ -203,6 +214,14 @@ class Watched:
             if over and seen.facts is not None and seen.looked_ms is not None:
                 earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
+
+    def fenced(self, topic_id: str) -> None:
+        """Note that a topic was fenced: again, where its fence has been in force before."""
+        with self._lock:
+            seen = self._topics.get(topic_id)
+            replacement = seen.record.replacement if seen is not None else None
+            if seen is not None and replacement is not None and replacement.fenced_ms is not None:
+                self._topics[topic_id] = replace(seen, fences_lifted=seen.fences_lifted + 1)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""
@@ -238,8 +257,16 @@ def reason_code(reason: str) -> str:
     return reason.partition(":")[0]
 
 
+def _parts(record: TopicRecord) -> tuple[int, ...]:
+    return (*record.retired, WHOLE)
+
+
 def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
-    """Return what identifies one hold-up of a partition: its phase, and whether it waits as requested; None: none."""
+    """Return what identifies one hold-up of a partition, or of a replacement as a whole: its phase, and whether it
+    waits as requested; None: none."""
+    if partition == WHOLE:
+        whole = record.replacement.reason if record.replacement is not None else None
+        return None if whole is None else (topic_phase(record), reason_code(whole) in reasons.AS_ASKED)
     retired = record.retired.get(partition)
     if retired is None or retired.reason is None:
         return None
@@ -251,6 +278,7 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
     for partition, retired in record.retired.items():
         before = seen.record.retired.get(partition)
         late += max(retired.stragglers - before.stragglers, 0) if before is not None else 0
+    for partition in _parts(record):
         if (hold := _hold(record, partition)) is not None:
             same = hold == _hold(seen.record, partition)
             since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
@@ -343,7 +371,29 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "groups_count": len(groups),
         "groups_doubt": seen.facts.groups_doubt.detail if seen.facts and seen.facts.groups_doubt else None,
         "stragglers": seen.stragglers,
+        "replacement": _replacement(record.replacement),
+        "fences_lifted": seen.fences_lifted,
     }
+
+
+def _replacement(replacement: Replacement | None) -> dict[str, Any] | None:
+    if replacement is None:
+        return None
+    return {
+        "successor": replacement.successor,
+        "count": replacement.num_partitions,
+        "switched_ms": replacement.switched_ms,
+        "fenced_ms": replacement.fenced_ms,
+        "let_go_ms": replacement.let_go_ms,
+    }
+
+
+def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
+    """For how long the gate of a successor has been shut for some required group, in seconds; None: it is not."""
+    replacement = seen.record.replacement
+    if replacement is None or replacement.switched_ms is None or replacement.let_go_ms is not None:
+        return None
+    return max(now_ms - replacement.switched_ms, 0) / 1000
 
 
 def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -369,8 +419,8 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
     return ages
 
 
-def _held_up_since_ms(seen: TopicSeen, partitions: Iterable[int]) -> int:
-    return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions)
+def _held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
+    return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))
 
 
 def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
@@ -445,5 +495,14 @@ def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord
         "unread": unread,
         "partitions": format_ranges(holding),
         "waived": waived,
+        "moved": _has_moved(name, facts),
         "evacuation": name == asked.evacuation,
     }
+
+
+def _has_moved(name: str, facts: TopicFacts) -> bool | None:
+    """Whether the group has an offset on every partition of the successor; None: the topic is not replaced."""
+    if facts.successor is None:
+        return None
+    group = facts.successor.groups.get(name)
+    return group is not None and group.committed.keys() >= set(range(facts.successor.partition_count))

@@ -100,8 +100,13 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
-    """Return reason -> the partitions that wait for it, in order; one that :func:`rests` waits for nothing."""
+    """Return reason -> the partitions that wait for it, in order; one that :func:`rests` waits for nothing.
+
+    No partition: the topic's replacement waits as a whole.
+    """
     waiting: dict[str, list[int]] = {}
+    if record.replacement is not None and record.replacement.reason is not None:
+        waiting[record.replacement.reason] = []
     for partition, retired in sorted(record.retired.items()):
         if retired.reason is not None and not rests(record.modes[partition], retired):
             waiting.setdefault(retired.reason, []).append(partition)

@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from modeaware.controller.status import Role, Snapshot, blocked_ages_s, ready, unread_by_group
+from modeaware.controller.status import Role, Snapshot, blocked_ages_s, gate_age_s, ready, unread_by_group
 from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.metrics import Families, Table, empty_families
 from modeaware.modelog.records import TopicRecord
@@ -30,12 +30,17 @@ _GAUGES: Table = {
     "topic_phase": ("1: the phase of the partition that is furthest behind.", ("topic", "phase")),
     "topic_blocked_seconds": ("For how long partitions are held up, by the present reason.", ("topic", "reason")),
     "topic_unread_offsets": ("The most that a required group has to read in retired partitions.", ("topic",)),
+    "topic_gate_age_seconds": (
+        "Since a replaced topic's switch, until its groups have moved.",
+        ("topic",),
+    ),
     "topic_look_age_seconds": ("Since the controller last looked at the topic's logs and groups.", ("topic",)),
 }
 _COUNTERS: Table = {
     "controller_takeovers": ("How often this process has become the active controller.", ()),
     "controller_errors": ("What has failed and is tried again.", ("operation",)),
     "topic_stragglers": ("Seals that were broken by a late record.", ("topic",)),
+    "topic_fences_lifted": ("Fences of replaced topics that were lifted, and restored.", ("topic",)),
 }
 
 
@@ -100,7 +105,11 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # or one that always fails has no age
         if looked_ms is not None:
             add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)
+        if (gate_s := gate_age_s(seen, snapshot.taken_ms)) is not None:
+            add("gate_age_seconds", (topic,), gate_s)
         add("stragglers", (topic,), seen.stragglers)
+        if seen.record.replacement is not None:
+            add("fences_lifted", (topic,), seen.fences_lifted)
 
 
 def _states(record: TopicRecord) -> Counter[tuple[str, str]]:

@@ -13,9 +13,11 @@ import pytest
 from modeaware.controller import status
 from modeaware.controller.status import Role, TopicSeen, Watched
 from modeaware.lifecycle import reasons
-from modeaware.modelog.records import RetiredPartition
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.printable import printable
+from tests.support.lifecycle import log
 from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
 
 NOW_MS = 1_700_000_000_000
@@ -42,6 +44,48 @@ def test_a_drain_that_is_held_up() -> None:
         ("group-lag", "10", 9_000),
     ]
     assert held[0]["text"] == "group 'billing' has not consumed it to the seal: run its consumers"
+
+
+def replaced(**more: Any) -> TopicRecord:
+    replacement = Replacement("orders-v2", 4, 0, switched_ms=NOW_MS - 60_000, **more)
+    return record("orders", 0, {0: RetiredPartition(seal_offset=9)}, NOW_MS, replacement=replacement, deletion=None)
+
+
+def test_a_replacement_that_waits_for_a_group() -> None:
+    waits = replaced(reason=reasons.of_group(reasons.GROUP_NOT_MOVED, "billing"))
+    watched = Watched()
+    watched.claimed([replaced()], (), NOW_MS - 50_000)
+    watched.appended(waits, NOW_MS - 40_000)
+    (seen,) = watched.seen().topics
+    shown = status.topic_status(seen, replace(busy_snapshot(NOW_MS), topics=(seen,)))
+    (held,) = shown["blocked"]
+    assert (held["code"], held["partitions"], held["count"], held["since_ms"]) == (
+        "group-not-moved", "-", 0, NOW_MS - 40_000,
+    )  # fmt: skip
+    assert shown["replacement"]["successor"] == "orders-v2"
+    assert status.blocked_ages_s(seen, NOW_MS) == {"group-not-moved": 40.0}
+    assert status.gate_age_s(seen, NOW_MS) == 60.0
+    assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the successor")
+    assert status.gate_age_s(replace(seen, record=replaced(let_go_ms=NOW_MS)), NOW_MS) is None
+
+
+def test_a_fence_that_is_restored_is_counted_and_the_first_one_is_not() -> None:
+    watched = Watched()
+    for fenced_ms in (None, NOW_MS):
+        watched.appended(replaced(fenced_ms=fenced_ms), NOW_MS)
+        watched.fenced("id-orders")
+    assert watched.seen().topics[0].fences_lifted == 1
+    watched.claimed([replaced()], (), NOW_MS)
+    assert watched.seen().topics[0].fences_lifted == 1, "a new claim does not forget it"
+
+
+def test_what_a_group_that_has_come_to_the_successor_shows() -> None:
+    at_end = GroupFacts({0: 9}, has_members=True)
+    after = TopicFacts("orders-v2", "id-2", 2, groups={"moved": GroupFacts({0: 0, 1: 3}), "half": GroupFacts({0: 0})})
+    groups = dict.fromkeys(("moved", "half", "not"), at_end)
+    facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
+    shown = status.unread_by_group(TopicSeen(replaced(), facts, NOW_MS), busy_snapshot(NOW_MS))
+    assert {group["group"]: group["moved"] for group in shown} == {"moved": True, "half": False, "not": False}
 
 
 def test_how_long_a_group_takes_at_its_pace() -> None:

@@ -6,6 +6,8 @@ const MOST_RANGES = 12;
 const CALM_GROUPS = 8; // more than that, and those with nothing left to read are folded away
 const SVG = "http://www.w3.org/2000/svg";
 const DOES = {
+  create: "Creating the topic that replaces it",
+  announce: "Clients learn of the topic that replaces it",
   seal: "Waiting until writers have left the partitions that retire",
   drain: "Draining: groups read what is left",
   reclaim: "Reclaiming: records go",
@@ -92,9 +94,10 @@ function progress(topic) {
 function blocked(one) {
   const waits = one.as_asked; // nothing is wrong then
   const many = one.count === 1 ? "Partition" : "Partitions";
+  const what = one.count ? `${many} ${ranges(one.partitions)}` : "The replacement";
   return element("div", { class: waits ? "blocked waits" : "blocked" }, [
     element("strong", {}, [
-      `${many} ${ranges(one.partitions)} ${waits ? "wait" : "blocked"}${waits && one.count === 1 ? "s" : ""} (${one.code}) for `,
+      `${what} ${waits ? "wait" : "blocked"}${waits && one.count < 2 ? "s" : ""} (${one.code}) for `,
       ago(one.since_ms),
     ]),
     element("p", { text: one.text }),
@@ -104,6 +107,7 @@ function blocked(one) {
 function state(group) {
   if (group.waived && !group.unread) return "waived";
   if (group.kind === null) return "not listed by the brokers";
+  if (group.moved) return "has come to the successor";
   return (group.evacuation ? "evacuation, " : "") + (group.running ? "running" : "no members");
 }
 
@@ -139,6 +143,17 @@ function groups(topic) {
   return found;
 }
 
+function replaced(topic) {
+  const by = topic.replacement;
+  if (by === null) return [];
+  const name = `${by.successor} (${by.count} partitions)`;
+  if (by.switched_ms === null) return [element("p", { text: `To be replaced by ${name}. Producers still write here.` })];
+  const fence = by.fenced_ms === null ? "" : "Brokers refuse data for this topic. ";
+  const parts = [`Producers have written to ${name} for `, ago(by.switched_ms), `. ${fence}`];
+  if (by.let_go_ms === null) parts.push("Groups read this topic to its end, then the successor.");
+  return [element("p", {}, parts)];
+}
+
 function looked(topic) {
   if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
@@ -158,11 +173,13 @@ export function card(topic) {
       element("span", { class: "soft", text: `${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}${policy}` }),
     ]),
     element("p", { text: does(topic) }),
+    ...replaced(topic),
     ...cells(topic),
     ...progress(topic),
   ]);
   if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
   node.append(...topic.blocked.map(blocked), ...groups(topic), looked(topic));
+  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times, by someone who set the topic's configs. It was restored, and what was written meanwhile is drained.` }));
   if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
   return node;
 }
@@ -176,7 +193,7 @@ export function urgency(topic) {
 export function line(topic, picture) {
   const node = element("div", { class: "row", "data-topic": topic.topic, "data-phase": topic.phase }, [
     element("b", { text: topic.topic }),
-    element("span", { class: "soft" }, [`${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}, changed `, ago(topic.changed_ms), " ago"]),
+    element("span", { class: "soft" }, [`${topic.replacement ? `replaced by ${topic.replacement.successor}` : `${topic.writable} of ${topic.count} writable`}, epoch ${topic.epoch}, changed `, ago(topic.changed_ms), " ago"]),
   ]);
   if (picture) node.append(cells(topic, "cells many")[0]);
   if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
