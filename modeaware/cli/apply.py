@@ -16,6 +16,7 @@ from modeaware.cli.session import add_change_options, add_connection_options, ad
 from modeaware.cluster.cluster import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.admission import Admission
+from modeaware.lifecycle.replacement import objection_to_change
 from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
     CLEANUP_POLICY,
@@ -108,6 +109,11 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
             internal=state.name in internal,
             record=log.replay.records.get(state.topic_id),
         )
+    for record in log.replay.records.values():
+        own = topics.get(record.topic)
+        is_it = own is not None and own.record is record
+        if record.replacement is not None and (is_it or record.replacement.switched_ms is not None):
+            unusable.setdefault(record.topic, objection_to_change(record.replacement))
     return Found(topics, unusable, log)
 
 

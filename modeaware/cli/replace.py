@@ -133,6 +133,9 @@ def _look(args: argparse.Namespace, change: Change) -> tuple[Situation, ReplaceT
     wanted = _wanted(args, current)
     found = None if current is not None or args.undo else look_at_predecessor(session.cluster.brokers, args.topic)
     command = replace_command(args.topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
+    if current is not None and not args.undo:
+        # The AdminClient copies configs anew: these outweigh them, so that the repetition asks for what there is.
+        command = replace(command, configs=dict(current.configs))
     successor = session.observer().observe(wanted.successor, None)
     facts = replace(situation.facts, successor=successor)
     refuse_alias(command, facts.topic_id, log.replay.records.values())

@@ -17,6 +17,7 @@ from modeaware.cluster.metadata import (
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    SET_ON_TOPIC,
     TOPIC_RESOURCE,
     Leader,
     LeaderRequests,
@@ -76,6 +77,8 @@ class TopicShape:
     internal: bool
     partition_count: int
     leaders: Mapping[int, Leader] = field(default_factory=dict, compare=False)
+    replication_factor: int | None = field(default=None, compare=False)
+    """None: not all partitions have the same one."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,21 @@ class Cluster:
                 found[name] = refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
             else:
                 found[name] = str({config.name: config.value for config in result.configs}["cleanup.policy"])
+        return found
+
+    def own_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | ClusterError]:
+        """Return what is set on each topic itself."""
+        resource, names = DescribeConfigsRequest.DescribeConfigsResource, sorted(set(topics))
+        if not names:
+            return {}
+        wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=n, configuration_keys=None) for n in names]
+        found: dict[str, dict[str, str] | ClusterError] = {}
+        for result in self.brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results:
+            name, code = result.resource_name, result.error_code
+            if code:
+                found[name] = refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
+            else:
+                found[name] = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
         return found
 
     def offsets(
@@ -292,7 +310,9 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
     if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
         return refusal(f"describe topic {name!r}", topic.error_code, topic=name)
     leaders = {p.partition_index: (int(p.leader_id), int(p.leader_epoch)) for p in topic.partitions}
-    return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions), leaders)
+    factors = {len(p.replica_nodes) for p in topic.partitions}
+    factor = factors.pop() if len(factors) == 1 else None
+    return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions), leaders, factor)
 
 
 # Requests that change something. Each may be sent again later without harm.

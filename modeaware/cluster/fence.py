@@ -16,6 +16,7 @@ from modeaware.cluster.metadata import (
     DEBUGGING,
     LATEST,
     READ_UNCOMMITTED,
+    SET_ON_TOPIC,
     TOPIC_RESOURCE,
     Leader,
     LeaderRequests,
@@ -34,8 +35,6 @@ from modeaware.wire.fence_probe import PROBE_ACKS, FenceState, probe_batch, read
 from modeaware.wire.requests import ApiVersionsRequest, DescribeConfigsRequest, ProduceRequest
 
 PROBE_TIMEOUT_MS = 3_000
-_OF_THE_TOPIC = 1
-"""``config_source`` of a config that is set on the topic itself."""
 _DESCRIBE_QUORUM = 55
 """A request that brokers of a KRaft cluster alone take."""
 
@@ -114,7 +113,7 @@ def _configs_of_each_broker(
                 name, what = result.resource_name, f"describe the configs of topic {result.resource_name!r}"
                 failures[name] = refusal(what, result.error_code, result.error_message, topic=name)
                 continue
-            own = {c.name: str(c.value) for c in result.configs if c.config_source == _OF_THE_TOPIC}
+            own = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
             found.setdefault(node, {})[result.resource_name] = own
     return found, failures
 

@@ -71,15 +71,21 @@ class LastRecords:
         """Return the offset behind the last record, for each of ``logs`` of which it is known by now.
 
         Args:
-            topic_ids: of the topics of ``logs``.
-            logs: all that are searched: what is found in another one is forgotten.
+            topic_ids: of all topics that are looked at. Searches in others go on.
+            logs: those that are searched of these topics: what was found in another one is forgotten.
 
         Raises:
             ClusterError: brokers refuse to be read.
         """
+        if not topic_ids:
+            return {}
         wanted = {k: _Log(topic_ids[k[0]], log.end_offset, log.leader_epoch) for k, log in logs.items()}
-        self._found = {key: each for key, each in self._found.items() if wanted.get(key) == each[0]}
-        for key in [key for key, search in self._searches.items() if wanted.get(key) != search.log]:
+
+        def stays(key: Partition, log: _Log) -> bool:
+            return key[0] not in topic_ids or wanted.get(key) == log
+
+        self._found = {key: each for key, each in self._found.items() if stays(key, each[0])}
+        for key in [key for key, search in self._searches.items() if not stays(key, search.log)]:
             del self._searches[key]
         for key, log in logs.items():
             if log.empty:
@@ -94,7 +100,7 @@ class LastRecords:
             raise ClusterError(f"cannot read the last records: {error.args[0].str()}") from error
         if not self._searches:
             self.close()
-        return {key: offset for key, (_, offset) in self._found.items()}
+        return {key: self._found[key][1] for key in logs if key in self._found}
 
     def close(self) -> None:
         """Close the consumer. What is found stays known; a search begins anew."""

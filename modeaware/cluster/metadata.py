@@ -266,6 +266,8 @@ def _leader_error(what: str, key: Partition, number: int) -> ClusterError:
 
 TOPIC_RESOURCE = 2
 """The type of a topic in requests about configs."""
+SET_ON_TOPIC = 1
+"""``config_source`` of a config that is set on the topic itself."""
 
 LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets: the end, and the log start."""

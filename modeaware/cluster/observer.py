@@ -65,6 +65,8 @@ class _Present:
     topic: str
     shape: TopicShape
     record: TopicRecord | None
+    is_unknown: bool = False
+    """It has the successor's name, and whether it is the successor is to be decided."""
 
     @property
     def wanted(self) -> list[int]:
@@ -152,7 +154,8 @@ class Observer:
                 shape = shapes[look.topic]
                 if isinstance(shape, TopicShape) and look.is_of(shape.topic_id):
                     self._missing_since_s.pop(look.expected_id or shape.topic_id, None)
-                    present[look.topic] = _Present(look.topic, shape, look.record)
+                    is_unknown = (look.topic_id or "").startswith(ANY_ID)
+                    present[look.topic] = _Present(look.topic, shape, look.record, is_unknown)
             facts = self._facts(present, rules, before_due)
 
             def is_absent(look: Look) -> bool:
@@ -213,8 +216,13 @@ class Observer:
         in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
         checked = {each.record.topic: one for each, one in zip(seen, in_order, strict=True)}
         policies = self._cluster.cleanup_policies(name for name, topic in present.items() if topic.needs_policy)
+        own_configs = self._cluster.own_configs(name for name, topic in present.items() if topic.is_unknown)
         facts: dict[str, TopicFacts | ClusterError] = {}
         for name, topic in present.items():
+            configs = own_configs.get(name)
+            if isinstance(configs, ClusterError):
+                facts[name] = configs
+                continue
             policy, groups = policies.get(name, "delete"), found.get(name, _NOT_LISTED)
             if isinstance(policy, ClusterError):
                 facts[name] = policy
@@ -232,6 +240,8 @@ class Observer:
                 listed_ms=listed_ms,
                 stateful_owner=groups.stateful_owner,
                 fence=proved.get(name),
+                replication_factor=topic.shape.replication_factor if topic.is_unknown else None,
+                configs=configs,
             )
         return facts
 

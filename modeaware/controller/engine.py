@@ -44,6 +44,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
+from modeaware.lifecycle.reasons import SUCCESSOR_GONE
 from modeaware.lifecycle.replacement import effects_to_come, give_up_successor, record_after, refuse_alias
 from modeaware.lifecycle.state import is_settled
 from modeaware.lifecycle.steps import advance
@@ -62,6 +63,20 @@ MOST_SMALL_LOOKS = 72
 _RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
+_REFUSED_FOR_GOOD = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""What no later request for the same topic would change. Any other refusal to create one is retried."""
 
 
 def elapsed_ms(clock: Clock) -> int:
@@ -629,9 +644,12 @@ class Engine:
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
-            elif isinstance(effect, CreateTopic) and error.code not in _NOT_REFUSED | {ErrorCode.TOPIC_ALREADY_EXISTS}:
-                self._append([give_up_successor(self._records[effect.topic_id], self._epoch, self._clock.now_ms())])
-                logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)
+            elif isinstance(effect, CreateTopic) and error.code in _REFUSED_FOR_GOOD:
+                now_ms = self._clock.now_ms()
+                given_up = give_up_successor(self._records[effect.topic_id], self._epoch, now_ms)
+                if given_up is not None:
+                    self._append([given_up])
+                    logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
@@ -679,9 +697,8 @@ class _Admitted:
         replacement that begins will do."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            after = self.admission.record or self.admission.validated
-            begun = self.record is not None and self.record.replacement is not None
-            return () if after is None or after.replacement is None or begun else effects_to_come(after)
+            has_begun = self.record is not None and self.record.replacement is not None
+            return () if has_begun else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()
         if self.new is None and not command.validate_only:
@@ -711,7 +728,9 @@ def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
 
 
 def _successor(replacement: Replacement) -> Look:
-    return Look(replacement.successor, None, replacement.successor_id or ANY_ID + replacement.successor)
+    name, known = replacement.successor, replacement.successor_id
+    is_lost = replacement.reason == SUCCESSOR_GONE and replacement.let_go_ms is None
+    return Look(name, None, ANY_ID + name if known is None or is_lost else known)
 
 
 def _merged(of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError) -> TopicFacts | ClusterError:

@@ -25,6 +25,7 @@ from modeaware.lifecycle.replacement import (
     changed_replacement,
     largest_form,
     new_replacement,
+    objection_to_change,
     objections_to_replacement,
 )
 from modeaware.lifecycle.state import awaits_handover, in_progress
@@ -53,15 +54,8 @@ LATEST_MS = 253_402_300_799_000
 
 @dataclass(frozen=True)
 class Admission:
-    """What becomes of a command: the record to append, if any.
-
-    Attributes:
-        validated: the record that a command would append that is only to be validated.
-    """
-
     record: TopicRecord | None
     message: str | None = None
-    validated: TopicRecord | None = None
 
 
 def admit(
@@ -90,8 +84,7 @@ def admit(
     message: str | None = None
     after: TopicRecord | None
     if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
-        why = f"it is replaced by {current.replacement.successor!r}: change that"
-        raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+        raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, objection_to_change(current.replacement))
     if isinstance(command, DeletePartitionsCommand | ReplaceTopicCommand) and not config.enable:
         raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
     if isinstance(command, ReplaceTopicCommand):
@@ -117,7 +110,7 @@ def admit(
         return Admission(None, "already under way: nothing changed")
     _check_size(after, facts)
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
-        return Admission(None, validated=after)
+        return Admission(None)
     return Admission(after.stamped(controller_epoch, now_ms), message)
 
 
@@ -133,6 +126,12 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
     if awaits_handover(current):
         why = "groups still read what was written before its last shrink: wait (--describe shows what it waits for)"
         raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    if evacuated := [p for p, retired in current.retired.items() if retired.evacuated]:
+        why = (
+            f"the values of its partitions {format_ranges(evacuated)} were copied to those that stay, and would be "
+            "read again after these: grow it first, so that they are written anew (modeaware grow)"
+        )
+        raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
     if facts.compacted:
         why = f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key must be kept; shrink it instead"
         raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)

@@ -132,6 +132,9 @@ class TopicFacts:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: the topic's absence (or another id under its name) is confirmed, not merely reported by one broker.
         successor: the facts of the topic that has, or is to have, the successor's name, where this topic is replaced.
+        replication_factor, configs: of the topic that has the successor's name while that is not known to be the
+            successor: its replicas, where each partition has as many, and what is set on the topic itself. None: not
+            known.
         fence: of a topic whose successor exists, until the topic is gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (a commit on it, or members assigned to it).
@@ -153,6 +156,8 @@ class TopicFacts:
     gone: bool = False
     successor: TopicFacts | None = None
     fence: FenceFacts | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, str] | None = None
 
     @property
     def compacted(self) -> bool:

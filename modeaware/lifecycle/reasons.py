@@ -30,6 +30,7 @@ FENCE_DENIED = "fence-denied"
 FENCE_UNKNOWN = "fence-unknown"
 GROUP_NOT_MOVED = "group-not-moved"
 SUCCESSOR_GONE = "successor-gone"
+NAME_TAKEN = "name-taken"
 
 _TEXTS = {
     STILL_WRITTEN: "records still arrive, from a producer without modes or from one that sends queued records; waiting "
@@ -71,13 +72,16 @@ _TEXTS = {
     GROUP_NOT_MOVED: "group {group} has no offset on the successor: run its consumers with modeaware; or stop "
     "them, commit offset 0 there for it (modeaware groups prepare), and start them on the successor; or waive it "
     "(modeaware groups waive)",
-    SUCCESSOR_GONE: "the successor was deleted, and records with it: producers have no topic to write to",
+    SUCCESSOR_GONE: "the successor was deleted, and records with it; it is created anew, for producers have no topic "
+    "to write to. If another topic has its name by now, delete that one",
+    NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
+    "use it, but others do. Delete it, and turn off the automatic creation of topics",
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED})
 """Reasons that wait as requested: nothing is wrong."""
-PASSING = frozenset({GROUPS_UNKNOWN, NOT_FENCED, END_NOT_READ})
+PASSING = frozenset({GROUPS_UNKNOWN, NOT_FENCED, END_NOT_READ, UNAVAILABLE})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
 _TEXTS_AT_REST = {

@@ -37,6 +37,7 @@ switch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -47,6 +48,7 @@ from modeaware.lifecycle.commands import (
     Advance,
     CreateTopic,
     DeleteTopic,
+    Effect,
     FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
@@ -57,9 +59,11 @@ from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal
 from modeaware.lifecycle.state import blocked
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import (
+    MAX_PARTITIONS,
     MAX_RECORD_BYTES,
     READER_VERSION,
     REPLACEMENT_READER,
+    RETENTION_DELAY_MS,
     Replacement,
     RetiredPartition,
     TopicRecord,
@@ -69,6 +73,8 @@ from modeaware.modes import PartitionMode, ReplicaState
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
 """A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
 FENCES = ("config", "none")
+DEFAULT_FACTOR = -1
+"""The replication factor that leaves it to the brokers."""
 SEARCH_AGAIN_MS = 1_000
 ANNOUNCE_MS = 2_000
 """How long clients have to see the successor before the switch. Those of the wire ask every second from then on."""
@@ -80,6 +86,9 @@ def is_fence(configs: Mapping[str, str]) -> bool:
 
 
 # Admission
+
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
@@ -110,39 +119,58 @@ def changed_replacement(
         return _with(record, replace(replacement, undone_ms=replacement.undone_ms or now_ms, reason=None))
     if replacement.undone_ms is not None:
         return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
-    if command.num_partitions != replacement.num_partitions:
-        return f"the topic is already being replaced, by {replacement.num_partitions} partitions: undo that first"
+    if differing := _differing(command, replacement):
+        remedy = "undo that first (--undo)" if replacement.switched_ms is None else "repeat the command as it was"
+        return f"it is already being replaced, with {', '.join(differing)}: {remedy}"
     accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
     pause = command.pause_before_switch and replacement.switched_ms is None
     changed = replace(replacement, pause_before_switch=pause, accept_state_loss=accepted, reason=None)
     return record if changed == replace(replacement, reason=None) else _with(record, changed)
 
 
-def effects_to_come(record: TopicRecord) -> tuple[CreateTopic | FenceTopic, ...]:
-    """Return what a replacement will do on the brokers, of which they can say beforehand whether they would refuse."""
-    replacement = record.replacement
-    assert replacement is not None, "the topic is replaced"
-    fence = FenceTopic(record.topic, record.topic_id, FENCE_CONFIGS)
-    return (_creation(record, replacement), *((fence,) if replacement.has_fence else ()))
+def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[CreateTopic | FenceTopic, ...]:
+    """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
+    refuse it."""
+    fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
+    return (_creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
 
 
-def _creation(record: TopicRecord, replacement: Replacement) -> CreateTopic:
-    return CreateTopic(
-        record.topic,
-        record.topic_id,
-        replacement.successor,
-        replacement.num_partitions,
-        replacement.replication_factor,
-        replacement.configs,
-    )
+def _creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
+    return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
+
+
+def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:
+    """Return what a repeated command wants otherwise than the first one. What it leaves at the default stays as it is,
+    and the fence's configs may have been copied from the predecessor since it has them."""
+    first = ReplaceTopicCommand(command.topic, command.successor, replacement.num_partitions)
+    spared = FENCE_CONFIGS if replacement.own_configs is not None else {}
+
+    def without_fence(configs: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in configs.items() if name not in spared}
+
+    held = [
+        ("number of partitions", command.num_partitions, replacement.num_partitions, replacement.num_partitions),
+        ("replication factor", command.replication_factor, replacement.replication_factor, first.replication_factor),
+        ("set of configs", without_fence(command.configs), without_fence(replacement.configs), first.configs),
+        ("delay", command.delay_ms, replacement.delay_ms, first.delay_ms),
+        ("fence", command.fence, replacement.fence, first.fence),
+    ]
+    return [f"another {what} ({now!r})" for what, wanted, now, default in held if wanted not in (now, default)]
 
 
 def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
     """Yield why a first command is refused, beside what a shrink would be refused for, with the error codes."""
     if command.undo:
         yield ErrorCode.INVALID_REQUEST, "it is not being replaced: there is nothing to undo"
+    if not _NAME.fullmatch(command.successor) or command.successor in (".", ".."):
+        why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
+        yield ErrorCode.INVALID_TOPIC_EXCEPTION, why
     if command.num_partitions < 1:
         yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1"
+    if command.num_partitions > MAX_PARTITIONS:
+        yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
+    if command.delay_ms < RETENTION_DELAY_MS:
+        yield ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
     if command.successor == command.topic:
         yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
     if command.fence not in FENCES:
@@ -150,6 +178,14 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
     if facts.successor is not None and facts.successor.topic_id is not None:
         why = f"a topic {command.successor!r} exists already: choose another name for the successor"
         yield ErrorCode.TOPIC_ALREADY_EXISTS, why
+
+
+def objection_to_change(replacement: Replacement) -> str:
+    """Return why nothing else is changed about a topic that is replaced, and what to do."""
+    successor = replacement.successor
+    if replacement.switched_ms is not None:
+        return f"its name leads to {successor!r}, which has replaced it: change that topic"
+    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
 
 
 def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
@@ -196,7 +232,7 @@ def advance_replacement(
     replacement = record.replacement
     assert replacement is not None, "the topic is replaced"
     if facts.gone:
-        return _without_predecessor(record, controller_epoch, now_ms)
+        return _without_predecessor(record, facts, controller_epoch, now_ms)
     if facts.topic_id != record.topic_id or facts.successor is None or replacement.gone_ms is not None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
@@ -253,29 +289,40 @@ def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> Top
     return replace(_with(record, gone), retired={}).stamped(controller_epoch, now_ms)
 
 
-def _without_predecessor(record: TopicRecord, controller_epoch: int, now_ms: int) -> Advance:
+def _watch_alias(
+    record: TopicRecord, replacement: Replacement, facts: TopicFacts, controller_epoch: int, now_ms: int
+) -> Advance:
+    """Note another topic that has come up under a name that leads elsewhere, or that it has gone again."""
+    reason = reasons.NAME_TAKEN if facts.topic_id is not None else None
+    if reason == replacement.reason:
+        return Advance()
+    noted = _with(record, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
+    return Advance(noted, alarms=_alarm(record, replacement, reason, facts))
+
+
+def _without_predecessor(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
     after = record_after(record, controller_epoch, now_ms)
     assert record.replacement is not None
     if after is None:
         alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
         return Advance(tombstone=True, alarms=(f"{alarm}{record.replacement.successor!r} stays, if it was created",))
     if after is record:
-        return Advance()
+        return _watch_alias(record, record.replacement, facts, controller_epoch, now_ms)
     alarm = f"topic {record.topic!r} is gone: its name leads on to {record.replacement.successor!r}"
     return Advance(record=after, alarms=(alarm,))
 
 
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
-    """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and has the
-    intended count."""
+    """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
+    intended."""
     if found.topic_id is None:
-        return Advance(effects=(_creation(record, replacement),))
+        return Advance(effects=(_creation(record.topic, record.topic_id, replacement),))
     if found.untouched is None:
         return Advance()
     if not _as_intended(found, replacement):
         alarm = (
             f"topic {record.topic!r}: its replacement is given up, because another topic {replacement.successor!r} has "
-            "appeared meanwhile"
+            "appeared meanwhile, with records or with another count, replication factor or configs than requested"
         )
         return Advance(_without(record), alarms=(alarm,))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
@@ -283,7 +330,18 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
 
 
 def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
-    return bool(found.untouched) and found.partition_count == replacement.num_partitions
+    """Return whether a topic is what was to be created, and nothing was written to it."""
+    if not found.untouched or found.partition_count != replacement.num_partitions:
+        return False
+    factor, configs = replacement.replication_factor, found.configs
+    if factor != DEFAULT_FACTOR and found.replication_factor not in (None, factor):
+        return False
+    return configs is None or _comparable(configs) == _comparable(replacement.configs)
+
+
+def _comparable(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return configs as brokers return them: these put lists and booleans into a form of their own."""
+    return {name: "".join(value.split()).casefold() for name, value in configs.items()}
 
 
 def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> Advance:
@@ -292,7 +350,8 @@ def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> A
         return Advance(_without(record) if found.gone else None)
     if found.untouched is None:
         return Advance()
-    if not _as_intended(found, replacement):
+    is_own = replacement.successor_id is not None and found.untouched
+    if not (is_own or _as_intended(found, replacement)):
         alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
     if replacement.successor_id is None:
@@ -300,8 +359,10 @@ def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> A
     return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
 
 
-def give_up_successor(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord:
-    """Return the record after the brokers refused to create the successor."""
+def give_up_successor(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
+    """Return the record after the brokers refused to create the successor; None: its name leads there already."""
+    if record.replacement is None or record.replacement.switched_ms is not None:
+        return None
     return _without(record).stamped(controller_epoch, now_ms)
 
 
@@ -335,7 +396,7 @@ def _switch(
         _with(record, replace(replacement, switched_ms=now_ms, reason=None)),
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
-        retired={p: RetiredPartition() for p in range(count)},
+        retired={p: _carried(record.retired.get(p)) for p in range(count)},
         switch_offsets={},
         handed_over=(),
         handover_offsets={},
@@ -344,6 +405,19 @@ def _switch(
         waived={},
     )
     return Advance(switched, due_ms=now_ms)
+
+
+def _carried(before: RetiredPartition | None) -> RetiredPartition:
+    """Return a partition that takes no writes any more: of one that a shrink had retired, with what is known of its
+    log, and where groups without a commit resume."""
+    if before is None:
+        return RetiredPartition()
+    return RetiredPartition(
+        resume_offset=before.seal_offset if before.resume_offset is None else before.resume_offset,
+        stragglers=before.stragglers,
+        straggler=before.straggler,
+        truncated_to=before.truncated_to,
+    )
 
 
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
@@ -412,7 +486,9 @@ class _Move:
 
     def step(self) -> Advance:
         retired = {p: self._sealed(p, state) for p, state in sorted(self._record.retired.items())}
-        replacement, effects = self._fenced(retired)
+        replacement, fence = self._fenced(retired)
+        replacement, created, lost = self._with_successor(replacement)
+        effects: tuple[Effect, ...] = (*fence, *created)
         # Once it is let go no group holds it up, and none is asked for: what its seals leave out is.
         waived: dict[str, str] = {}
         is_kept = replacement.let_go_ms is not None and all(r.seal_offset is not None for r in retired.values())
@@ -421,13 +497,13 @@ class _Move:
         else:
             retired, waived = self._drained(retired)
         held_up = any(each.seal_offset is None or each.reason is not None for each in retired.values())
-        denied = any(each.reason == reasons.FENCE_DENIED for each in retired.values())
-        reason = reasons.FENCE_DENIED if denied else None
-        if not held_up:
+        denied = replacement.has_fence and replacement.let_go_ms is None and self._not_fenced == reasons.FENCE_DENIED
+        reason = lost or (reasons.FENCE_DENIED if denied else None)
+        if not held_up and lost is None:
             reason = self._not_let_go(replacement, retired)
             if reason is None and replacement.let_go_ms is None:
                 replacement = replace(replacement, let_go_ms=self._now_ms)
-        elif replacement.let_go_ms is not None:  # groups that are through read what arrived too late
+        elif held_up and replacement.let_go_ms is not None:  # groups that are through read what arrived too late
             replacement = replace(replacement, let_go_ms=None)
         if reason != self._before:
             self._alarms += _alarm(self._record, replacement, reason, self._facts)
@@ -437,6 +513,23 @@ class _Move:
             waived={**self._record.waived, **waived},
         )
         return Advance(after, effects=effects, due_ms=min(self._due_ms, default=None), alarms=tuple(self._alarms))
+
+    def _with_successor(self, replacement: Replacement) -> tuple[Replacement, tuple[CreateTopic, ...], str | None]:
+        """Create the successor anew where it was deleted (invariant I2): producers have no topic to write to.
+
+        Before it is let go alone: later, a topic at the end of a chain may go like any other. The first look shows that
+        the topic of that id is gone, the next ones are at any topic of the name.
+        """
+        found = self._successor
+        if replacement.let_go_ms is not None or found.topic_id == replacement.successor_id:
+            return replacement, (), None
+        if replacement.reason != reasons.SUCCESSOR_GONE:
+            return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
+        if found.topic_id is not None and _as_intended(found, replacement):
+            return replace(replacement, successor_id=found.topic_id, reason=None), (), None
+        new = _creation(self._record.topic, self._record.topic_id, replacement)
+        created = (new,) if found.topic_id is None and found.gone else ()
+        return replacement, created, reasons.SUCCESSOR_GONE
 
     def _sealed(self, partition: int, before: RetiredPartition) -> RetiredPartition:
         """Seal the partition where its end is final; break a seal behind which records arrived (invariant I2)."""
@@ -481,6 +574,8 @@ class _Move:
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
+            return replacement, ()
+        if self._fence.failure is not None and not self._fence.configs:  # they may be hidden
             return replacement, ()
         if replacement.own_configs is None:
             own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}
@@ -539,8 +634,6 @@ class _Move:
         fence is not in force, or gates cannot open yet (invariant I2)."""
         if replacement.let_go_ms is not None:
             return None
-        if self._successor.topic_id != replacement.successor_id:
-            return reasons.SUCCESSOR_GONE if self._successor.gone else replacement.reason
         if self._requirement.doubt is not None:
             return doubt_reason(self._requirement.doubt)
         if any(retired.read_up_to is None for retired in retired_now.values()):

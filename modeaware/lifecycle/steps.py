@@ -51,7 +51,18 @@ def advance(
         RequestRefused: the record contradicts itself.
     """
     if record.replacement is not None:
-        return advance_replacement(record, facts, config, controller_epoch, now_ms, rules)
+        is_watched = record.replacement.switched_ms is None and record.retired and facts.topic_id == record.topic_id
+        found = _advance_retired(record, facts, config, controller_epoch, now_ms, rules) if is_watched else Advance()
+        base = record if found.record is None else found.record
+        step = advance_replacement(base, facts, config, controller_epoch, now_ms, rules)
+        due_ms = min((each for each in (found.due_ms, step.due_ms) if each is not None), default=None)
+        return replace(
+            step,
+            record=step.record or found.record,
+            effects=(*found.effects, *step.effects),
+            due_ms=due_ms,
+            alarms=(*found.alarms, *step.alarms),
+        )
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:
@@ -83,6 +94,22 @@ def advance(
         due_ms=min((due_ms for due_ms in due if due_ms is not None), default=None),
         alarms=tuple(step.alarm for step in steps.values() if step.alarm),
     )
+
+
+def _advance_retired(
+    record: TopicRecord,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    controller_epoch: int,
+    now_ms: int,
+    rules: Sequence[GroupRule],
+) -> Advance:
+    """Watch the partitions that an earlier shrink has retired, until the switch of a replacement retires all of them
+    (invariant I2)."""
+    found = advance(replace(record, replacement=None), facts, config, controller_epoch, now_ms, rules)
+    if found.record is None:
+        return found
+    return replace(found, record=replace(found.record, replacement=record.replacement, min_reader=record.min_reader))
 
 
 def _note_groups(

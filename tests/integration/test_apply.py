@@ -116,3 +116,18 @@ def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callab
     assert "takes back the shrink" in back["notes"][0]
     assert site.modes(filled) == ["ReadWrite"] * 5 + ["ReadOnly"]
     assert site.describe(filled)["deletion"]["accept_state_loss"] == ["streams"]
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_topic_that_is_replaced_is_left_alone(site: Site, filled: str, write: Write) -> None:
+    name = f"{filled}-v2"
+    paused = site.run("replace", filled, "--with", name, "--partitions", "2", "--pause-before-switch", "--yes")
+    assert paused.status == 0, paused.err
+    file = write(**{filled: {"partitions": 6, "configs": {"retention.ms": "5000"}}})
+    before = told_json(site, file, "--yes", status=1)[filled]
+    assert (before["status"], "--undo" in before["error"]) == ("refused", True)
+    assert site.run("replace", filled, "--yes").status == 0
+    eventually(lambda: site.describe(filled)["replacement"]["switched_ms"] is not None)
+    after = told_json(site, file, "--yes", status=1)[filled]
+    assert f"its name leads to '{name}'" in after["error"]
+    assert "retention.ms" not in own_configs(site, filled)

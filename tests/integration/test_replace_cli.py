@@ -40,8 +40,12 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
 ) -> None:
     name, group = f"{filled}-v2", make_group()
     site.commit(filled, group, ends(site.servers, filled))
-    told = site.run("replace", filled, "--with", name, "--partitions", "4", "--yes", "--config", "retention.ms=5000")
+    options = ("--with", name, "--partitions", "4", "--config", "retention.ms=5000", "--pause-before-switch")
+    told = site.run("replace", filled, *options, "--yes")
     assert told.status == 0, told.err
+    eventually(lambda: site.describe(filled)["replacement"]["reason"] == "paused")
+    going_on = site.run("replace", filled, "--yes")
+    assert going_on.status == 0, going_on.err
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
     shown = site.describe(filled)["replacement"]

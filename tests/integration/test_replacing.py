@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from modeaware.cluster import observer
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster import last_records, observer
+from modeaware.cluster.last_records import LastRecords
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.facts import PartitionFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.records import Replacement, TopicRecord
@@ -118,3 +122,34 @@ def test_a_replacement_is_undone_until_the_switch(
     served.wait_for(topic, lambda record: record.replacement is None)
     assert name not in served.admin.list_topics(timeout=20).topics
     assert refusal(served, topic) is None
+
+
+def test_the_last_record_is_found_behind_a_long_tail_of_aborted_ones_over_several_looks(
+    served: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(2)
+    produce(served, topic, 10)
+    ends = {p: end for p, (_, end) in watermarks(served.servers, topic).items()}
+    writer = Producer({**served.conf, "transactional.id": f"{topic}-aborting", "linger.ms": 5})
+    writer.init_transactions(20)
+    writer.begin_transaction()
+    for number in range(30_000):
+        writer.produce(topic, b"aborted", partition=1)
+        if number % 10_000 == 0:
+            writer.flush(30)
+    writer.flush(30)
+    writer.abort_transaction(30)
+    logs = {
+        (topic, p): PartitionFacts(start, end, end, 0, 0)
+        for p, (start, end) in watermarks(served.servers, topic).items()
+    }
+    monkeypatch.setattr(last_records, "LOOK_S", 0)
+    search = LastRecords(served.conf, SYSTEM_CLOCK.monotonic_s)
+    assert search.find({topic: "id"}, logs) == {}, "too short a look"
+    monkeypatch.setattr(last_records, "LOOK_S", 0.05)
+    eventually(lambda: search.find({topic: "id"}, logs) == {(topic, p): end for p, end in ends.items()})
+    monkeypatch.setattr(last_records, "LOOK_S", 0)
+    assert search.find({topic: "id"}, logs).keys() == logs.keys(), "without another search"
+    other = {key: replace(log, leader_epoch=1) for key, log in logs.items()}
+    assert search.find({topic: "id"}, other).keys() < logs.keys(), "of another epoch nothing is known yet"
+    search.close()

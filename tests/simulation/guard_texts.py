@@ -226,17 +226,17 @@ an evacuated topic under retention keeps its records  I1 2000000192
     lifecycle.steps: return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
         => return due and now.facts.deletes
     lifecycle.steps: if policy == "retention":  # the log start
-only an empty topic is taken for the successor  I8 3000000032
+only an empty topic is taken for the successor  I8 3000000013
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
-the switch waits for a sure listing  I2 3000000014
+the switch waits for a sure listing  I2 3000000050
     lifecycle.replacement: if requirement.doubt is not None:
-the switch waits for groups with state  I1 3000000029
+the switch waits for groups with state  I1 3000000092
     lifecycle.replacement: if group.stateful and name not in replacement.accept_state_loss:
 the switch can be paused  switch 3000000025
     lifecycle.replacement: return reasons.PAUSED if replacement.pause_before_switch else None => return None
 the switch waits until every leader has answered the probe  fence 3000000000
     lifecycle.replacement: if replacement.has_fence and (unproved := _fence_doubt(facts)) is not None:
-a group that comes with the switch is noted  I2 3000000000
+a group that comes with the switch is noted  I2 3000002282
     lifecycle.replacement: groups_complete=False, => groups_complete=True,
 the configs before the fence are on the record first  fence 3000000000
     lifecycle.replacement: if replacement.own_configs is None:
@@ -245,41 +245,43 @@ the configs before the fence are noted once  fence 3000000000
         => fenced_ms=replacement.fenced_ms or self._now_ms, own_configs=dict(self._fence.configs)), ()
 a seal waits for the fence  seal 3000000000
     lifecycle.replacement: return fenced and log.log_end is not None => return log.log_end is not None
-a fence is proved for one leader epoch  seal 3000000209
+a fence is proved for one leader epoch  seal 3000000595
     lifecycle.replacement: fenced = self._fence.proved.get(partition) == log.leader_epoch
         => fenced = self._in_force
-the brokers of all replicas show the fence  seal 3000000679
+the brokers of all replicas show the fence  seal 3000014867
     tests.simulation.succession.controller: if log.followers_fenced] => ]
-a seal waits for the followers  seal 3000000305
+a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
-a record behind a seal is drained  I2 3000001072
+a record behind a seal is drained  I2 3000003359
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
-a fence that was lifted is restored  I2 3000000057
+a fence that was lifted is restored  I2 3000000249
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
-the predecessor is drained before it is let go  I2 3000004787
+the predecessor is drained before it is let go  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
 every group comes to the successor  I2 3000000000
     lifecycle.replacement: if moved is None or not moved.committed.keys() >= expected:
-what arrives too late is read  I2 3000002845
-    lifecycle.replacement: elif replacement.let_go_ms is not None: => elif False:
-partitions of another tool are drained  I2 3000022087
+a successor that was deleted is created anew  I2 3000000008
+    lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
+what arrives too late is read  I2 3000000647
+    lifecycle.replacement: elif held_up and replacement.let_go_ms is not None: => elif False:
+partitions of another tool are drained  I2 3000010163
     lifecycle.replacement: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
     lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None
-there is no undo after the switch  I8 3000000074
+there is no undo after the switch  I8 3000000104
     lifecycle.replacement: if replacement.switched_ms is not None:\n            return f"its name
         => if False:\n            return f"its name
-an undo looks once more before it deletes  I1 3000000000
+an undo looks once more before it deletes  I1 3000000408
     tests.simulation.succession.controller: if found is not None and found.touched:
-only an untouched successor is deleted  I1 3000000794
-    lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = f => if False:\n        alarm = f
+only an untouched successor is deleted  I1 3000000408
+    lifecycle.replacement: if not (is_own or _as_intended(found, replacement)): => if False:
     tests.simulation.succession.controller: if found is not None and found.touched:
-a group reads the predecessor first  order 3000000008
+a group reads the predecessor first  order 3000000134
     clients.gate: or has_read or has_moved => or True or has_moved
-all partitions of the predecessor are read first  order 3000000305
+all partitions of the predecessor are read first  order 3000000379
     clients.gate: return successor is not None and all( => return successor is not None and any(
-a group that was there begins at the start  order 3000000193
+a group that was there begins at the start  order 3000000474
     clients.gate: is_noted = group in successor.groups or not successor.groups_complete => is_noted = False
 a gate opens where the predecessor is gone  I2 3000000103
     clients.gate: return successor is None or successor.gone or has_read => return successor is None or has_read

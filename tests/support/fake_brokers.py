@@ -112,7 +112,10 @@ class FakeBrokers:
         view = dict.fromkeys(self.ends, (self.nodes[0], 0))
         if [topic.name for topic in request.topics] == [OFFSETS_TOPIC]:
             view = {} if self.offsets_topic_error else self.views.get(node, self.leaders)
-        partitions = [{"partition_index": p, "leader_id": n, "leader_epoch": e} for p, (n, e) in view.items()]
+        partitions = [
+            {"partition_index": p, "leader_id": n, "leader_epoch": e, "replica_nodes": [n]}
+            for p, (n, e) in view.items()
+        ]
         brokers = [{"node_id": n} for n in self.alive.get(node, self.nodes)]
         answer = {"error_code": self.offsets_topic_error, "partitions": partitions}
         return {"brokers": brokers, "topics": [{"name": topic.name, **answer} for topic in request.topics]}

@@ -69,7 +69,9 @@ class TopicBrokers(FakeBrokers):
 
     def on_metadata(self, node: int, request: Any) -> Any:
         led = self.told.pop(0) if self.told and request.topics else self.led
-        partitions = [{"partition_index": p, "leader_id": n, "leader_epoch": e} for p, (n, e) in led.items()]
+        partitions = [
+            {"partition_index": p, "leader_id": n, "leader_epoch": e, "replica_nodes": [n]} for p, (n, e) in led.items()
+        ]
         fields = {"topic_id": self.topic_id, "is_internal": False, "partitions": partitions}
         codes = {TOPIC: self.topic_error}
         topics = [

@@ -49,6 +49,9 @@ class StubCluster:
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
         return {topic: self.policies.get(topic, self.policy) for topic in topics}
 
+    def own_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {topic: {} for topic in topics}
+
     def offsets(self, partitions: Iterable[Partition], _leaders: object) -> dict[Partition, LogOffsets]:
         return {
             (topic, p): LogOffsets(

@@ -14,12 +14,10 @@ from modeaware.admin.successors import Predecessor, replace_command, successor_c
 from modeaware.cli.change import Situation
 from modeaware.cli.replace import _Watch
 from modeaware.cli.topics import undo_command
-from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.admission import admit
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.plan.replacement import hints_of, plan_replacement, replacement_text
@@ -194,17 +192,6 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
     assert _Watch(undo=False).ended(described(paused, "announce"))
     assert not _Watch(undo=True).ended(described(paused, "announce"))
     assert _Watch(undo=True).ended(described(None, "done"))
-
-
-def test_validated_request_has_its_record_checked_and_none_appended() -> None:
-    facts = TopicFacts(
-        "orders", "id", 1, partitions={0: PartitionFacts(0, 0, 0, 1, 0)}, successor=TopicFacts("v2", None)
-    )
-    command = ReplaceTopicCommand("orders", "v2", 4, validate_only=True)
-    admission = admit(command, None, facts, ControllerConfig(), 1, 5)
-    assert admission.record is None
-    assert admission.validated is not None
-    assert admission.validated.replacement is not None
 
 
 def test_undo_of_a_shrink_is_none_of_a_replacement() -> None:

@@ -10,20 +10,39 @@ import pytest
 from modeaware.clients.gate import has_read, is_open, needs_predecessor, segments, start_offset, written_topic
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.replacement import ANNOUNCE_MS, FENCE_CONFIGS, effects_to_come, record_after, refuse_alias
+from modeaware.lifecycle.replacement import (
+    ANNOUNCE_MS,
+    FENCE_CONFIGS,
+    effects_to_come,
+    give_up_successor,
+    record_after,
+    refuse_alias,
+)
 from modeaware.lifecycle.state import in_progress, topic_phase
-from modeaware.modelog.records import MAX_RECORD_BYTES, REPLACEMENT_READER, Replacement, TopicRecord
+from modeaware.modelog.records import (
+    MAX_RECORD_BYTES,
+    REPLACEMENT_READER,
+    DeleteTopicPartitions,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
+from modeaware.modes import PartitionState, ReplicaState
 from modeaware.topic_view import TopicView
 from tests.support.lifecycle import (
     CONFIG,
     EPOCH,
+    NONE,
     NOW_MS,
     QUIET_MS,
     RO,
+    RW,
     TOPIC,
+    TOPIC_ID,
     admitted,
+    ask,
     facts,
     group,
     grow,
@@ -57,6 +76,19 @@ def replacement(record: TopicRecord) -> Replacement:
     return record.replacement
 
 
+DONE = RetiredPartition(
+    PartitionState.NON_EXISTENT, ReplicaState.DELETION_SUCCESSFUL, seal_offset=7, seal_leader_epoch=3
+)
+
+
+def shrunk(retired: dict[int, RetiredPartition], **fields: Any) -> TopicRecord:
+    """The record of a topic that was shrunk from three partitions to two."""
+    about = {"delay_ms": 0, "immediate_delete": False, "create_timestamp_ms": 0, "previous_count": 3}
+    deletion = DeleteTopicPartitions(2, **{**about, "handed_over": True, **fields})
+    mode = NONE if retired[2].seal_offset is not None else RO
+    return TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, mode), deletion=deletion, retired=retired)
+
+
 def switched(now_ms: int = NOW_MS + ANNOUNCE_MS) -> TopicRecord:
     record = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
     assert record is not None
@@ -66,23 +98,163 @@ def switched(now_ms: int = NOW_MS + ANNOUNCE_MS) -> TopicRecord:
 
 
 @pytest.mark.parametrize(
-    ("command", "found", "code"),
+    ("command", "found", "code", "says"),
     [
-        (replace(COMMAND, num_partitions=0), seen(), ErrorCode.INVALID_PARTITIONS),
-        (replace(COMMAND, successor=TOPIC), seen(), ErrorCode.INVALID_REQUEST),
-        (replace(COMMAND, fence="wall"), seen(), ErrorCode.INVALID_REQUEST),
-        (replace(COMMAND, undo=True), seen(), ErrorCode.INVALID_REQUEST),
-        (COMMAND, seen(successor()), ErrorCode.TOPIC_ALREADY_EXISTS),
-        (COMMAND, seen(internal=True), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (COMMAND, seen(cleanup_policy="compact"), ErrorCode.POLICY_VIOLATION),
-        (COMMAND, seen(groups={"s": group({0: 1}, stateful=True)}), ErrorCode.POLICY_VIOLATION),
-        (COMMAND, seen(stateful_owner="app"), ErrorCode.POLICY_VIOLATION),
+        (replace(COMMAND, successor=""), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name ''"),
+        (replace(COMMAND, successor="a b"), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
+        (replace(COMMAND, successor=".."), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name"),
+        (replace(COMMAND, successor="x" * 250), seen(), ErrorCode.INVALID_TOPIC_EXCEPTION, "1 to 249 letters"),
+        (replace(COMMAND, num_partitions=10**6), seen(), ErrorCode.INVALID_PARTITIONS, "at most"),
+        (replace(COMMAND, delay_ms=-2), seen(), ErrorCode.INVALID_REQUEST, "0 or more"),
+        (COMMAND, seen(topic_id=None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
+        (COMMAND, seen(partitions={0: log()}), ErrorCode.LEADER_NOT_AVAILABLE, "check the brokers"),
+        (replace(COMMAND, num_partitions=0), seen(), ErrorCode.INVALID_PARTITIONS, "at least 1"),
+        (replace(COMMAND, successor=TOPIC), seen(), ErrorCode.INVALID_REQUEST, "a name of its own"),
+        (replace(COMMAND, fence="wall"), seen(), ErrorCode.INVALID_REQUEST, "one of config, none"),
+        (replace(COMMAND, undo=True), seen(), ErrorCode.INVALID_REQUEST, "nothing to undo"),
+        (COMMAND, seen(successor()), ErrorCode.TOPIC_ALREADY_EXISTS, "choose another name"),
+        (COMMAND, seen(internal=True), ErrorCode.INVALID_TOPIC_EXCEPTION, "internal"),
+        (COMMAND, seen(cleanup_policy="compact"), ErrorCode.POLICY_VIOLATION, "shrink it instead"),
+        (COMMAND, seen(groups={"s": group({0: 1}, stateful=True)}), ErrorCode.POLICY_VIOLATION, "--accept-state-loss"),
+        (COMMAND, seen(stateful_owner="app"), ErrorCode.POLICY_VIOLATION, "Streams application 'app'"),
     ],
 )
-def test_what_cannot_be_replaced_is_refused_with_a_code(
-    command: ReplaceTopicCommand, found: TopicFacts, code: ErrorCode
+def test_what_cannot_be_replaced_is_refused_with_a_code_and_what_to_do(
+    command: ReplaceTopicCommand, found: TopicFacts, code: ErrorCode, says: str
 ) -> None:
-    assert refused(command, seen=found).code is code
+    refusal = refused(command, seen=found)
+    assert refusal.code is code
+    assert says in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("retired", "deletion", "code", "says"),
+    [
+        ({2: RetiredPartition()}, {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "under changes"),
+        ({2: RetiredPartition(opening=True)}, {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "under changes"),
+        ({2: RetiredPartition()}, {"evacuate": True}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "under changes"),
+        ({2: DONE}, {"handed_over": False}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "before its last shrink"),
+        ({2: replace(DONE, evacuated=True)}, {"evacuate": True}, ErrorCode.POLICY_VIOLATION, "modeaware grow"),
+    ],
+)
+def test_a_topic_that_another_change_has_left_its_marks_on_is_refused(
+    retired: dict[int, RetiredPartition], deletion: dict[str, Any], code: ErrorCode, says: str
+) -> None:
+    refusal = refused(COMMAND, shrunk(retired, **deletion), seen())
+    assert refusal.code is code
+    assert says in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"num_partitions": 3}, "number of partitions (2)"),
+        ({"replication_factor": 3}, "replication factor (-1)"),
+        ({"configs": {"retention.ms": "1"}}, "set of configs"),
+        ({"delay_ms": 5}, "delay (-1)"),
+        ({"fence": "none"}, "fence ('config')"),
+        ({"configs": FENCE_CONFIGS}, "set of configs"),
+    ],
+)
+def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: str) -> None:
+    for record, remedy in ((admitted(COMMAND, seen=seen()), "--undo"), (switched(), "as it was")):
+        refusal = refused(replace(COMMAND, **fields), record, seen(successor()))
+        assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+        assert says in str(refusal)
+        assert remedy in str(refusal)
+        assert ask(COMMAND, record, seen(successor())).record is None, "the same one changes nothing"
+
+
+def test_what_a_repeat_leaves_out_stays_as_it_is() -> None:
+    configs = {"retention.ms": "1"}
+    command = replace(COMMAND, replication_factor=3, configs=configs, delay_ms=5, fence="none")
+    record = admitted(command, seen=seen())
+    assert ask(COMMAND, record, seen()).record is None
+    fenced = admitted(replace(COMMAND, configs=configs), seen=seen())
+    fenced = replace(fenced, replacement=replace(replacement(fenced), own_configs={}))
+    copied = replace(COMMAND, configs={**configs, **FENCE_CONFIGS})
+    assert ask(copied, fenced, seen()).record is None, "the predecessor has them by now, and they were copied anew"
+
+
+def test_other_changes_of_a_replaced_topic_are_refused_with_what_to_do() -> None:
+    for other in (shrink(2), grow(6)):
+        assert "undo it (--undo)" in str(refused(other, admitted(COMMAND, seen=seen()), seen()))
+        assert "change that topic" in str(refused(other, switched(), seen(successor())))
+
+
+def test_partitions_that_a_shrink_retired_are_watched_until_the_switch_and_resume_after_it() -> None:
+    before = shrunk({2: replace(DONE, seal_offset=5)})
+    paused = replace(COMMAND, pause_before_switch=True)
+    quiet = seen(successor(), partitions={**seen().partitions, 2: log(5, 5)})
+    record = step(admitted(paused, before, replace(quiet, successor=ABSENT)), quiet, NOW_MS).record
+    assert record is not None
+    assert record.modes == (RW, RW, NONE)
+    written = replace(quiet, partitions={**quiet.partitions, 2: log(7, 5)})
+    found = step(record, written, NOW_MS + ANNOUNCE_MS)
+    assert found.record is not None
+    assert found.record.modes == (RW, RW, RO), "readable again"
+    assert (found.record.retired[2].stragglers, len(found.alarms)) == (1, 1)
+    assert replacement(found.record).reason == reasons.PAUSED
+    assert found.record.version > record.version
+    assert found.record.min_reader == REPLACEMENT_READER
+    record = admitted(COMMAND, found.record, written)
+    record = step(record, written, NOW_MS + ANNOUNCE_MS).record or record
+    assert replacement(record).switched_ms is not None
+    assert record.view().resume_offsets == {2: 7}, "groups have read it to there"
+    assert (record.retired[2].stragglers, record.retired[0]) == (1, RetiredPartition())
+
+
+def test_a_topic_that_comes_up_under_the_name_raises_one_alarm() -> None:
+    gone = step(switched(), replace(seen(successor()), topic_id=None, gone=True), NOW_MS).record
+    assert gone is not None
+    other = replace(seen(successor()), topic_id="another", gone=True)
+    found = step(gone, other, NOW_MS)
+    assert found.record is not None
+    (alarm,) = found.alarms
+    assert "another topic has come up under the name" in alarm
+    assert step(found.record, other, NOW_MS) == Advance()
+    away = step(found.record, replace(other, topic_id=None), NOW_MS)
+    assert away.record is not None
+    assert (replacement(away.record).reason, away.alarms) == (None, ())
+
+
+def test_a_successor_that_was_deleted_after_the_switch_is_created_anew() -> None:
+    record = replace(switched(), groups_complete=True)
+    missing = step(record, seen(ABSENT), NOW_MS + ANNOUNCE_MS)
+    assert missing.record is not None
+    assert (replacement(missing.record).reason, missing.alarms) == (reasons.UNAVAILABLE, ())
+    found = step(missing.record, seen(replace(ABSENT, gone=True)), NOW_MS + ANNOUNCE_MS)
+    assert found.record is not None
+    assert replacement(found.record).reason == reasons.SUCCESSOR_GONE
+    (alarm,) = found.alarms
+    assert "created anew" in alarm
+    again = step(found.record, seen(replace(ABSENT, gone=True)), NOW_MS + ANNOUNCE_MS)
+    assert (again.record, again.alarms) == (None, ())
+    assert again.effects == (CreateTopic(TOPIC, record.topic_id, NAME, 2, -1),)
+    other = replace(successor(ends=4), topic_id="id-3")
+    assert step(found.record, seen(other), NOW_MS + ANNOUNCE_MS).effects == ()
+    made = step(found.record, seen(replace(other, partitions=successor().partitions)), NOW_MS + ANNOUNCE_MS).record
+    assert made is not None
+    assert (replacement(made).successor_id, replacement(made).reason) == ("id-3", None)
+    assert give_up_successor(made, EPOCH, NOW_MS) is None, "its name leads there"
+
+
+@pytest.mark.parametrize(
+    ("found", "is_it"),
+    [
+        ({"configs": {"retention.ms": "1", "cleanup.policy": "compact,delete"}, "replication_factor": 3}, True),
+        ({"configs": {"retention.ms": "1"}}, False),
+        ({"configs": {"retention.ms": "1", "cleanup.policy": "compact,delete", "max.message.bytes": "9"}}, False),
+        ({"replication_factor": 1}, False),
+        ({"partition_count": 3, "partitions": {p: log() for p in range(3)}}, False),
+    ],
+)
+def test_only_a_topic_exactly_as_intended_is_the_successor(found: dict[str, Any], is_it: bool) -> None:
+    configs = {"retention.ms": "1", "cleanup.policy": "Compact, delete"}
+    command = replace(COMMAND, configs=configs, replication_factor=3)
+    after = step(admitted(command, seen=seen()), seen(replace(successor(), **found)), NOW_MS).record
+    assert after is not None
+    assert (after.replacement is not None) is is_it
 
 
 def test_a_topic_in_another_change_is_not_replaced_and_one_that_is_replaced_is_not_changed() -> None:
@@ -193,7 +365,7 @@ def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
 
 def test_a_replacement_without_a_fence_needs_no_probe() -> None:
     record = admitted(replace(COMMAND, fence="none"), seen=seen())
-    assert [type(effect) for effect in effects_to_come(record)] == [CreateTopic]
+    assert [type(effect) for effect in effects_to_come(replace(COMMAND, fence="none"), TOPIC_ID)] == [CreateTopic]
     for _ in range(2):
         record = step(record, seen(successor(), fence=None), NOW_MS + ANNOUNCE_MS).record or record
     record = step(record, seen(successor(), fence=None), NOW_MS + 2 * ANNOUNCE_MS).record or record
@@ -214,6 +386,10 @@ def test_a_fence_that_may_not_be_probed_raises_one_alarm_that_names_the_right() 
     found = step(record, denied, NOW_MS + ANNOUNCE_MS)
     assert found.record is not None
     assert (found.record.retired[0].reason, len(found.alarms)) == (reasons.FENCE_DENIED, 1)
+    unknown = replace(record, replacement=replace(replacement(record), own_configs=None))
+    hidden = step(unknown, denied, NOW_MS + 120_000)
+    assert hidden.effects == ()
+    assert replacement(hidden.record or unknown).own_configs is None, "what is hidden is not noted as unset"
     assert step(found.record, denied, NOW_MS + ANNOUNCE_MS).alarms == ()
 
 

@@ -300,7 +300,7 @@ class Group:
     def move(self) -> None:
         """The owner of a stock group stops it, commits 0 on the successor, and starts it on both names."""
         successor = self.world.topics.get(SUCCESSOR)
-        if self.aware or self.moved or successor is None:
+        if self.aware or successor is None or self.committed.get(successor.topic_id):
             return
         self.world.tell("the owner of group %s moves it", self.name)
         self.stop(commit=True)

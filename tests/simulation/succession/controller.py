@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from modeaware.cluster.cluster import Check, Cluster, no_check
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.controller.election import Election, LeasedEffects
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
@@ -126,7 +126,7 @@ class SimBrokers(Cluster):
 
         def create() -> None:
             if effect.successor not in world.topics:
-                world.make(effect.successor, effect.num_partitions)
+                world.make(effect.successor, effect.num_partitions).configs |= effect.configs
 
         if world.strikes(Fault.EFFECT_REFUSED):
             raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
@@ -195,6 +195,7 @@ class Observer:
                     groups=listed,
                     groups_doubt=doubt if look.record is None or not is_settled(look.record) else NOT_LISTED,
                     fence=fences[look],
+                    configs=dict(topic.configs) if (look.topic_id or "").startswith(ANY_ID) else None,
                 )
             )
         return found

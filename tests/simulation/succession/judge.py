@@ -76,7 +76,9 @@ class Judge:
         if after.topic_id == before.topic_id and after.version < before.version:
             raise Violation("I4", f"a view goes back from {before.version} to {after.version}")
         was, now = before.successor, after.successor
-        if was is not None and was.switched and (now is None or now.topic_id != was.topic_id):
+        if was is None or not was.switched or (now is not None and now.topic_id == was.topic_id):
+            return
+        if now is None or self.world.topics.get(was.topic) is self.world.by_id[was.topic_id]:
             raise Violation("I8", f"{before.topic} led to {was.topic_id}, and leads to {now and now.topic_id}")
 
     def verified(self, view: TopicView) -> None:
@@ -91,7 +93,9 @@ class Judge:
         was = before.replacement if before is not None else None
         now = after.replacement
         if was is not None and was.switched_ms is not None:
-            if now is None or now.successor_id != was.successor_id or now.switched_ms != was.switched_ms:
+            is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
+            same = now is not None and (now.successor_id == was.successor_id or (is_lost and was.let_go_ms is None))
+            if now is None or not same or now.switched_ms != was.switched_ms:
                 raise Violation(
                     "I8", f"{after.topic} led to {was.successor_id} since {was.switched_ms}, and does not now"
                 )
@@ -103,7 +107,7 @@ class Judge:
             raise Violation("fence", f"the configs before the fence were {was.own_configs}, and are {now.own_configs}")
         if now.own_configs is not None and FENCE_CONFIGS.items() <= now.own_configs.items():
             raise Violation("fence", "the fence itself is noted as the configs before it")
-        if now.successor_id is not None and (was is None or was.successor_id is None):
+        if now.successor_id is not None and (was is None or was.successor_id != now.successor_id):
             self._adopted(now, writer)
         if now.switched_ms is not None and (was is None or was.switched_ms is None):
             self._switched(after, now, writer)

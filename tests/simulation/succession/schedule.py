@@ -225,11 +225,11 @@ class Actions:
             self.world.foreign_record(topic)
 
     def lose_successor(self) -> None:
-        """Somebody deletes the successor, before anybody has written to it."""
+        """Somebody deletes the successor, and what was written to it."""
         topic = self.world.topics.get(SUCCESSOR)
         record = self.world.record
-        switched = record is not None and record.replacement is not None and record.replacement.switched_ms is not None
-        if topic is not None and not switched:
+        let_go = record is not None and record.replacement is not None and record.replacement.let_go_ms is not None
+        if topic is not None and not let_go:
             self.world.hit("successor deleted")
             self.world.delete(SUCCESSOR)
 
@@ -304,7 +304,7 @@ ALWAYS: tuple[tuple[Event, float], ...] = (
     (Actions.move_stock_group, 1),
 )
 SOMETIMES: tuple[tuple[Event, float], ...] = (
-    (Actions.undo, 1),
+    (Actions.undo, 0.5),
     (Actions.set_back, 1),
     (Actions.transaction, 4),
     (Actions.election, 1.5),
@@ -315,7 +315,7 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
     (Actions.own_configs, 2),
     (Actions.recreate, 0.3),
     (Actions.take_name, 0.2),
-    (Actions.foreign_record, 1),
+    (Actions.foreign_record, 0.4),
     (Actions.lose_successor, 0.4),
     (Actions.late_request, 3),
     (Actions.compaction, 1),
@@ -324,7 +324,7 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
     (Actions.group_stops, 3),
     (Actions.doubt, 2),
     (Actions.stateful, 0.5),
-    (Actions.deny, 1),
+    (Actions.deny, 0.7),
     (Actions.policy, 0.5),
 )
 
@@ -346,10 +346,7 @@ def run(seed: int, story: list[str] | None = None) -> World:
     world.act = act
     for _ in range(120 + world.below(160)):
         act()
-    try:
-        settle(world, actions)
-    except Lost:
-        world.hit("successor lost")
+    settle(world, actions)
     now = world.record.replacement if world.record is not None else None
     world.shrinks = int(now is not None and now.let_go_ms is not None)
     return world
@@ -370,10 +367,6 @@ def _make_clients(world: World) -> None:
 
 
 # The end
-
-
-class Lost(Exception):
-    """Somebody deleted the successor between the last look and the switch: producers have no topic any more."""
 
 
 def settle(world: World, actions: Actions) -> None:
@@ -475,7 +468,9 @@ def _person(world: World, actions: Actions) -> None:
             elif code == reasons.GROUP_NOT_MOVED and not world.groups[name].aware:
                 world.groups[name].move()
             elif code == reasons.SUCCESSOR_GONE:
-                raise Lost
+                world.hit("successor lost")
+                if SUCCESSOR in world.topics:
+                    world.delete(SUCCESSOR)
             elif code == reasons.FENCE_DENIED:
                 world.denied = False
             elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
