@@ -20,6 +20,7 @@ OAUTH_CALLBACK = "oauth_cb"
 DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
 ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
+ON_REPLACE = ("ordered", "unordered")
 ON_RESIZE = ("ignore", "warn", "error", "hold")
 OLD_CLIENTS = ("serve", "refuse")
 DISABLED, ENABLED, PREFER_OBSERVED = "disabled", "enabled", "enabled_prefer_observed"
@@ -46,6 +47,13 @@ class ClientConfig:
             moved), or ``hold`` (keep back keys that move, until every group has read their old partitions and all that
             the producer had queued for these is out; a librdkafka producer is made idempotent where it may be).
         resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
+        on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
+            its successor when the group has committed it to its end, so that every key keeps its order;
+            ``unordered``: both at once.
+        gate_timeout_ms: ``modeaware.gate.timeout.ms``, how long a consumer that has read its share of a topic that is
+            replaced waits for the rest of its group without any progress in the group's commits, before it reads the
+            successor (600000): twice the default of ``max.poll.interval.ms``, after which the partitions of a member
+            that is stuck go to another one, whose commits are progress.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
             before its source is asked again. librdkafka sees this setting too.
     """
@@ -56,6 +64,8 @@ class ClientConfig:
     mode_source: str = "auto"
     on_resize: str = "warn"
     resize_callback: Callable[..., object] | None = None
+    on_replace: str = "ordered"
+    gate_timeout_ms: int = 600_000
     refresh_interval_ms: int = 300_000
 
 
@@ -307,6 +317,8 @@ _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.mode.source": ("mode_source", _one_of(*MODE_SOURCES)),
     "modeaware.on.resize": ("on_resize", _one_of(*ON_RESIZE)),
     "modeaware.resize_cb": ("resize_callback", _callable),
+    "modeaware.on.replace": ("on_replace", _one_of(*ON_REPLACE)),
+    "modeaware.gate.timeout.ms": ("gate_timeout_ms", _ms()),
 }
 
 CLIENT_SETTING_NAMES = tuple(_CLIENT_SETTINGS)

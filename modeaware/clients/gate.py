@@ -15,6 +15,13 @@ from modeaware.topic_view import TopicView
 Views = Callable[[str], TopicView]
 """The view of the topic of a name."""
 
+GATE_OPENED = "modeaware: the gate is open"
+"""The metadata of the offsets that a member commits on the successor when its gate opens, for people who look."""
+READ = "modeaware: read"
+"""The metadata of the offset at the end of a predecessor, by which other members see that the last record of the
+partition is handled. A client library's automatic commit says nothing of that: it may come while the application still
+works on the record."""
+
 
 def written_topic(topic: str, views: Views) -> TopicView:
     """Return the view of the topic that producers write to, who name it ``topic``."""
@@ -38,6 +45,37 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
             break
         seen.add(following.topic_id)
     return tuple(found)
+
+
+def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
+    """Return successor -> the view of the topic that it replaces (invariant I8: where the names are those topics)."""
+    found = {}
+    for view in views.values():
+        successor = view.successor
+        if successor is not None:
+            own = views.get(successor.topic)
+            if own is None or own.applies_to(successor.topic_id):
+                found[successor.topic] = view
+    return found
+
+
+def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
+    """Return the topics that a member subscribes to who names ``topic``: those of its chain that its group needs.
+
+    Args:
+        needs: whether the group still reads a topic that is replaced (:func:`needs_predecessor`).
+    """
+    names: list[str] = []
+    passed = {topic}
+    view = views(topic)
+    while (successor := view.successor) is not None and successor.topic not in passed:
+        following = views(successor.topic)
+        if not following.applies_to(successor.topic_id):  # another topic of that name
+            break
+        names += [view.topic] if needs(view) else []
+        passed.add(successor.topic)
+        view = following
+    return [*names, view.topic]
 
 
 def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[int, int]) -> bool:
@@ -69,7 +107,13 @@ def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = 
 
 def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bool:
     """Return whether members of a group subscribe to the topic of ``view`` itself. A group that begins late still reads
-    what it holds, and before the successor. One that has moved does not read it anew when its offsets there expire."""
+    what it holds, and before the successor. One that has moved does not read it anew when its offsets there expire.
+
+    Args:
+        has_read: :func:`has_read`.
+        has_moved: the group has committed offsets on the successor and none on the topic. With offsets on both,
+            ``has_read`` decides: a gate that was opened by its timeout, or a group that was set back, leaves records.
+    """
     successor = view.successor
     return successor is None or not (successor.gone or (successor.let_go and (has_read or has_moved)))
 

@@ -6,7 +6,7 @@ it delivered anything would otherwise skip what arrived in between (``latest``).
 1. the group's committed offset; else
 2. where ``latest`` would skip records, the *resume offset*: of a partition that returned or is new, the offset that the
    mode log names (its seal, or the offset at which it was opened); of a topic that was created again while this
-   consumer lived, 0, because all of it is new to the group; else
+   consumer lived, and of one that replaces a topic that the group uses, 0, because all of it is new to the group; else
 3. the log start or the log end, as ``auto.offset.reset`` names it;
 
 and never an offset below the log start that the brokers return: that one would be reset in mid-life.
@@ -27,6 +27,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from modeaware.clients import gate
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
@@ -91,13 +92,16 @@ class Starts:
     Args:
         views: the client's share.
         reset: ``auto.offset.reset``.
+        group: the consumer's group.
 
     Attributes:
         has_commit: partitions the group is known to have a committed offset for.
     """
 
-    def __init__(self, views: Views, reset: str) -> None:
+    def __init__(self, views: Views, reset: str, group: str = "") -> None:
         self._views = views
+        self._group = group
+        self._predecessors: Mapping[str, TopicView] = {}
         self.earliest = reset.lower() in EARLIEST
         self.latest = reset.lower() in LATEST
         self._lock = threading.Lock()
@@ -122,6 +126,7 @@ class Starts:
 
     def assigning(self, topics: Iterable[str]) -> None:
         """Partitions of ``topics`` are being assigned; their views have been verified, as far as they could be."""
+        self._predecessors = gate.predecessors(self._views.views())
         for topic in topics:
             view = self._views.view(topic)
             self.remember(view)
@@ -184,12 +189,17 @@ class Starts:
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
-        return (self.latest and marked) or offset < self.reclaimed_to(key)
+        return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
 
     def _resume_offset(self, key: Key) -> int | None:
         topic, partition = key
         view = self._views.view(topic)
-        if self.earliest or (not self.latest and view.is_readable(partition)):
+        if self.earliest:
+            return None
+        predecessor = self._predecessors.get(topic)
+        if predecessor is not None and (start := gate.start_offset(predecessor, self._group)) is not None:
+            return start
+        if not self.latest and view.is_readable(partition):
             return None
         if topic in self._created_again and partition not in self._created_again[topic]:
             return 0
@@ -244,6 +254,14 @@ class Starts:
         """Return the offset below which the records of ``key`` were deleted, by the view; 0 where none were."""
         view = self._views.view(key[0])
         return view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
+
+    def may_be_behind(self, key: Key, offset: int) -> bool:
+        """Return whether the log of ``key``, which was not read for a while, may begin behind ``offset`` by now.
+
+        At the start of a topic that replaces another one that is no error for ``auto.offset.reset`` to decide.
+        """
+        waited = key[0] in self._predecessors and offset == self.start_of(key)
+        return offset >= 0 and (waited or offset < self.reclaimed_to(key))
 
     def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
         """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.

@@ -12,6 +12,7 @@ from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
+from modeaware.confluent.gates import Gates
 from modeaware.confluent.group import Callback, GroupConf, GroupDescriber, Membership, Ownership, Subscription
 from modeaware.confluent.partitions import Partitions
 from modeaware.confluent.retarget import PollHook, idle_stats
@@ -30,7 +31,8 @@ _VIEW_POLL_S = 0.1
 class Consumer(librdkafka.Consumer):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
-    Partitions of mode None are left out of the assignment, and read when they are readable again. Settings that
+    Partitions of mode None are left out of the assignment, and read when they are readable again. Where a topic is
+    replaced, its successor is read after it (``modeaware.on.replace``). Settings that
     start with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` has what
     the assignment strategies make of retired partitions.
 
@@ -61,12 +63,19 @@ class Consumer(librdkafka.Consumer):
         stock: Any = super()
         self._stock = stock
         group = GroupConf.of(rest)
-        self._starts = Starts(views, group.offset_reset)
-        self._partitions = Partitions(stock, group.group_id, self._starts, views.view)
+        self._starts = Starts(views, group.offset_reset, group.group_id)
+        self._gates = Gates(
+            stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling
+        )
+        self._partitions = Partitions(
+            stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut
+        )
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
         self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats)
-        self._membership = Membership(stock, group, self._partitions, self._ownership, views, self._hook.call)
+        self._membership = Membership(
+            stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
+        )
         self._pending = False  # a subscription waits for the first view
         self._look_again_s = 0.0
         self._bind()
@@ -176,9 +185,10 @@ class Consumer(librdkafka.Consumer):
         Returns:
             ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``poll``, ``acting`` = something
             is to be done at the next one), ``assigned`` (partitions held), ``hidden`` (given to this consumer and not
-            held, being in mode None), ``in_doubt`` (topics of which nothing is held until the group can be
-            described), ``rejoins`` (rebalances requested), and ``views``: what the shared source reports
-            (``view_age_ms``, ``stale``, ...).
+            held, being in mode None or behind a gate), ``in_doubt`` (topics of which nothing is held until the group
+            can be described), ``rejoins`` (rebalances requested), ``gates`` (one for each topic that is replaced:
+            ``topic``, ``successor``, ``state`` = ``shut`` or ``open``, ``age_s`` of that, ``waits_for``), and
+            ``views``: what the shared source reports (``view_age_ms``, ``stale``, ...).
         """
         held, mine = set(self._partitions.held), self._partitions.mine
         state = "direct" if self._hook.direct else "acting"
@@ -188,6 +198,7 @@ class Consumer(librdkafka.Consumer):
             "hidden": len(mine) - len(held),
             "in_doubt": sorted(self._ownership.in_doubt),
             "rejoins": self._ownership.rejoins,
+            "gates": self._gates.stats(),
             "views": self._views.stats(),
         }
 
@@ -195,18 +206,19 @@ class Consumer(librdkafka.Consumer):
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
         """Leave a note for the polling thread (called by the source's thread)."""
-        concerned = [view for topic, view in changed.items() if self._concerns(topic)]
+        concerned = [view for view in changed.values() if self._concerns(view)]
         for view in concerned:
             self._ownership.note(view)
             self._starts.remember(view)
         if concerned or self._pending:
             self._hook.call()
 
-    def _concerns(self, topic: str) -> bool:
+    def _concerns(self, view: TopicView) -> bool:
+        topics = {view.topic} if view.successor is None else {view.topic, view.successor.topic}
         subscription = self._membership.subscription
-        if subscription is not None and subscription.covers(topic):
+        if subscription is not None and (topics & set(self._gates.subscribed) or any(map(subscription.covers, topics))):
             return True
-        return self._partitions.manual and any(key[0] == topic for key in tuple(self._partitions.mine))
+        return self._partitions.manual and any(key[0] in topics for key in tuple(self._partitions.mine))
 
     def _act(self) -> None:
         if not self._pending:

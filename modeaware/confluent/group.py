@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 from modeaware.clients.assignment import hidden, possible_hidden, rejoin_turns, share
 from modeaware.clients.starts import Key
 from modeaware.config import with_topic_config
+from modeaware.confluent.gates import UNOWNED_S, Gates
 from modeaware.confluent.partitions import Partitions, key_of, parts_of
 from modeaware.errors import ModeSourceError
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicPartition
@@ -69,6 +70,7 @@ class GroupConf:
         may_be_range: the group may come to use the ``range`` strategy.
         offset_reset: ``auto.offset.reset``, as given.
         auto_commit: ``enable.auto.commit``.
+        static: a member of the classic protocol with a ``group.instance.id``.
     """
 
     group_id: str
@@ -76,6 +78,7 @@ class GroupConf:
     may_be_range: bool = True
     offset_reset: str = "largest"
     auto_commit: bool = True
+    static: bool = False
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
@@ -89,6 +92,7 @@ class GroupConf:
             may_be_range="range" in strategies and not consumer_protocol,
             offset_reset=str(settings.get("auto.offset.reset", "largest")),
             auto_commit=str(settings.get("enable.auto.commit", True)).lower() in ("true", "t", "1"),
+            static=bool(settings.get("group.instance.id")) and not consumer_protocol,
         )
 
 
@@ -400,6 +404,16 @@ class Ownership:
         self.rejoins += 1
         return True
 
+    def lacks_owner(self, topics: set[str], given: set[Key]) -> bool:
+        """Return whether no member of the group was given a partition of one of ``topics``; False where that is not
+        known."""
+        try:
+            group = self._describer.describe(self._stock.memberid(), given)
+        except (GroupMoved, GroupUnknown) as error:
+            log.debug("%s: owners of %s not known: %s", self._conf.group_id, sorted(topics), error)
+            return False
+        return not all(any(group.of(topic).values()) for topic in topics)
+
     @property
     def unsettled(self) -> bool:
         """Whether there may be more to do for the present assignment than to hold what is owned."""
@@ -448,6 +462,7 @@ class Membership:
         conf: GroupConf,
         partitions: Partitions,
         ownership: Ownership,
+        gates: Gates,
         views: Views,
         look_again: Callable[[], None],
     ) -> None:
@@ -455,6 +470,7 @@ class Membership:
         self._conf = conf
         self._partitions = partitions
         self._ownership = ownership
+        self._gates = gates
         self._views = views
         self._look_again = look_again
         self._in_callback = False
@@ -465,6 +481,8 @@ class Membership:
         self._late: set[Key] = set()
         self._closing = self._subscribed = False
         self._retry_s: float | None = None
+        self._unowned_s: float | None = None
+        self._unowned_wait_s = UNOWNED_S
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
 
@@ -473,12 +491,19 @@ class Membership:
         self._ownership.before_join()
         self._partitions.manual = False
         self._subscribed = True
+        if self.subscription is not None:
+            self._gates.follow((), self.subscription.topics)
+            self._gates.ask_before_joining()
+            self._gates.topics(self.subscription.topics)
         self._subscribe()
+        if self._gates.due_s() is not None:
+            self._look_again()
 
     def _subscribe(self) -> None:
+        """Subscribe to what is read in the place of the topics that the application has named."""
         if self.subscription is not None:
             self._stock.subscribe(
-                list(self.subscription.topics),
+                list(self._gates.subscribed),
                 on_assign=self.on_assign,
                 on_revoke=lambda consumer, partitions: self._revoke(consumer, partitions, lost=False),
                 on_lost=lambda consumer, partitions: self._revoke(consumer, partitions, lost=True),
@@ -499,6 +524,7 @@ class Membership:
             self.given = (self.given or set()) | new
         else:
             self.given, new = new, self._ownership.assigned(new)
+        self._gates.on_assign(new, self.given)
         shown = self._partitions.readable(new) - self._ownership.withheld
         self._hidden = new - shown
         callback = self.subscription.on_assign if self.subscription else None
@@ -510,7 +536,7 @@ class Membership:
                 take = self._partitions.add if self._conf.incremental else self._partitions.assign
                 take(parts_of(shown), hidden=self._hidden)
         self._partitions.commit()
-        if self._ownership.unsettled:
+        if self._ownership.unsettled or self._gates.due_s() is not None or self._conf.static:
             self._look_again()
 
     def _revoke(self, consumer: Any, partitions: list[TopicPartition], *, lost: bool) -> None:
@@ -574,6 +600,8 @@ class Membership:
             self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
             self._partitions.manual = self.given is None
             take(partitions)
+            if self._partitions.manual:
+                self._gates.warn_of_manual(_topics(self._partitions.mine))
 
     def unassign(self) -> None:
         if self._midlife is None:
@@ -591,13 +619,56 @@ class Membership:
     def apply(self, consumer: Any) -> None:
         """Bring the assignment in line with the views in force."""
         if self._partitions.manual:
+            self._gates.warn_of_manual(_topics(self._partitions.mine))
             self._align(consumer)
             return
+        self._follow_topics()
         if self.given is None:
             return  # between two generations: the next on_assign sees the views
         if self._conf.incremental or not self._settled_by_rejoin(self.given):
             self._align(consumer)
             self._partitions.commit()
+
+    def _follow_topics(self) -> None:
+        """Look at the gates; subscribe to other topics where the application's are replaced."""
+        if self.subscription is None or not self._subscribed:
+            return
+        self._gates.follow(self.given or (), self.subscription.topics)
+        self._gates.look(self._partitions.mine, self._partitions.held)
+        before, after = self._gates.subscribed, self._gates.topics(self.subscription.topics)
+        if set(before) != set(after):
+            log.info(
+                "%s: %s, replaced: subscribing to %s from now on, no longer to %s",
+                self._conf.group_id, list(self.subscription.topics), list(after), sorted(set(before) - set(after)),
+            )  # fmt: skip
+            self._ownership.before_join()
+            self._subscribe()
+        elif self.given is not None:
+            self._claim_unowned(self.given)
+
+    def _claim_unowned(self, given: set[Key]) -> None:
+        """Request a rebalance where a topic that this static member subscribes to has no owner.
+
+        A static member that starts again is given what it had, without a rebalance, also where it subscribes to more
+        than before (KAFKA-12759): after a rolling restart no member might be given the successor.
+        """
+        missing = self._gates.successors - _topics(given) if self._conf.static else set()
+        if not missing:
+            self._unowned_s = None
+        elif self._unowned_s is None:
+            self._unowned_s = time.monotonic() + self._unowned_wait_s
+        elif time.monotonic() >= self._unowned_s:
+            self._unowned_wait_s *= 2  # it may be that none can be given
+            self._unowned_s = time.monotonic() + self._unowned_wait_s
+            if self._ownership.lacks_owner(missing, given):
+                log.info("%s: requesting a rebalance, no member was given %s", self._conf.group_id, sorted(missing))
+                self._rejoin()
+
+    def _rejoin(self) -> None:
+        """Leave the group and join it again: a follower that only joins again starts no rebalance."""
+        self._stock.unsubscribe()
+        # Postponed by librdkafka until the revocation is through and the group is left; which notes the views.
+        self._subscribe()
 
     def _settled_by_rejoin(self, given: set[Key]) -> bool:
         """Settle what is in doubt under ``range``; True if a rebalance is needed, which then brings the assignment."""
@@ -606,11 +677,8 @@ class Membership:
             return False
         self._partitions.commit()
         if self._ownership.my_turn(given):
-            # Leave the group and join it again: a follower that only joins again starts no rebalance.
             log.info("%s: requesting a rebalance, the readable partitions have changed", self._conf.group_id)
-            self._stock.unsubscribe()
-            # Postponed by librdkafka until the revocation is through and the group is left; which notes the views.
-            self._subscribe()
+            self._rejoin()
         return True
 
     def _align(self, consumer: Any) -> None:
@@ -648,4 +716,6 @@ class Membership:
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
-        return min((at for at in (self._ownership.due_s(), self._retry_s) if at is not None), default=None)
+        gates = (self._gates.due_s(), self._unowned_s) if self._subscribed else ()
+        times = (self._ownership.due_s(), self._retry_s, *gates)
+        return min((at for at in times if at is not None), default=None)

@@ -1,10 +1,10 @@
 """The partitions of a confluent_kafka consumer: which of them it reads, and from where.
 
 librdkafka is assigned every partition this consumer owns. Those in mode None are *hidden*: paused by us, and left out
-of what the application sees. So a change of modes between two rebalances is a pause, or a seek and a resume, and skips
-and repeats no record. The alternative, changing librdkafka's assignment, would throw away positions and stored offsets
-under an eager protocol; and under an incremental one librdkafka takes such a call for the answer to a revocation that
-may already wait in its queue.
+of what the application sees. So are those of a topic that replaces another one, until their gate is open. A change of
+modes between two rebalances is then a pause, or a seek and a resume, and skips and repeats no record. The alternative,
+changing librdkafka's assignment, would throw away positions and stored offsets under an eager protocol; and under an
+incremental one librdkafka takes such a call for the answer to a revocation that may already wait in its queue.
 
 All of it is for the polling thread. ``stock`` are the client's own methods.
 """
@@ -160,12 +160,23 @@ class Partitions:
         mine: what librdkafka is assigned.
         held: what the application sees of it: all but the hidden ones (and those it declined).
         manual: the application assigns by itself, outside any subscription.
+
+    Args:
+        is_shut: whether the gate before a topic is shut (:mod:`modeaware.confluent.gates`): its partitions are hidden.
     """
 
-    def __init__(self, stock: Any, group_id: str, starts: Starts, view: Callable[[str], TopicView]) -> None:
+    def __init__(
+        self,
+        stock: Any,
+        group_id: str,
+        starts: Starts,
+        view: Callable[[str], TopicView],
+        is_shut: Callable[[str], bool] = lambda topic: False,
+    ) -> None:
         self._stock = stock
         self._offsets = LibrdkafkaOffsets(stock, group_id)
         self._view = view
+        self._is_shut = is_shut
         self._declined: set[Key] = set()
         # librdkafka keeps a partition's pause flag over assignments, so these outlive them too.
         self._paused_by_us: set[Key] = set()
@@ -176,8 +187,9 @@ class Partitions:
         self.manual = False
 
     def readable(self, keys: Iterable[Key]) -> set[Key]:
-        """Return those of ``keys`` that are not in mode None, by the views in force."""
-        return {key for key in keys if self._view(key[0]).is_readable(key[1])}
+        """Return those of ``keys`` that are not in mode None, by the views in force, nor behind a gate."""
+        readable = {key for key in keys if self._view(key[0]).is_readable(key[1])}
+        return readable if self.manual else {key for key in readable if not self._is_shut(key[0])}
 
     @property
     def target(self) -> set[Key]:
@@ -277,7 +289,7 @@ class Partitions:
             # Neither a position nor a start of another topic means anything now.
             place.offset = OFFSET_INVALID if start is None or key_of(place) in replaced else start
         places = {key_of(p): p for p in self.resolve(back)}
-        behind = [key for key, place in places.items() if 0 <= place.offset < self.starts.reclaimed_to(key)]
+        behind = [key for key, place in places.items() if self.starts.may_be_behind(key, place.offset)]
         for key, log_start in (self._offsets.log_starts(behind) if behind else {}).items():
             if log_start > places[key].offset:
                 places[key] = TopicPartition(*key, log_start)

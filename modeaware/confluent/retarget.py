@@ -70,6 +70,7 @@ class PollHook:
 
     Attributes:
         stopped: :meth:`stop` was called.
+        polling: a hooked call is inside librdkafka, which may have taken records that the caller was not given yet.
 
     Args:
         poll: librdkafka's own bound method (or what stands between it and ours).
@@ -99,6 +100,7 @@ class PollHook:
         self._called = False
         self._acting = False
         self.stopped = False
+        self.polling = False
         self.poll = Switch(poll)
         self.consume = Switch(consume)
         self._stats = stats
@@ -162,13 +164,20 @@ class PollHook:
         timeout = given.get("timeout", -1.0)
         wait_s = self.serve()
         if len(args) > len(parameters) or not isinstance(timeout, int | float) or wait_s is None:
-            return method(*args, **kwargs)
+            return self._polled(method, *args, **kwargs)
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
             last = left_s is not None and (wait_s is None or left_s <= wait_s)
             slice_s = left_s if last else (-1.0 if wait_s is None else wait_s)
-            result = method(**{**given, "timeout": slice_s})
+            result = self._polled(method, **{**given, "timeout": slice_s})
             if result or last or (left_s is None and wait_s is None):
                 return result
             wait_s = self.serve()
+
+    def _polled(self, method: Target, *args: Any, **kwargs: Any) -> Any:
+        self.polling = True
+        try:
+            return method(*args, **kwargs)
+        finally:
+            self.polling = False

@@ -23,6 +23,7 @@ from tests.support.reassigning import Moving
 from tests.support.recreating import Recreating
 from tests.support.rights import Acls
 from tests.support.secured import SecuredKafka
+from tests.support.succession import Following
 
 Lagging = Callable[[str], tuple[str, set[bytes]]]
 
@@ -84,6 +85,12 @@ def served(kafka: Kafka) -> Iterator[Controlled]:
     with Controlled(kafka) as made:
         made.start()
         yield made
+
+
+@pytest.fixture
+def following(served: Controlled, make_topic: Callable[[int], str], make_group: Callable[[], str]) -> Following:
+    """A topic that is to be replaced, and a group's name."""
+    return Following(served, make_topic, make_group())
 
 
 @pytest.fixture

@@ -132,7 +132,10 @@ class World:
         """A rebalance begins."""
         ownership = SimpleNamespace(changed=lambda topic: changed, before_join=lambda: None)
         stock: Any = self.stock
-        membership = Membership(stock, self.conf, self.partitions, cast(Any, ownership), self.views, lambda: None)
+        gates = cast(Any, None)  # nothing is replaced
+        membership = Membership(
+            stock, self.conf, self.partitions, cast(Any, ownership), gates, self.views, lambda: None
+        )
         membership.given = set(self.partitions.held)
         membership.before_close()
 

@@ -202,6 +202,7 @@ class Group:
         if predecessor is not None and view.applies_to(predecessor.topic_id):
             read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
             has_moved = view.successor is not None and bool(self.committed.get(view.successor.topic_id))
+            has_moved = has_moved and not self.committed.get(predecessor.topic_id)
             found += [predecessor] if needs_predecessor(view, has_read=read, has_moved=has_moved) else []
         if view.successor is not None:
             successor = topics.get(view.successor.topic)

@@ -1,0 +1,330 @@
+"""The gates of one member, over a client that answers from tables: subscriptions, requests, commits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+
+from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
+from modeaware.clients.starts import Starts
+from modeaware.config import ClientConfig
+from modeaware.confluent.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNOWNED_S, Gates
+from modeaware.topic_view import Successor, TopicView
+from tests.support.fake_views import FakeViews, modes_of
+
+Key = tuple[str, int]
+OWN = {("a", 0), ("b", 0)}
+"""What the member is assigned: partitions of the topic ``a`` and of ``b``, which replaces it."""
+
+
+class Stock:
+    """A client and its group."""
+
+    def __init__(self) -> None:
+        self.committed_offsets: dict[Key, tuple[int, str | None]] = {}
+        self.positions: dict[Key, int] = {}
+        self.first: dict[Key, int] = {}
+        self.stored: dict[Key, int] = {}
+        self.requests = 0
+        self.absent: set[str] = set()
+        self.down = False
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.requests += 1
+        if self.down:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        found = [(p, self.committed_offsets.get((p.topic, p.partition), (OFFSET_INVALID, None))) for p in partitions]
+        return [TopicPartition(p.topic, p.partition, offset, note or "") for p, (offset, note) in found]
+
+    def commit(self, offsets: list[TopicPartition] | None = None, asynchronous: bool = True) -> None:
+        assert asynchronous, "a commit that is waited for may block the polling thread"
+        if offsets is None:
+            self.committed_offsets |= {key: (offset, None) for key, offset in self.stored.items()}
+            self.stored.clear()
+        else:
+            self.committed_offsets |= {(p.topic, p.partition): (p.offset, p.metadata) for p in offsets}
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return [
+            TopicPartition(p.topic, p.partition, self.positions.get((p.topic, p.partition), OFFSET_INVALID))
+            for p in partitions
+        ]
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self.absent.intersection(p.topic for p in partitions):
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        return [TopicPartition(p.topic, p.partition, self.first.get((p.topic, p.partition), 0)) for p in partitions]
+
+
+class Member:
+    """A member of group ``g`` that is subscribed to ``a``, and its clock."""
+
+    def __init__(self, *absent: str, auto_commit: bool = True, reset: str = "latest", **config: Any) -> None:
+        self.stock = Stock()
+        self.stock.absent |= set(absent)
+        self.views = FakeViews()
+        self.now_s = 100.0
+        self.polling = False
+        self.starts = Starts(self.views, reset, "g")
+        self.gates = Gates(
+            self.stock, "g", auto_commit, ClientConfig(**config), self.views, self.starts,
+            lambda: self.polling, lambda: self.now_s,
+        )  # fmt: skip
+        self.names = ["a"]
+        self.mine: set[Key] = set(OWN)
+        self.view = TopicView("a", "id-a", (1, 1), modes_of(2, 2), successor=Successor("b", "id-b", 2))
+        self.views.put(self.view)
+        self.gates.follow((), self.names)
+        self.gates.topics(self.names)
+
+    def told(self, **changed: Any) -> None:
+        """The view of ``a`` says something else of its successor."""
+        assert self.view.successor is not None
+        successor = replace(self.view.successor, **changed)
+        controller, epoch = self.view.version
+        self.view = replace(self.view, version=(controller, epoch + 1), successor=successor)
+        self.views.put(self.view)
+
+    def sealed(self, *ends: int) -> None:
+        self.told(switched=True, groups=frozenset({"g"}), read_up_to=dict(enumerate(ends)))
+
+    def deliver(self, topic: str, partition: int, end: int) -> None:
+        """The application was given the partition up to ``end``, and has polled again."""
+        self.stock.positions[topic, partition] = self.stock.stored[topic, partition] = end
+
+    def commits(self, topic: str, *offsets: int | None, note: str | None = READ) -> None:
+        """The group's other members commit."""
+        found = {(topic, partition): offset for partition, offset in enumerate(offsets)}
+        self.stock.committed_offsets |= {key: (at, note) for key, at in found.items() if at is not None}
+
+    def look(self, after_s: float = LOOK_S) -> bool:
+        """One more poll; whether the successor is read."""
+        self.now_s += after_s
+        self.gates.follow(self.mine, self.names)
+        self.gates.look(self.mine, {key for key in self.mine if key[0] not in self.gates.shut})
+        return "b" not in self.gates.shut
+
+    def topics(self) -> tuple[str, ...]:
+        return self.gates.topics(self.names)
+
+    @property
+    def waits_for(self) -> str:
+        (stats,) = self.gates.stats()
+        return str(stats["waits_for"])
+
+
+def test_successor_is_subscribed_to_once_a_broker_has_it_and_the_topic_until_it_is_let_go() -> None:
+    member = Member("b")
+    assert member.topics() == ("a",)
+    member.stock.absent.clear()
+    assert member.topics() == ("a", "b")
+    member.sealed(0, 0)
+    assert member.look()
+    assert member.topics() == ("a", "b")
+    member.told(let_go=True)
+    member.look()
+    assert member.topics() == ("b",)
+    assert member.gates.due_s() is None, "nothing is looked at any more"
+
+
+def test_chain_is_subscribed_to_as_far_as_the_group_needs_it() -> None:
+    member = Member()
+    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("c", "id-c", 1, switched=True)))
+    assert member.topics() == ("a", "b", "c")
+    member.told(gone=True)
+    assert member.topics() == ("b", "c")
+    assert read_topics("c", member.views.view, lambda view: True) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "more"), [("^a", ("b",)), ("^[ab]$", ()), ("^x", ()), ("^(", ())], ids=["old", "both", "none", "broken"]
+)
+def test_pattern_is_widened_by_what_it_does_not_match(pattern: str, more: tuple[str, ...]) -> None:
+    member = Member()
+    assert member.gates.topics([pattern, "other"]) == (pattern, *more, "other")
+
+
+def test_another_topic_of_the_successors_name_has_no_gate() -> None:
+    member = Member()
+    member.views.put(TopicView("b", "another", (1, 1), modes_of(2, 2)))
+    assert predecessors(member.views.views()) == {}
+    assert member.topics() == ("a",)
+
+
+def test_gate_opens_when_the_group_has_handled_the_topic_to_its_end() -> None:
+    member = Member()
+    assert not member.look()
+    assert "[0-1] to be final" in member.waits_for
+    member.sealed(5, 7)
+    member.deliver("a", 0, 4)
+    assert not member.look()
+    assert "this member to read a [0]" in member.waits_for
+    member.deliver("a", 0, 5)
+    assert not member.look()
+    assert member.stock.committed_offsets["a", 0] == (5, READ), "at once, with the note for others"
+    assert "commit a [1]" in member.waits_for
+    member.commits("a", None, 7, note=None)
+    assert not member.look(), "the other member may still work on its last record"
+    member.commits("a", None, 7)
+    member.starts.started(("b", 0), 0)
+    assert member.look()
+    assert member.stock.committed_offsets["b", 0] == (0, GATE_OPENED)
+
+
+def test_nothing_is_decided_within_a_call_of_poll() -> None:
+    member = Member()
+    member.sealed(5, 0)
+    member.deliver("a", 0, 5)
+    member.polling = True
+    assert not member.look()
+    assert not member.stock.committed_offsets, "the application was not given the last record yet"
+    member.polling = False
+    assert member.look()
+
+
+def test_commits_of_an_application_count_as_they_are_and_none_is_made_for_it() -> None:
+    member = Member(auto_commit=False)
+    member.sealed(5, 7)
+    member.deliver("a", 0, 5)
+    assert not member.look()
+    assert not member.stock.committed_offsets
+    member.commits("a", 5, 7, note=None)
+    assert member.look()
+
+
+def test_offsets_are_requested_seldom_while_this_member_has_more_to_read() -> None:
+    member = Member()
+    member.sealed(5, 7)
+    member.look()
+    before = member.stock.requests
+    for _ in range(8):
+        member.look(1.0)
+    assert member.stock.requests == before
+    member.commits("b", 0)
+    assert member.look(SELDOM_S), "another member has opened the gate"
+
+
+def test_gate_that_was_open_is_open_for_a_member_that_starts_again() -> None:
+    member = Member()
+    member.told(switched=True)  # a fence was lifted: the end is not final
+    member.commits("b", 0, 3)
+    member.gates.on_assign(OWN, OWN)
+    assert "b" not in member.gates.shut
+    assert member.gates.due_s() is None
+    member.sealed(9, 9)
+    member.commits("a", 2, 2)
+    assert member.look(), "set back: the gate stays open"
+
+
+def test_what_retention_has_taken_need_not_be_read() -> None:
+    member = Member()
+    member.sealed(5, 7)
+    member.commits("a", 5, None)
+    member.deliver("a", 0, 5)
+    assert not member.look()
+    member.stock.first["a", 1] = 7
+    assert member.look(LOG_STARTS_S)
+
+
+def test_gate_opens_with_a_warning_when_commits_do_not_move(caplog: pytest.LogCaptureFixture) -> None:
+    member = Member(gate_timeout_ms=60_000)
+    member.sealed(0, 7)
+    assert not member.look()
+    for offset in range(3):
+        member.commits("a", 0, offset)
+        assert not member.look(59.0), "progress"
+    assert member.look(61.0)
+    assert "modeaware.gate.timeout.ms" in caplog.text
+    member.told(let_go=True)
+    member.look()
+    assert member.topics() == ("a", "b"), "the group has not read it"
+
+
+def test_coordinator_that_does_not_answer_is_asked_again() -> None:
+    member = Member()
+    member.stock.down = True
+    member.sealed(0, 0)
+    assert not member.look()
+    member.stock.down = False
+    assert member.look(1.0)
+
+
+def test_start_of_a_partition_without_an_owner_is_committed_after_a_while() -> None:
+    member = Member()
+    member.starts.started(("b", 0), 0)
+    member.sealed(0, 0)
+    assert member.look()
+    assert ("b", 1) not in member.stock.committed_offsets, "its owner does it"
+    member.stock.first["b", 1] = 3
+    member.look(UNOWNED_S)
+    assert member.stock.committed_offsets["b", 1] == (3, GATE_OPENED)
+    member.look(1.0)
+    assert member.gates.due_s() is None
+
+
+def test_unordered_member_reads_both_and_keeps_the_topic_until_the_group_has_read_it() -> None:
+    member = Member(on_replace="unordered")
+    member.sealed(5, 5)
+    assert member.look()
+    member.commits("b", 0, 0)
+    member.told(let_go=True)
+    member.look(1.0)
+    assert member.topics() == ("a", "b")
+    member.commits("a", 5, 5)
+    member.look(SELDOM_S)
+    assert member.topics() == ("b",)
+
+
+def test_group_that_reads_the_successor_alone_waits_for_nothing() -> None:
+    member = Member()
+    member.told(switched=True)
+    member.names, member.mine = ["b"], {("b", 0)}
+    member.gates.topics(["b"])
+    assert member.look()
+
+
+def test_group_that_begins_late_by_a_pattern_waits_though_others_hold_the_topic() -> None:
+    member = Member()
+    member.told(switched=True)
+    member.names, member.mine = ["^[ab]$"], {("b", 0)}
+    member.gates.topics(member.names)
+    assert not member.look()
+
+
+def test_topic_that_was_let_go_is_left_out_from_the_start_where_the_group_has_read_it() -> None:
+    for committed, expected in [((5, 5), ("b",)), ((5, 3), ("a", "b"))]:
+        member = Member()
+        member.sealed(5, 5)
+        member.told(let_go=True)
+        member.commits("a", *committed)
+        member.gates.follow((), ["a"])
+        member.gates.ask_before_joining()
+        assert member.topics() == expected
+
+
+@pytest.mark.parametrize(("reset", "start"), [("latest", 0), ("earliest", 2), ("error", 0)])
+def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: int) -> None:
+    member = Member(reset=reset)
+    member.sealed(5, 5)
+    member.stock.first = {("b", 0): 2, ("b", 1): 0}
+    offsets = SimpleNamespace(
+        committed=lambda keys: dict.fromkeys(keys),
+        log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
+        log_ends=lambda keys: dict.fromkeys(keys, 9),
+    )
+    found = member.starts.find([("b", 0), ("b", 1)], offsets).starts
+    assert found == {("b", 0): 2, ("b", 1): 0}
+    member.told(groups=frozenset())
+    others = {"latest": 9, "earliest": start}
+    assert member.starts.find([("b", 0)], offsets).starts.get(("b", 0)) == others.get(reset)
+
+
+def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    member = Member()
+    for _ in range(2):
+        member.gates.warn_of_manual({"a", "other"})
+    assert caplog.text.count("assign those of b") == 1
