@@ -18,10 +18,15 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.groups import find_groups
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
-from modeaware.lifecycle.commands import AlterGroupRulesCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommitOffsets
+from modeaware.lifecycle.drain import unread_offsets
 from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, WAIVE, GroupRule, GroupRulesRecord
+from modeaware.modes import format_ranges
+from modeaware.printable import number
 from modeaware.reports.groups import (
     GroupSituation,
     GroupsReport,
@@ -40,11 +45,12 @@ _ACTIONS = {
     WAIVE: "do not wait for a group",
     CLOSED: "accept that some groups may be hidden from the controller",
     "forget": "remove a rule",
+    "prepare": "let a stopped group begin at the start of a topic that replaces the one it has read",
 }
 
 
 class Groups(Command):
-    """``list``, ``require``, ``waive``, ``closed``, ``forget``."""
+    """``list``, ``require``, ``waive``, ``closed``, ``forget``, ``prepare``."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -61,6 +67,9 @@ class Groups(Command):
                 what = "the rule's group; none for closed"
                 action.add_argument("group", metavar="GROUP", nargs="?", default="", help=what)
                 action.add_argument("--topic", required=True, metavar="GLOB", help="the rule's topic or glob")
+            elif name == "prepare":
+                action.add_argument("group", metavar="GROUP", help="the group, which has no members now")
+                action.add_argument("--topic", required=True, metavar="NEW", help="the new topic, by its own name")
             else:
                 _add_rule_options(action, name)
             if name != "list":
@@ -78,6 +87,8 @@ class Groups(Command):
         with open_session(args, "look at the groups") as session:
             if args.action == "list":
                 return _list(args, session)
+            if args.action == "prepare":
+                return _prepare(args, session)
             return _forget(args, session) if rule is None else _add(args, session, rule)
 
 
@@ -101,6 +112,43 @@ def _list(args: argparse.Namespace, session: Session) -> int:
     situation = look_at_topics(session, args.topic)
     report = GroupsReport.of(situation.topics(), situation.rules, SYSTEM_CLOCK.now_ms())
     print(json_text(report) if args.json else groups_text(report))
+    return 0
+
+
+def _prepare(args: argparse.Namespace, session: Session) -> int:
+    """Commit offset 0 on each partition of a successor that a stopped group has no commit on."""
+    group, name, log = args.group, args.topic, session.read_log()
+    found = ((r, r.replacement) for r in log.replay.records.values() if r.replacement is not None)
+    old, now = next(((r, each) for r, each in found if each.successor == name), (None, None))
+    shape = session.shape(name)
+    if old is None or now is None or now.successor_id != shape.topic_id:
+        why = f"topic {name!r} does not replace another one: only a successor is read from its start"
+        raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
+    partitions = range(shape.partition_count)
+    using = find_groups(session.cluster, {old.topic: range(len(old.modes)), name: partitions})
+    on_old, on_new = using[old.topic].groups.get(group), using[name].groups.get(group)
+    known = [facts for facts in (on_old, on_new) if facts is not None]
+    if not known and group not in old.required_groups:
+        why = f"group {group!r} uses neither {old.topic!r} nor {name!r}; check its name"
+        raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
+    if any(facts.has_members for facts in known):
+        why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
+        raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
+    missing = [p for p in partitions if on_new is None or p not in on_new.committed]
+    if not missing:
+        print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
+        return 0
+    ends = session.cluster.offsets((old.topic, p) for p in range(len(old.modes)))
+    unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
+    if unread:
+        tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
+    tell(f"{group}: begins at offset 0 of partitions {format_ranges(missing)} of {name}.")
+    if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
+        return status
+    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, dict.fromkeys(missing, 0))])
+    if failure is not None:
+        raise failure
+    print(f"{group}: prepared. Start it on {name}.")
     return 0
 
 

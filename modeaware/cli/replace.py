@@ -29,8 +29,10 @@ from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCES, refuse_alias
 from modeaware.modelog.records import Replacement
-from modeaware.plan.replacement import plan_replacement, replacement_text
+from modeaware.plan.replacement import ReplacementPlan, plan_replacement, replacement_text
+from modeaware.reports.acls import read_acls
 from modeaware.reports.describe import TopicDescription
+from modeaware.reports.serialise import json_help, json_text
 
 _FIRST_ONLY = ("replication_factor", "config", "delete_partitions_delay", "fence")
 VALIDATION_TIMEOUT_S = 10.0
@@ -39,7 +41,8 @@ VALIDATION_TIMEOUT_S = 10.0
 class Replace(Command):
     """``replace TOPIC --with NAME --partitions N``; repeated, it watches the replacement or lets a paused one go on."""
 
-    epilog = """\
+    epilog = f"""\
+{json_help(ReplacementPlan)}
 Repeat the command without --pause-before-switch to let a paused replacement go on, and with --wait to watch one.
 --undo takes it back, until producers write to the new topic. Nothing is deleted but the new topic, by --undo.
 """
@@ -87,6 +90,7 @@ Repeat the command without --pause-before-switch to let a paused replacement go 
             parser,
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
             undo="give the replacement up, and delete the new topic; until producers write to it",
+            json="print the plan as JSON, see below; with --dry-run",
         )
         add_connection_options(parser)
         add_change_options(parser)
@@ -94,12 +98,16 @@ Repeat the command without --pause-before-switch to let a paused replacement go 
     def run(self, args: argparse.Namespace) -> int:
         if args.undo and (args.pause_before_switch or args.accept_state_loss or _given(args)):
             raise BadUsage("--undo goes with TOPIC and --with alone")
+        if args.json and not args.dry_run:
+            raise BadUsage("--json belongs to --dry-run")
         with open_session(args, "replace the topic") as session, Change(session, args.timeout) as change:
             situation, command, admission, plan = change.retry(lambda: _look(args, change))
             changes = admission.record is not None
             tell(*(plan if changes else ()))
             if admission.message:
                 tell(f"{args.topic}: {admission.message}")
+            if args.json:
+                return 0
             if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=changes)) is not None:
                 return status
             if args.wait:
@@ -125,6 +133,9 @@ def _look(args: argparse.Namespace, change: Change) -> tuple[Situation, ReplaceT
     wanted = _wanted(args, current)
     found = None if current is not None or args.undo else look_at_predecessor(session.cluster.brokers, args.topic)
     command = replace_command(args.topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
+    if current is not None and not args.undo:
+        # The AdminClient copies configs anew: these outweigh them, so that the repetition asks for what there is.
+        command = replace(command, configs=dict(current.configs))
     successor = session.observer().observe(wanted.successor, None)
     facts = replace(situation.facts, successor=successor)
     refuse_alias(command, facts.topic_id, log.replay.records.values())
@@ -164,8 +175,14 @@ def _wanted(args: argparse.Namespace, current: Replacement | None) -> TopicRepla
 def _plan(
     args: argparse.Namespace, change: Change, command: ReplaceTopicCommand, situation: Situation, found: Predecessor
 ) -> list[str]:
-    quiet_ms = change.session.controller.seal_quiet_ms
-    return replacement_text(plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms))
+    session = change.session
+    acls = read_acls(session.cluster.brokers, command.topic, command.successor, session.bootstrap_server)
+    names, quiet_ms = session.cluster.topic_names(), session.controller.seal_quiet_ms
+    plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, names)
+    if args.json:
+        print(json_text(plan))
+        return []
+    return replacement_text(plan)
 
 
 def _changes(command: ReplaceTopicCommand, current: Replacement | None) -> list[str]:

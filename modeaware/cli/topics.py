@@ -29,7 +29,7 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
 from modeaware.reports.serialise import json_help, json_text
-from modeaware.reports.session import Session, no_such_topic
+from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.reports.topics import (
     PARTITIONS_PER_ANSWER,
     ListedTopic,
@@ -249,6 +249,9 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
     record = situation.known
+    if record.replacement is not None:
+        why = f"topic {record.topic!r} is being replaced: modeaware replace {record.topic} --undo"
+        raise RequestRefused(why, code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=record.topic)
     if record.deletion is None or record.deletion.previous_count <= record.writable_count:
         return None
     return CreatePartitionsCommand(record.topic, record.deletion.previous_count)
@@ -352,10 +355,13 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         topics = describe_topics(session, None if everything else names)
         print(json_text(Description(tuple(topics))))
         return 0
-    records, details = _records(args, session, chosen)
+    log = session.read_log()
+    records, details = _records(args, log, chosen)
+    succeeding = [r.replacement.successor for r in log.replay.records.values() if r.replacement is not None]
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
     states = topic_states(session.cluster.brokers, names, listed.live_brokers, limit)
     changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]
+    changed += [topic for topic in succeeding if topic in records and topic not in changed]
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
         for each in describe_topics(session, changed):
             text = describe_text([each], expand=args.partitions == EXPAND)
@@ -366,13 +372,12 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
 
 
 def _records(
-    args: argparse.Namespace, session: Session, chosen: Iterable[ListedTopic]
+    args: argparse.Namespace, log: ModeLog, chosen: Iterable[ListedTopic]
 ) -> tuple[_Records, dict[str, list[str]]]:
     """The records of the chosen topics; and topic -> lines on records of deleted topics of its name.
 
     A record that cannot be used is an error of a topic that was named, and not by a pattern.
     """
-    log = session.read_log()
     found: _Records = {}
     gone: dict[str, list[str]] = {}
     for topic in chosen:

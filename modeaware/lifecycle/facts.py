@@ -93,6 +93,10 @@ class GroupFacts:
     truncated: frozenset[int] = frozenset()
     epochless: frozenset[int] = frozenset()
 
+    def has_committed(self, partition_count: int) -> bool:
+        """Return whether the group has an offset on each partition of a topic that has so many."""
+        return self.committed.keys() >= set(range(partition_count))
+
 
 @dataclass(frozen=True)
 class GroupsDoubt:

@@ -5,13 +5,14 @@ Nothing here decides: what a controller refuses, :func:`modeaware.lifecycle.admi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.reports.acls import TopicAcls
 
 FENCE_MS = 1_000
 """About how long it takes until every leader refuses data, and the ends are read."""
@@ -47,6 +48,8 @@ class ReplacementPlan:
     """What the replacement of one topic would do.
 
     Attributes:
+        acls: null where the cluster has none.
+        hints: what else may know the topic's name, or set its configs back.
         not_copied: configs of the topic that name its partitions.
         groups_doubt: why more groups may use the topic.
         pause_ms: about how long readers that keep up, and read in order, wait for the successor.
@@ -65,6 +68,33 @@ class ReplacementPlan:
     pause_ms: int
     fence: str
     delay_ms: int | None
+    acls: TopicAcls | None
+    hints: tuple[str, ...]
+
+
+def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
+    """Return what else may know the topic, by the names of all topics and of the groups that use it."""
+    hints = [f"By hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
+    if any(name.startswith("mm2-") or name.endswith((".checkpoints.internal", f".{topic}")) for name in names):
+        hints.append(
+            "MirrorMaker 2 seems to be in use. It copies configs: exclude max.message.bytes and compression.type "
+            "(config.properties.exclude), or the fence reaches the copy; and add the new topic to its topics."
+        )
+    if any(name.startswith(("__strimzi", "strimzi")) for name in names):
+        hints.append(
+            f"Strimzi seems to be in use. Its operator sets configs back: annotate the KafkaTopic of {topic} with "
+            "strimzi.io/managed=false before the switch, and add one for the new topic."
+        )
+    connectors = sorted(group.removeprefix("connect-") for group in groups if group.startswith("connect-"))
+    if connectors:
+        hints.append(
+            f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change their topics when they are moved."
+        )
+    if not any(each.startswith(("MirrorMaker", "Strimzi")) for each in hints):
+        hints.append(
+            "Tools that keep topics' configs as declared (GitOps, Terraform) must leave those of the fence alone."
+        )
+    return tuple(hints)
 
 
 def plan_replacement(
@@ -73,8 +103,15 @@ def plan_replacement(
     predecessor: Predecessor,
     given: Mapping[str, str],
     seal_quiet_ms: int,
+    acls: TopicAcls | None = None,
+    names: Collection[str] = (),
 ) -> ReplacementPlan:
-    """Plan a first command: ``given`` are the configs that were named, and ``command`` has all of them."""
+    """Plan a first command.
+
+    Args:
+        given: the configs that were named; ``command`` has all of them.
+        names: of all topics of the cluster.
+    """
 
     def origin(name: str) -> str:
         if name in given:
@@ -98,6 +135,8 @@ def plan_replacement(
         pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
         fence=command.fence,
         delay_ms=None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
+        acls=acls,
+        hints=hints_of(command.topic, names, facts.groups),
     )
 
 
@@ -134,6 +173,12 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
         f"Readers in key order that keep up wait about {plan.pause_ms / 1000:g} s at the switch, and until their next "
         "commit; groups that lag read on meanwhile."
     )
+    if plan.acls is not None and plan.acls.unknown is not None:
+        lines.append(f"ACLs on the name {old} are not known, and not copied: {plan.acls.unknown}")
+    elif plan.acls is not None and plan.acls.commands:
+        lines.append(f"ACLs on the name {old} are not copied. Before the switch, have an administrator run:")
+        lines += [f"  {command}" for command in plan.acls.commands]
+    lines += plan.hints
     if plan.fence == "none":
         lines.append(f"WARNING: without the fence, brokers take what other producers still write to {plan.topic}.")
     else:

@@ -179,14 +179,11 @@ class ReplacementDescription:
         if replacement is None:
             return None
         own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
-        every = range(replacement.num_partitions)
-        left = [] if moved is None else [n for n in record.required_groups if not _has_moved(moved.get(n), every)]
+        count, groups = replacement.num_partitions, {} if moved is None else moved
+        through = {name for name, group in groups.items() if group.has_committed(count)}
+        left = [] if moved is None else sorted(set(record.required_groups) - through)
         delay_ms = None if replacement.delay_ms == RETENTION_DELAY_MS else replacement.delay_ms
         return cls(**own | {"delay_ms": delay_ms, "changed_ms": record.changed_ms, "not_moved": tuple(left)})
-
-
-def _has_moved(group: GroupFacts | None, partitions: Iterable[int]) -> bool:
-    return group is not None and group.committed.keys() >= set(partitions)
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
         logs[topic][p] = offsets
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
-    moving = [now for _, _, record in each if (now := _moving(record)) is not None]
+    moving = [now for _, _, record in each if (now := groups_move(record)) is not None]
     used = {now.successor: range(now.num_partitions) for now in moving}
     found = find_groups(session.cluster, used | counts, also) if counts else {}
     replaced = ((r.topic, r.replacement) for r in log.replay.records.values())
@@ -264,7 +261,7 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     ]
 
 
-def _moving(record: TopicRecord | None) -> Replacement | None:
+def groups_move(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of a topic whose groups are to move to the successor."""
     now = is_followed(record)
     return None if now is None or now.switched_ms is None or now.let_go_ms is not None else now
@@ -272,7 +269,7 @@ def _moving(record: TopicRecord | None) -> Replacement | None:
 
 def _moved(record: TopicRecord, found: Mapping[str, GroupsFound]) -> Mapping[str, GroupFacts] | None:
     """Return the groups of the successor, while groups are to move to it."""
-    now = _moving(record)
+    now = groups_move(record)
     return None if now is None else found[now.successor].groups
 
 

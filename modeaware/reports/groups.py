@@ -29,6 +29,7 @@ from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
+from modeaware.reports.describe import groups_move
 from modeaware.reports.session import Session
 
 logger = logging.getLogger("modeaware.cli")
@@ -57,10 +58,12 @@ class GroupReport:
         unread: retired partition -> offsets it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
         waived: retired partition -> reason of the waiver by which it does not.
+        moved: whether it has an offset on each partition of the successor; null where the topic is not being replaced.
+        to_do: what has to be done for it to come to the successor; null: nothing.
         required: whether a drain waits for it.
     """
 
-    json_also: ClassVar = ("required", "waived")
+    json_also: ClassVar = ("required", "waived", "to_do")
 
     group: str
     kind: str | None
@@ -71,6 +74,13 @@ class GroupReport:
     unread: Mapping[int, int] = field(default_factory=dict)
     held_up: Mapping[int, str] = field(default_factory=dict)
     waivers: Mapping[int, GroupRule] = field(default_factory=dict, metadata={"json": None})
+    moved: bool | None = None
+
+    @property
+    def to_do(self) -> str | None:
+        if self.moved is not False or not self.required:
+            return None
+        return reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, self.group))
 
     @property
     def required(self) -> bool:
@@ -174,9 +184,12 @@ def look_at_topics(
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
     looks = [Look(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
     looked_at = []
-    for (name, record, _), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
+    observer = session.observer()
+    for (name, record, _), facts in zip(looks, look_at_groups(observer, looks, rules), strict=True):
         if not isinstance(facts, ClusterError):
-            looked_at.append((record, facts))
+            now = groups_move(record)
+            successor = None if now is None else observer.observe(now.successor, None)
+            looked_at.append((record, replace(facts, successor=successor)))
         elif topic is not None:
             raise facts
         else:
@@ -276,7 +289,17 @@ def _report(
         unread={p: unread_offsets(group, p, seal, facts.partitions[p].log_start) for p, seal in seals.items()},
         held_up=held_up,
         waivers=waivers,
+        moved=_moved(name, record, facts, is_waived=requirement.waiver(name, group, next(iter(seals), -1)) is not None),
     )
+
+
+def _moved(name: str, record: TopicRecord, facts: TopicFacts, *, is_waived: bool) -> bool | None:
+    """Return whether a group has come to the successor; None where it need not."""
+    now = groups_move(record)
+    if now is None or facts.successor is None or is_waived:
+        return None
+    group = facts.successor.groups.get(name)
+    return group is not None and group.has_committed(now.num_partitions)
 
 
 def groups_text(report: GroupsReport) -> str:
@@ -315,6 +338,8 @@ def _blocks(group: GroupReport) -> str:
     for rule in dict.fromkeys(group.waivers.values()):
         partitions = format_ranges(sorted(p for p, waiver in group.waivers.items() if waiver == rule))
         parts.append(f"{partitions}: no, waived ({rule.reason})")
+    if group.to_do is not None:
+        parts.append(group.to_do)
     if group.stateful and group.state_loss_accepted:
         parts.append("the loss of its state is accepted")
     return "; ".join(parts) or "no"

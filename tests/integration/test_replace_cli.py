@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, Site
 from tests.support.controlled import Controlled
+from tests.support.groups import RunningGroup
 from tests.support.plain import create_topic, ends, watermarks
 from tests.support.waiting import eventually
 
@@ -38,18 +40,32 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
 ) -> None:
     name, group = f"{filled}-v2", make_group()
     site.commit(filled, group, ends(site.servers, filled))
-    told = site.run("replace", filled, "--with", name, "--partitions", "4", "--yes", "--config", "retention.ms=5000")
+    options = ("--with", name, "--partitions", "4", "--config", "retention.ms=5000", "--pause-before-switch")
+    told = site.run("replace", filled, *options, "--yes")
     assert told.status == 0, told.err
+    eventually(lambda: site.describe(filled)["replacement"]["reason"] == "paused")
+    going_on = site.run("replace", filled, "--yes")
+    assert going_on.status == 0, going_on.err
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
     shown = site.describe(filled)["replacement"]
     assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
     assert shown["successor_id"] == site.describe(name)["topic_id"]
     assert site.describe(name)["replaces"] == filled
+    assert f"Successor of {filled}" in site.run("topics", "--describe", "--topic", name).out
     text = site.run("topics", "--describe", "--topic", filled).out
     assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
     assert f"Not on the successor yet: {group}" in text
-    site.commit(name, group, dict.fromkeys(range(4), 0))
+    (listed,) = json.loads(site.run("groups", "list", "--topic", filled, "--json").out)["topics"]
+    (shown_group,) = [each for each in listed["groups"] if each["group"] == group]
+    assert (shown_group["moved"], "groups prepare" in shown_group["to_do"]) == (False, True)
+    prepare = ("groups", "prepare", group, "--topic", name)
+    with RunningGroup(site.servers, filled, group):
+        refused = eventually(lambda: (told := site.run(*prepare, "--yes")).status and told)
+        assert f"group {group!r} has members: stop them" in refused.err
+    prepared = eventually(lambda: not (told := site.run(*prepare, "--yes")).status and told, interval_s=0.5)
+    assert prepared.out == f"{group}: prepared. Start it on {name}.\n"
+    assert "nothing to do" in site.run(*prepare, "--yes").out
     again = site.run("replace", filled, *WAIT)
     assert again.status == 0, again.err
     assert f"{filled}: replaced by {name}; every group has moved. Nothing was deleted." in again.out
@@ -102,6 +118,9 @@ def test_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str, mak
     assert (told.status, told.out) == (0, "Dry run: nothing was changed.\n"), told.err
     assert f"{filled}: 6 -> 4 partitions, by the new topic {filled}-v2 (1 replicas)." in told.err
     assert f"Group {group} (classic): " in told.err
+    as_json = site.run("replace", filled, "--with", f"{filled}-v2", "--partitions", "4", "--dry-run", "--json")
+    plan = json.loads(as_json.out)
+    assert (plan["num_partitions"], plan["acls"], as_json.status) == (4, None, 0)
     assert not exists(site, f"{filled}-v2")
     assert site.log() is None
 
@@ -128,6 +147,9 @@ def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: Make
     for name, why in ((taken, "exists already"), (filled, "cannot replace itself")):
         told = site.run("replace", filled, "--with", name, "--partitions", "4", "--yes")
         assert (told.status, why in told.err) == (1, True), told.err
+    for group, topic in (("nobody", filled), ("nobody", taken)):
+        told = site.run("groups", "prepare", group, "--topic", topic, "--yes")
+        assert (told.status, "does not replace another one" in told.err) == (1, True), told.err
     unnamed = site.run("replace", filled, "--yes")
     assert (unnamed.status, "name its successor (--with)" in unnamed.err) == (1, True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from modeaware import AdminClient, TopicReplacement
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.reports.acls import read_acls
+from modeaware.wire.brokers import Brokers
 from modeaware.wire.messages import TopicResult
-from tests.support.guarded import OTHER, Guarded, address_of
+from tests.support.guarded import NOBODY, OTHER, Guarded, address_of
+from tests.support.secured import ADMIN
 
 ON_TOPIC = (AclOperation.ALTER, AclOperation.DELETE, AclOperation.ALTER_CONFIGS)
 CREATE = AclOperation.CREATE
@@ -83,6 +87,15 @@ def test_right_to_create_on_the_cluster_is_enough(
     guarded.grant(OTHER, topic, *ON_TOPIC)
     replaced(conf, topic)
     assert guarded.record(topic) is not None
+
+
+def test_acls_of_the_old_name_are_shown_to_those_who_may_see_them(guarded: Guarded, topic: str) -> None:
+    guarded.grant(OTHER, topic, AclOperation.READ)
+    for user, told in ((ADMIN, f"--allow-principal User:{OTHER} --operation Read --topic {topic}-v2"), (NOBODY, None)):
+        with closing(Brokers(guarded.client(user))) as brokers:
+            acls = read_acls(brokers, topic, f"{topic}-v2", "broker:9093")
+        assert acls is not None
+        assert any(command.endswith(told) for command in acls.commands) if told else acls.unknown is not None
 
 
 def test_configs_that_the_user_may_not_read_are_not_left_out(

@@ -76,6 +76,8 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
         "unread": {"2": 8, "3": 20},
         "held_up": {"2": "group-gone:gone", "3": "group-gone:gone"},
         "waived": {},
+        "moved": None,
+        "to_do": None,
     }
     assert [rule["expired"] for rule in shown["rules"]] == [False, True]
     for fields in (shown, topic, gone, shown["rules"][0]):

@@ -319,7 +319,10 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
     brokers = TopicBrokers()
     error = RecordError("malformed", topic="a")
     log = SimpleNamespace(
-        unusable=lambda name, _: error if name == "a" else None, record=lambda *_: None, gone_ids=lambda *_: ()
+        unusable=lambda name, _: error if name == "a" else None,
+        record=lambda *_: None,
+        gone_ids=lambda *_: (),
+        replay=SimpleNamespace(records={}),
     )
     cluster = SimpleNamespace(brokers=brokers)
     session = SimpleNamespace(cluster=cluster, config=ClientConfig(), conf={}, read_log=lambda: log)
