@@ -119,9 +119,13 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bo
 
 
 def start_offset(view: TopicView, group: str) -> int | None:
-    """Return where a group without a commit begins to read the successor: None: where ``auto.offset.reset`` says."""
+    """Return where a group without a commit begins to read the successor: None: where ``auto.offset.reset`` says.
+
+    Until the predecessor is let go that is 0 for a group that begins after the switch, too: what it would skip of the
+    successor may be newer than what still comes on the predecessor, where a fence is lifted.
+    """
     successor = view.successor
     if successor is None:
         return None
     is_noted = group in successor.groups or not successor.groups_complete
-    return 0 if is_noted or not successor.switched else None
+    return 0 if is_noted or not successor.let_go else None

@@ -318,7 +318,7 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     )
     found = member.starts.find([("b", 0), ("b", 1)], offsets).starts
     assert found == {("b", 0): 2, ("b", 1): 0}
-    member.told(groups=frozenset())
+    member.told(groups=frozenset(), let_go=True)
     others = {"latest": 9, "earliest": start}
     assert member.starts.find([("b", 0)], offsets).starts.get(("b", 0)) == others.get(reset)
 

@@ -13,7 +13,6 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import (
-    ANNOUNCE_MS,
     FENCE_CONFIGS,
     effects_to_come,
     give_up_successor,
@@ -52,6 +51,7 @@ from tests.support.lifecycle import (
 from tests.support.lifecycle import look as step
 from tests.support.lifecycle import refusal as refused
 
+ANNOUNCE_MS = CONFIG.announce_ms
 NAME, ID = "orders-v2", "id-of-the-successor"
 ABSENT = TopicFacts(NAME, None)
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, 2)
@@ -551,6 +551,9 @@ def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
     assert is_open(view, has_read=False, has_moved=True)
     assert is_open(view, has_read=False, has_moved=False, waived=True)
     assert needs_predecessor(view, has_read=True, has_moved=True), "until it is let go"
-    assert (start_offset(view, "billing"), start_offset(view, "late")) == (0, None)
+    assert (start_offset(view, "billing"), start_offset(view, "late")) == (0, 0), "not let go yet"
+    assert view.successor is not None
+    let_go = replace(view, successor=replace(view.successor, let_go=True))
+    assert (start_offset(let_go, "billing"), start_offset(let_go, "late")) == (0, None)
     assert start_offset(TopicView.unlisted(TOPIC), "billing") is None
     assert CONFIG.fence_after_ms == 60_000
