@@ -54,8 +54,9 @@ class Running(LoggedProcess):
 class Deployment:
     """Controllers, producers and consumers of one topic, by name."""
 
-    def __init__(self, servers: str, log: str, topic: str, group: str, folder: Path) -> None:
+    def __init__(self, servers: str, log: str, topic: str, group: str, folder: Path, quiet_ms: int = 300) -> None:
         self._servers, self._log, self.topic, self.group, self._folder = servers, log, topic, group, folder
+        self._quiet_ms = quiet_ms
         self._all: list[Running] = []
         self.now: dict[str, Running] = {}
 
@@ -144,7 +145,7 @@ class Deployment:
     def _controller(self) -> list[str]:
         configs = {
             "modeaware.mode.log.topic": self._log,
-            "modeaware.seal.quiet.ms": 300,
+            "modeaware.seal.quiet.ms": self._quiet_ms,
             "delete.topic.partition.check.interval.ms": 500,
             "modeaware.controller.session.timeout.ms": 6000,
         }
