@@ -134,7 +134,7 @@ class Member(Background):
                 self._delivered.take(message)
                 self.gaps.event()
                 if self._work_s:
-                    time.sleep(self._work_s)
+                    time.sleep(self._work_s)  # the work on a record
         finally:
             consumer.close()
 
