@@ -171,7 +171,9 @@ class PollHook:
             last = left_s is not None and (wait_s is None or left_s <= wait_s)
             slice_s = left_s if last else (-1.0 if wait_s is None else wait_s)
             result = self._polled(method, **{**given, "timeout": slice_s})
-            if result or last or (left_s is None and wait_s is None):
+            # Not by its truth: a message's is that of its length, and a tombstone would be lost.
+            has_records = result is not None and result != []
+            if has_records or last or (left_s is None and wait_s is None):
                 return result
             wait_s = self.serve()
 
