@@ -14,6 +14,7 @@ from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.gates import Gates
 from modeaware.confluent.group import Callback, GroupConf, GroupDescriber, Membership, Ownership, Subscription
+from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.confluent.partitions import Partitions
 from modeaware.confluent.retarget import PollHook, idle_stats
 from modeaware.confluent.statistics import stats_settings
@@ -72,7 +73,9 @@ class Consumer(librdkafka.Consumer):
         )
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
-        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats)
+        self._is_logical = config.topic_names == "logical"
+        self._names = LogicalNames(stock)
+        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats, self._names.rename)
         self._membership = Membership(
             stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
         )
@@ -83,10 +86,14 @@ class Consumer(librdkafka.Consumer):
 
     def _bind(self) -> None:
         # Instance attributes, so that nothing of ours runs per record; not where a subclass has its own method.
-        if type(self).poll is Consumer.poll:
-            self.__dict__["poll"] = self._hook.poll.call
-        if type(self).consume is Consumer.consume:
-            self.__dict__["consume"] = self._hook.consume.call
+        for name, switch in (
+            ("poll", self._hook.poll),
+            ("consume", self._hook.consume),
+            ("commit", self._names.commit),
+            ("store_offsets", self._names.store_offsets),
+        ):
+            if getattr(type(self), name) is getattr(Consumer, name):
+                self.__dict__[name] = switch.call
 
     # Reading
 
@@ -99,6 +106,36 @@ class Consumer(librdkafka.Consumer):
         """As ``confluent_kafka.Consumer.consume``; changes of the assignment that wait are applied first."""
         messages: list[Message] = self._hook.consume.call(*args, **kwargs)
         return messages
+
+    def commit(self, *args: Any, **kwargs: Any) -> Any:
+        """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that its record is in.
+
+        Raises:
+            KafkaException: as there; and code ``_INVALID_ARG`` where ``modeaware.topic.names=logical`` makes the topic
+                of ``offsets`` ambiguous. Nothing is committed then.
+        """
+        return self._names.commit.call(*args, **kwargs)
+
+    def store_offsets(self, *args: Any, **kwargs: Any) -> None:
+        """As ``confluent_kafka.Consumer.store_offsets``, with messages and errors as in :meth:`commit`."""
+        self._names.store_offsets.call(*args, **kwargs)
+
+    def logical_topic(self, message: Message) -> str | None:
+        """Return the topic that this consumer subscribed to, in whose place it reads the topic of ``message``.
+
+        Through chains of replaced topics, whatever ``modeaware.topic.names`` is. It is the message's own topic where
+        that is subscribed to by its own name, and where nothing is replaced. Of several names in one chain that a
+        pattern matches, the earliest.
+        """
+        topic = physical_topic(message)
+        subscription = self._membership.subscription
+        if topic is None or subscription is None:
+            return topic
+        return self._gates.logical_names(subscription.topics).get(topic, topic)
+
+    def physical_topic(self, message: Message) -> str | None:
+        """Return the topic that the record of ``message`` is in, whatever ``modeaware.topic.names`` is."""
+        return physical_topic(message)
 
     # Subscription and assignment
 
@@ -116,6 +153,8 @@ class Consumer(librdkafka.Consumer):
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
         self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
+        self._names.forget()
+        self._take_names()
         if not self._views.ready:
             self._stock.memberid()  # raises if the consumer is closed
             self._pending = True
@@ -161,7 +200,8 @@ class Consumer(librdkafka.Consumer):
         self._partitions.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """As ``confluent_kafka.Consumer.seek``."""
+        """As ``confluent_kafka.Consumer.seek``; a topic that is ambiguous is refused as in :meth:`commit`."""
+        self._names.refuse([partition])
         self._partitions.seek(partition)
 
     # Life
@@ -206,12 +246,19 @@ class Consumer(librdkafka.Consumer):
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
         """Leave a note for the polling thread (called by the source's thread)."""
+        if any(view.successor is not None for view in changed.values()):
+            self._take_names()
         concerned = [view for view in changed.values() if self._concerns(view)]
         for view in concerned:
             self._ownership.note(view)
             self._starts.remember(view)
         if concerned or self._pending:
             self._hook.call()
+
+    def _take_names(self) -> None:
+        subscription = self._membership.subscription
+        if self._is_logical and subscription and self._names.take(self._gates.logical_names(subscription.topics)):
+            self._hook.finish_all()
 
     def _concerns(self, view: TopicView) -> bool:
         topics = {view.topic} if view.successor is None else {view.topic, view.successor.topic}

@@ -78,6 +78,8 @@ class PollHook:
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; turned with the others.
+        finish: is given what a hooked call returns, to be changed in place; and what every call returns from
+            :meth:`finish_all` on.
     """
 
     def __init__(
@@ -87,14 +89,17 @@ class PollHook:
         act: Callable[[], None],
         due_s: Callable[[], float | None],
         stats: Switch,
+        finish: Callable[[Any], None] = lambda _result: None,
     ) -> None:
-        self._direct = (poll, consume, stats.target)
+        self._direct: tuple[Target, ...] = (poll, consume, stats.target)
+        self._finished = (partial(self._call, poll), partial(self._call, consume), stats.target)
         self._hooked = (
             partial(self._call_in_slices, poll, _POLL_PARAMETERS),
             partial(self._call_in_slices, consume, _CONSUME_PARAMETERS),
             lambda _figures: self.serve(),
         )
         self._act = act
+        self._finish = finish
         self._due_s = due_s
         self._lock = threading.Lock()
         self._called = False
@@ -112,6 +117,15 @@ class PollHook:
                 self._called = True
                 self._point(self._hooked)
 
+    def finish_all(self) -> None:
+        """Have what is returned finished from now on, also where there is no work (any thread)."""
+        with self._lock:
+            if not self.stopped and self._direct is not self._finished:
+                was_direct = self.direct
+                self._direct = self._finished
+                if was_direct:
+                    self._point(self._direct)
+
     def stop(self) -> None:
         """Point at librdkafka's own methods for good (they raise that the consumer is closed)."""
         with self._lock:
@@ -120,7 +134,7 @@ class PollHook:
 
     @property
     def direct(self) -> bool:
-        """Whether nothing of ours is between a caller and librdkafka."""
+        """Whether no work is done before a caller reaches librdkafka."""
         return self.poll.target is self._direct[0]
 
     def _point(self, targets: tuple[Target, ...]) -> None:
@@ -177,9 +191,14 @@ class PollHook:
                 return result
             wait_s = self.serve()
 
+    def _call(self, method: Target, *args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        self._finish(result)
+        return result
+
     def _polled(self, method: Target, *args: Any, **kwargs: Any) -> Any:
         self.polling = True
         try:
-            return method(*args, **kwargs)
+            return self._call(method, *args, **kwargs)
         finally:
             self.polling = False
