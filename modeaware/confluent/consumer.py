@@ -42,7 +42,8 @@ class Consumer(librdkafka.Consumer):
       ``modeaware.on.unknown`` decides: ``block`` continues to wait (``poll`` returns None), ``writable`` reads every
       partition, ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
     * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is resolved then, once.
-    * As long as nothing waits to be done, ``poll`` and ``consume`` are librdkafka's own.
+    * As long as nothing waits to be done, or to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
+      librdkafka's own.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A
       ``stats_cb`` is called at its own interval.
 
@@ -73,8 +74,7 @@ class Consumer(librdkafka.Consumer):
         )
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
-        self._is_logical = config.topic_names == "logical"
-        self._names = LogicalNames(stock)
+        self._names = LogicalNames(stock, renames=config.topic_names == "logical")
         self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats, self._names.rename)
         self._membership = Membership(
             stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
@@ -127,11 +127,7 @@ class Consumer(librdkafka.Consumer):
         that is subscribed to by its own name, and where nothing is replaced. Of several names in one chain that a
         pattern matches, the earliest.
         """
-        topic = physical_topic(message)
-        subscription = self._membership.subscription
-        if topic is None or subscription is None:
-            return topic
-        return self._gates.logical_names(subscription.topics).get(topic, topic)
+        return self._names.logical(message)
 
     def physical_topic(self, message: Message) -> str | None:
         """Return the topic that the record of ``message`` is in, whatever ``modeaware.topic.names`` is."""
@@ -153,8 +149,7 @@ class Consumer(librdkafka.Consumer):
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
         self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
-        self._names.forget()
-        self._take_names()
+        self._take_names(anew=True)
         if not self._views.ready:
             self._stock.memberid()  # raises if the consumer is closed
             self._pending = True
@@ -255,10 +250,13 @@ class Consumer(librdkafka.Consumer):
         if concerned or self._pending:
             self._hook.call()
 
-    def _take_names(self) -> None:
-        subscription = self._membership.subscription
-        if self._is_logical and subscription and self._names.take(self._gates.logical_names(subscription.topics)):
+    def _take_names(self, *, anew: bool = False) -> None:
+        if self._names.take(self._logical_names, anew=anew):
             self._hook.finish_all()
+
+    def _logical_names(self) -> dict[str, str]:
+        subscription = self._membership.subscription
+        return {} if subscription is None else self._gates.logical_names(subscription.topics)
 
     def _concerns(self, view: TopicView) -> bool:
         topics = {view.topic} if view.successor is None else {view.topic, view.successor.topic}

@@ -10,7 +10,8 @@ successor, and nothing tells which: once a message was renamed, an offset for su
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -43,42 +44,50 @@ def physical_topic(message: Message) -> str | None:
 
 
 class LogicalNames:
-    """Renames what one consumer returns, and commits what was renamed.
+    """Keeps the names of one consumer's subscription; renames what the consumer returns, and commits what was renamed.
 
     Attributes:
-        commit, store_offsets: librdkafka's own methods, until there is a name.
+        commit, store_offsets: librdkafka's own methods, until messages are renamed.
 
     Args:
         stock: the client's own methods.
+        renames: ``modeaware.topic.names=logical``.
     """
 
-    def __init__(self, stock: Any) -> None:
+    def __init__(self, stock: Any, renames: bool) -> None:
+        self._lock = threading.Lock()
+        self._renames = renames
         self._names: dict[str, LogicalName] = {}
         self._given: set[str] = set()
         self.commit = Switch(stock.commit)
         self.store_offsets = Switch(stock.store_offsets)
         self._translating = (partial(self._translated, stock.commit), partial(self._translated, stock.store_offsets))
 
-    def take(self, names: Mapping[str, str]) -> bool:
-        """Rename by successor -> name from now on (any thread); return whether there is anything to rename.
+    def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
+        """Keep what ``find`` returns, successor -> name (any thread); return whether messages are to be renamed.
 
-        Names that were taken stay: those of a view that is out of force for a while, say.
+        Args:
+            find: is called one at a time, so that later views are not overwritten by earlier ones.
+            anew: the subscription is another one. Else earlier names stay: of a view out of force for a while, say.
         """
-        found = {topic: LogicalName.of(name, topic) for topic, name in names.items()}
-        self._names = {**self._names, **found}
-        if self._names:
+        with self._lock:
+            found = {topic: LogicalName.of(name, topic) for topic, name in find().items()}
+            self._names = found if anew else {**self._names, **found}
+            if not self._names or not self._renames:
+                return False
             for switch, target in zip((self.commit, self.store_offsets), self._translating, strict=True):
                 switch.point_to(target)
-        return bool(self._names)
+            return True
 
-    def forget(self) -> None:
-        """The application subscribes to something else."""
-        self._names = {}
+    def logical(self, message: Message) -> str | None:
+        """Return the name of a message's topic, whether the message says that or the topic itself."""
+        topic = physical_topic(message)
+        return str(self._names.get(topic or "", topic)) if topic is not None else None
 
     def rename(self, result: Message | list[Message] | None) -> None:
         """Rename what ``poll`` or ``consume`` has returned."""
         names = self._names
-        if result is None or not names:
+        if result is None or not names or not self._renames:
             return
         for message in result if isinstance(result, list) else (result,):
             name = names.get(message.topic() or "")
