@@ -17,7 +17,7 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.confluent.router import key_bytes
 from modeaware.errors import ModeAwareError
-from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka import KafkaError, KafkaException, Message
 
 __all__ = ["AIOConsumer", "AIOProducer", "AsyncDeserializingConsumer", "AsyncSerializingProducer"]
 
@@ -129,6 +129,14 @@ class AIOConsumer(stock.AIOConsumer):
 
     def __init__(self, consumer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         _init_consumer(self, with_oauth_callback(consumer_conf), *args, **kwargs)
+
+    def logical_topic(self, message: Message) -> str | None:
+        """See :meth:`modeaware.Consumer.logical_topic`; does not wait for anything."""
+        return self._consumer.logical_topic(message)
+
+    def physical_topic(self, message: Message) -> str | None:
+        """See :meth:`modeaware.Consumer.physical_topic`; does not wait for anything."""
+        return self._consumer.physical_topic(message)
 
     def modeaware_stats(self) -> dict[str, Any]:
         """See :meth:`modeaware.Consumer.modeaware_stats`; does not wait for anything."""

@@ -21,6 +21,7 @@ DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
 ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
 ON_REPLACE = ("ordered", "unordered")
+TOPIC_NAMES = ("physical", "logical")
 ON_RESIZE = ("ignore", "warn", "error", "hold")
 OLD_CLIENTS = ("serve", "refuse")
 DISABLED, ENABLED, PREFER_OBSERVED = "disabled", "enabled", "enabled_prefer_observed"
@@ -54,6 +55,9 @@ class ClientConfig:
             replaced waits for the rest of its group without any progress in the group's commits, before it reads the
             successor (600000): twice the default of ``max.poll.interval.ms``, after which the partitions of a member
             that is stuck go to another one, whose commits are progress.
+        topic_names: ``modeaware.topic.names``, which topic a message of a consumer names where a topic is replaced:
+            ``physical``: the one that the record is in (the default); ``logical``: the one that the application
+            subscribed to.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
             before its source is asked again. librdkafka sees this setting too.
     """
@@ -66,6 +70,7 @@ class ClientConfig:
     resize_callback: Callable[..., object] | None = None
     on_replace: str = "ordered"
     gate_timeout_ms: int = 600_000
+    topic_names: str = "physical"
     refresh_interval_ms: int = 300_000
 
 
@@ -323,6 +328,7 @@ _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.resize_cb": ("resize_callback", _callable),
     "modeaware.on.replace": ("on_replace", _one_of(*ON_REPLACE)),
     "modeaware.gate.timeout.ms": ("gate_timeout_ms", _ms()),
+    "modeaware.topic.names": ("topic_names", _one_of(*TOPIC_NAMES)),
 }
 
 CLIENT_SETTING_NAMES = tuple(_CLIENT_SETTINGS)

@@ -78,6 +78,18 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
     return [*names, view.topic]
 
 
+def logical_topic(topic: str, is_named: Callable[[str], bool], views: Mapping[str, TopicView]) -> str:
+    """Return the earliest name in the chain that led to ``topic`` for which ``is_named`` is true; ``topic`` where none
+    is."""
+    before = predecessors(views)
+    found, passed = topic, {topic}
+    while (view := before.get(topic)) is not None and view.topic not in passed:
+        topic = view.topic
+        passed.add(topic)
+        found = topic if is_named(topic) else found
+    return found
+
+
 def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[int, int]) -> bool:
     """Return whether a group has read the topic of ``view``, which is replaced, to its end in every partition.
 

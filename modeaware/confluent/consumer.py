@@ -14,6 +14,7 @@ from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.gates import Gates
 from modeaware.confluent.group import Callback, GroupConf, GroupDescriber, Membership, Ownership, Subscription
+from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.confluent.partitions import Partitions
 from modeaware.confluent.retarget import PollHook, idle_stats
 from modeaware.confluent.statistics import stats_settings
@@ -41,7 +42,8 @@ class Consumer(librdkafka.Consumer):
       ``modeaware.on.unknown`` decides: ``block`` continues to wait (``poll`` returns None), ``writable`` reads every
       partition, ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
     * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is resolved then, once.
-    * As long as nothing waits to be done, ``poll`` and ``consume`` are librdkafka's own.
+    * As long as nothing waits to be done, or to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
+      librdkafka's own.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A
       ``stats_cb`` is called at its own interval.
 
@@ -72,7 +74,8 @@ class Consumer(librdkafka.Consumer):
         )
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
-        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats)
+        self._names = LogicalNames(stock, renames=config.topic_names == "logical")
+        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats, self._names.rename)
         self._membership = Membership(
             stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
         )
@@ -83,10 +86,14 @@ class Consumer(librdkafka.Consumer):
 
     def _bind(self) -> None:
         # Instance attributes, so that nothing of ours runs per record; not where a subclass has its own method.
-        if type(self).poll is Consumer.poll:
-            self.__dict__["poll"] = self._hook.poll.call
-        if type(self).consume is Consumer.consume:
-            self.__dict__["consume"] = self._hook.consume.call
+        for name, switch in (
+            ("poll", self._hook.poll),
+            ("consume", self._hook.consume),
+            ("commit", self._names.commit),
+            ("store_offsets", self._names.store_offsets),
+        ):
+            if getattr(type(self), name) is getattr(Consumer, name):
+                self.__dict__[name] = switch.call
 
     # Reading
 
@@ -99,6 +106,32 @@ class Consumer(librdkafka.Consumer):
         """As ``confluent_kafka.Consumer.consume``; changes of the assignment that wait are applied first."""
         messages: list[Message] = self._hook.consume.call(*args, **kwargs)
         return messages
+
+    def commit(self, *args: Any, **kwargs: Any) -> Any:
+        """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that its record is in.
+
+        Raises:
+            KafkaException: as there; and code ``_INVALID_ARG`` where ``modeaware.topic.names=logical`` makes the topic
+                of ``offsets`` ambiguous. Nothing is committed then.
+        """
+        return self._names.commit.call(*args, **kwargs)
+
+    def store_offsets(self, *args: Any, **kwargs: Any) -> None:
+        """As ``confluent_kafka.Consumer.store_offsets``, with messages and errors as in :meth:`commit`."""
+        self._names.store_offsets.call(*args, **kwargs)
+
+    def logical_topic(self, message: Message) -> str | None:
+        """Return the topic that this consumer subscribed to, in whose place it reads the topic of ``message``.
+
+        Through chains of replaced topics, whatever ``modeaware.topic.names`` is. It is the message's own topic where
+        that is subscribed to by its own name, and where nothing is replaced. Of several names in one chain that a
+        pattern matches, the earliest.
+        """
+        return self._names.logical(message)
+
+    def physical_topic(self, message: Message) -> str | None:
+        """Return the topic that the record of ``message`` is in, whatever ``modeaware.topic.names`` is."""
+        return physical_topic(message)
 
     # Subscription and assignment
 
@@ -116,6 +149,7 @@ class Consumer(librdkafka.Consumer):
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
         self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
+        self._take_names(anew=True)
         if not self._views.ready:
             self._stock.memberid()  # raises if the consumer is closed
             self._pending = True
@@ -161,7 +195,8 @@ class Consumer(librdkafka.Consumer):
         self._partitions.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """As ``confluent_kafka.Consumer.seek``."""
+        """As ``confluent_kafka.Consumer.seek``; a topic that is ambiguous is refused as in :meth:`commit`."""
+        self._names.refuse([partition])
         self._partitions.seek(partition)
 
     # Life
@@ -206,12 +241,22 @@ class Consumer(librdkafka.Consumer):
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
         """Leave a note for the polling thread (called by the source's thread)."""
+        if any(view.successor is not None for view in changed.values()):
+            self._take_names()
         concerned = [view for view in changed.values() if self._concerns(view)]
         for view in concerned:
             self._ownership.note(view)
             self._starts.remember(view)
         if concerned or self._pending:
             self._hook.call()
+
+    def _take_names(self, *, anew: bool = False) -> None:
+        if self._names.take(self._logical_names, anew=anew):
+            self._hook.finish_all()
+
+    def _logical_names(self) -> dict[str, str]:
+        subscription = self._membership.subscription
+        return {} if subscription is None else self._gates.logical_names(subscription.topics)
 
     def _concerns(self, view: TopicView) -> bool:
         topics = {view.topic} if view.successor is None else {view.topic, view.successor.topic}

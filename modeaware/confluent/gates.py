@@ -28,7 +28,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modeaware.clients.gate import GATE_OPENED, READ, has_read, is_open, needs_predecessor, predecessors, read_topics
+from modeaware.clients.gate import (
+    GATE_OPENED,
+    READ,
+    has_read,
+    is_open,
+    logical_topic,
+    needs_predecessor,
+    predecessors,
+    read_topics,
+)
 from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
@@ -203,6 +212,19 @@ class Gates:
             return False
         gate = self._gates.get(_name(view, view.successor))
         return gate is None or gate.needs_predecessor
+
+    def logical_names(self, names: Collection[str]) -> dict[str, str]:
+        """Return successor -> the topic in whose place it is read, where the application subscribes to ``names``.
+
+        A successor that is subscribed to by its own name is left out.
+        """
+
+        def is_named(topic: str) -> bool:
+            return any(name == topic or _matches(name, topic) for name in names)
+
+        views = self._views.views()
+        chains = {topic: logical_topic(topic, is_named, views) for topic in predecessors(views) if topic not in names}
+        return {topic: name for topic, name in chains.items() if name != topic}
 
     @property
     def successors(self) -> set[str]:

@@ -78,6 +78,8 @@ class PollHook:
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; turned with the others.
+        finish: is given what a hooked call returns, to be changed in place; and what every call returns from
+            :meth:`finish_all` on.
     """
 
     def __init__(
@@ -87,14 +89,17 @@ class PollHook:
         act: Callable[[], None],
         due_s: Callable[[], float | None],
         stats: Switch,
+        finish: Callable[[Any], None] = lambda _result: None,
     ) -> None:
-        self._direct = (poll, consume, stats.target)
+        self._direct: tuple[Target, ...] = (poll, consume, stats.target)
+        self._finished = (partial(self._call, poll), partial(self._call, consume), stats.target)
         self._hooked = (
             partial(self._call_in_slices, poll, _POLL_PARAMETERS),
             partial(self._call_in_slices, consume, _CONSUME_PARAMETERS),
             lambda _figures: self.serve(),
         )
         self._act = act
+        self._finish = finish
         self._due_s = due_s
         self._lock = threading.Lock()
         self._called = False
@@ -112,6 +117,15 @@ class PollHook:
                 self._called = True
                 self._point(self._hooked)
 
+    def finish_all(self) -> None:
+        """Have what is returned finished from now on, also where there is no work (any thread)."""
+        with self._lock:
+            if not self.stopped and self._direct is not self._finished:
+                was_direct = self.direct
+                self._direct = self._finished
+                if was_direct:
+                    self._point(self._direct)
+
     def stop(self) -> None:
         """Point at librdkafka's own methods for good (they raise that the consumer is closed)."""
         with self._lock:
@@ -120,7 +134,7 @@ class PollHook:
 
     @property
     def direct(self) -> bool:
-        """Whether nothing of ours is between a caller and librdkafka."""
+        """Whether no work is done before a caller reaches librdkafka."""
         return self.poll.target is self._direct[0]
 
     def _point(self, targets: tuple[Target, ...]) -> None:
@@ -171,13 +185,20 @@ class PollHook:
             last = left_s is not None and (wait_s is None or left_s <= wait_s)
             slice_s = left_s if last else (-1.0 if wait_s is None else wait_s)
             result = self._polled(method, **{**given, "timeout": slice_s})
-            if result or last or (left_s is None and wait_s is None):
+            # Not by its truth: a message's is that of its length, and a tombstone would be lost.
+            has_records = result is not None and result != []
+            if has_records or last or (left_s is None and wait_s is None):
                 return result
             wait_s = self.serve()
+
+    def _call(self, method: Target, *args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        self._finish(result)
+        return result
 
     def _polled(self, method: Target, *args: Any, **kwargs: Any) -> Any:
         self.polling = True
         try:
-            return method(*args, **kwargs)
+            return self._call(method, *args, **kwargs)
         finally:
             self.polling = False

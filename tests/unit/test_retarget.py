@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from modeaware.confluent import retarget
-from modeaware.confluent.retarget import Switch
+from modeaware.confluent.retarget import PollHook, Switch, idle_stats
 
 
 @pytest.fixture(params=["in C", "partial"], autouse=True)
@@ -98,3 +98,13 @@ def test_it_can_be_collected_and_referred_to_weakly() -> None:
     gc.collect()
     assert reference() is None
     assert method() is None
+
+
+@pytest.mark.parametrize("value", [None, b""])
+def test_record_without_a_value_is_returned_by_a_hooked_poll(value: bytes | None) -> None:
+    message: Any = confluent_kafka.Message("orders", 0, 0, b"key", value)
+    answers: Iterator[Any] = iter([None, message, None])
+    hook = PollHook(lambda timeout: next(answers), list, lambda: None, lambda: 0.0, idle_stats())
+    hook.call()
+    assert not message, "its truth is that of its length"
+    assert hook.poll.call(30.0) is message

@@ -1,0 +1,134 @@
+"""Records of a successor under the name that the application subscribed to (``modeaware.topic.names=logical``).
+
+A message keeps its topic as a Python object, and ``topic()`` returns the object that ``set_topic`` was given. So a
+renamed message gets a ``str`` that says, beside the logical name, which topic the record is in: however long the
+application keeps the message, and whatever is replaced meanwhile, its offset is committed where it belongs.
+
+A ``TopicPartition`` keeps the characters alone. Partition 0 of ``orders`` may then be one of ``orders`` or of its
+successor, and nothing tells which: once a message was renamed, an offset for such a name is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from modeaware.confluent.retarget import Switch, Target
+from modeaware.librdkafka import KafkaError, KafkaException, Message, TopicPartition
+
+_PARAMETERS = ("message", "offsets", "asynchronous")
+
+
+class LogicalName(str):
+    """The name of a topic that was replaced, in a message of its successor.
+
+    Attributes:
+        physical: the successor.
+    """
+
+    physical: str
+
+    @classmethod
+    def of(cls, name: str, physical: str) -> LogicalName:
+        made = cls(name)
+        made.physical = physical
+        return made
+
+
+def physical_topic(message: Message) -> str | None:
+    """Return the topic that the record of ``message`` is in, whichever name the message has."""
+    topic = message.topic()
+    return topic.physical if isinstance(topic, LogicalName) else topic
+
+
+class LogicalNames:
+    """Keeps the names of one consumer's subscription; renames what the consumer returns, and commits what was renamed.
+
+    Attributes:
+        commit, store_offsets: librdkafka's own methods, until messages are renamed.
+
+    Args:
+        stock: the client's own methods.
+        renames: ``modeaware.topic.names=logical``.
+    """
+
+    def __init__(self, stock: Any, renames: bool) -> None:
+        self._lock = threading.Lock()
+        self._renames = renames
+        self._names: dict[str, LogicalName] = {}
+        self._given: set[str] = set()
+        self.commit = Switch(stock.commit)
+        self.store_offsets = Switch(stock.store_offsets)
+        self._translating = (partial(self._translated, stock.commit), partial(self._translated, stock.store_offsets))
+
+    def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
+        """Keep what ``find`` returns, successor -> name (any thread); return whether messages are to be renamed.
+
+        Args:
+            find: is called one at a time, so that later views are not overwritten by earlier ones.
+            anew: the subscription is another one. Else earlier names stay: of a view out of force for a while, say.
+        """
+        with self._lock:
+            found = {topic: LogicalName.of(name, topic) for topic, name in find().items()}
+            self._names = found if anew else {**self._names, **found}
+            if not self._names or not self._renames:
+                return False
+            for switch, target in zip((self.commit, self.store_offsets), self._translating, strict=True):
+                switch.point_to(target)
+            return True
+
+    def logical(self, message: Message) -> str | None:
+        """Return the name of a message's topic, whether the message says that or the topic itself."""
+        topic = physical_topic(message)
+        return str(self._names.get(topic or "", topic)) if topic is not None else None
+
+    def rename(self, result: Message | list[Message] | None) -> None:
+        """Rename what ``poll`` or ``consume`` has returned."""
+        names = self._names
+        if result is None or not names or not self._renames:
+            return
+        for message in result if isinstance(result, list) else (result,):
+            name = names.get(message.topic() or "")
+            if name is not None:
+                self._given.add(str(name))
+                cast(Any, message).set_topic(name)  # its stub lacks the method
+
+    def refuse(self, offsets: Iterable[Any]) -> None:
+        """Refuse offsets whose topic may be either of two.
+
+        Raises:
+            KafkaException: code ``_INVALID_ARG``.
+        """
+        for name in {getattr(each, "topic", None) for each in offsets} & self._given:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._INVALID_ARG,
+                    f"{name}: this consumer has returned records of its successor under this name "
+                    "(modeaware.topic.names=logical), so an offset for it is ambiguous. Pass the message instead "
+                    "(commit(message=...)), or the topic that consumer.physical_topic(message) returns",
+                )
+            )
+
+    def _translated(self, method: Target, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+        message, offsets = given.get("message"), given.get("offsets")
+        if isinstance(offsets, list):
+            self.refuse(offsets)
+        # A message with an error, and arguments that do not go together, are librdkafka's to refuse.
+        if isinstance(message, Message) and offsets is None and len(args) <= len(_PARAMETERS):
+            topic = message.topic()
+            if isinstance(topic, LogicalName) and message.error() is None:
+                others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
+                return method(offsets=[_behind(message, topic.physical)], **others)
+        return method(*args, **kwargs)
+
+
+def _behind(message: Message, topic: str) -> TopicPartition:
+    """The offset behind a record, as librdkafka makes it of a message."""
+    partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
+    assert partition is not None
+    assert offset is not None
+    known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
+    return TopicPartition(topic, partition, offset + 1, **known)
