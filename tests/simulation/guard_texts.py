@@ -236,7 +236,7 @@ the switch can be paused  switch 3000000025
     lifecycle.replacement: return reasons.PAUSED if replacement.pause_before_switch else None => return None
 the switch waits until every leader has answered the probe  fence 3000000000
     lifecycle.replacement: if replacement.has_fence and (unproved := _fence_doubt(facts)) is not None:
-a group that comes with the switch is noted  I2 3000002282
+a group that comes with the switch is noted  I2 3000048980
     lifecycle.replacement: groups_complete=False, => groups_complete=True,
 the configs before the fence are on the record first  fence 3000000000
     lifecycle.replacement: if replacement.own_configs is None:
@@ -262,9 +262,9 @@ every group comes to the successor  I2 3000000000
     lifecycle.replacement: if moved is None or not moved.committed.keys() >= expected:
 a successor that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
-what arrives too late is read  I2 3000000647
+what arrives too late is read  I2 3000004310
     lifecycle.replacement: elif held_up and replacement.let_go_ms is not None: => elif False:
-partitions of another tool are drained  I2 3000010163
+partitions of another tool are drained  I2 3000032766
     lifecycle.replacement: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
     lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None

@@ -145,9 +145,9 @@ class Reader(Background):
         while not self.done.is_set():
             messages = self.consumer.consume(self._batch, 0.1) if self._batch else [self.consumer.poll(0.1)]
             self.held = frozenset((p.topic, p.partition) for p in self.consumer.assignment())
-            for message in filter(None, messages):
+            for message in (each for each in messages if each is not None):
                 uncommitted += self._take(message)
-            if uncommitted >= self._every or not any(messages):
+            if uncommitted >= self._every or all(each is None for each in messages):
                 uncommitted = self._commit(uncommitted)
         self.consumer.close()
 

@@ -477,7 +477,7 @@ def _person(world: World, actions: Actions) -> None:
                 rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
                 actions.ask(AlterGroupRulesCommand(add=(rule,)))
                 world.groups[name].waived = True
-            elif code not in (reasons.GROUP_LAG, reasons.NOT_FENCED):
+            elif code not in (reasons.GROUP_LAG, reasons.GROUP_NOT_MOVED, reasons.NOT_FENCED):  # a turn more will do
                 raise Violation("I2", f"a replacement does not finish by itself: {reason}")
 
 
