@@ -76,6 +76,8 @@ FENCES = ("config", "none")
 DEFAULT_FACTOR = -1
 """The replication factor that leaves it to the brokers."""
 SEARCH_AGAIN_MS = 1_000
+ANNOUNCE_MS = 2_000
+"""How long clients have to see the successor before the switch. Those of the wire ask every second from then on."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
@@ -239,7 +241,7 @@ def advance_replacement(
     elif replacement.successor_id is None:
         step = _create(record, replacement, facts.successor, now_ms)
     elif replacement.switched_ms is None:
-        step = _switch(record, replacement, facts, facts.successor, requirement, config, now_ms)
+        step = _switch(record, replacement, facts, facts.successor, requirement, now_ms)
     else:
         step = _Move(record, replacement, facts, facts.successor, requirement, config, now_ms).step()
     after = step.record
@@ -324,7 +326,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         )
         return Advance(_without(record), alarms=(alarm,))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
-    return Advance(_with(record, announced), due_ms=now_ms)
+    return Advance(_with(record, announced), due_ms=now_ms + ANNOUNCE_MS)
 
 
 def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
@@ -370,7 +372,6 @@ def _switch(
     facts: TopicFacts,
     found: TopicFacts,
     requirement: Requirement,
-    config: ControllerConfig,
     now_ms: int,
 ) -> Advance:
     """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more.
@@ -388,9 +389,8 @@ def _switch(
     if reason is not None:
         alarms = () if reason == replacement.reason else _alarm(record, replacement, reason, facts)
         return Advance(_with(record, replace(replacement, reason=reason)), alarms=alarms)
-    due_ms = replacement.announced_ms + config.announce_ms
-    if now_ms < due_ms:
-        return Advance(due_ms=due_ms)
+    if now_ms < replacement.announced_ms + ANNOUNCE_MS:
+        return Advance(due_ms=replacement.announced_ms + ANNOUNCE_MS)
     count = max(facts.partition_count, len(record.modes))
     switched = replace(
         _with(record, replace(replacement, switched_ms=now_ms, reason=None)),
@@ -570,8 +570,7 @@ class _Move:
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
         """Put the fence on when the predecessor is quiet, or after a while; and again where it was lifted.
 
-        The configs before it are on the record first, because records are appended before effects, and are never noted
-        again: what is found later may be the fence.
+        The configs before it are on the record first, and are never noted again: what is found later may be the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
@@ -579,10 +578,12 @@ class _Move:
         if self._fence.failure is not None and not self._fence.configs:  # they may be hidden
             return replacement, ()
         if replacement.own_configs is None:
-            replacement = replace(replacement, own_configs={n: self._fence.configs.get(n) for n in FENCE_CONFIGS})
-        elif self._in_force:
+            own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}
+            self._due_ms.append(self._now_ms)
+            return replace(replacement, own_configs=own), ()
+        if self._in_force:
             return replace(replacement, fenced_ms=replacement.fenced_ms or self._now_ms), ()
-        elif replacement.fenced_ms is not None:
+        if replacement.fenced_ms is not None:
             self._alarms.append(
                 f"topic {self._record.topic!r}: the fence was lifted, by someone who set its configs; it is restored"
             )
@@ -663,10 +664,10 @@ def is_followed(record: TopicRecord | None) -> Replacement | None:
 
 def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:
     """Return whether the log has grown behind its seal, and readers are given nothing of that."""
-    seal = retired.seal_offset
-    if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
+    seal, read_up_to = retired.seal_offset, retired.read_up_to
+    if seal is None or read_up_to is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
         return False
-    return log.read_up_to is not None and log.read_up_to <= max(seal, log.log_start)
+    return log.read_up_to is not None and log.read_up_to <= max(read_up_to, log.log_start)
 
 
 def _all_retired(record: TopicRecord, count: int) -> TopicRecord:

@@ -13,6 +13,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import (
+    ANNOUNCE_MS,
     FENCE_CONFIGS,
     effects_to_come,
     give_up_successor,
@@ -51,7 +52,6 @@ from tests.support.lifecycle import (
 from tests.support.lifecycle import look as step
 from tests.support.lifecycle import refusal as refused
 
-ANNOUNCE_MS = CONFIG.announce_ms
 NAME, ID = "orders-v2", "id-of-the-successor"
 ABSENT = TopicFacts(NAME, None)
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, 2)
