@@ -171,7 +171,7 @@ class Reader(Background):
             try:
                 self.consumer.commit(asynchronous=False)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS:
+                if error.args[0].code() not in (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION):
                     raise
                 return uncommitted
         return 0
