@@ -8,12 +8,14 @@ the same servers as the same user as the client that they serve.
 from __future__ import annotations
 
 import logging
+import random
 import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import cycle
 from typing import Any, ClassVar, NamedTuple
 
 from modeaware.config import OAUTH_CALLBACK, named_function
@@ -277,6 +279,11 @@ class KafkaLink:
             logging.getLogger(name).addFilter(_SASL_LOG_FILTER)
         self.net = NetworkSelector(**configs)
         self.manager = KafkaConnectionManager(self.net, **configs)
+        cluster = self.manager.cluster
+        found = cluster.bootstrap_brokers()
+        in_turn = cycle(random.sample(found, len(found)))
+        # kafka-python picks one at random each time, and so may stay with one that never answers.
+        cluster.bootstrap_brokers = lambda: [next(in_turn)]
 
     def run(self, what: Callable[[], Any], deadline_s: float, wanted: Callable[[], bool] = lambda: True) -> Any:
         """Drive the connections until ``what`` is done, and return its result; or raise its error, KafkaTimeoutError at

@@ -35,6 +35,15 @@ def test_nobody_answers() -> None:
         brokers.ask(requests.ListGroupsRequest())
 
 
+def test_bootstrap_servers_are_tried_in_turn() -> None:
+    """A server that never answers is not tried again before the others."""
+    link = transport.KafkaLink(kafka_python_settings({"bootstrap.servers": "a:1,b:2,c:3"}))
+    tried = [link.manager.cluster.bootstrap_brokers() for _ in range(6)]
+    link.close()
+    assert {broker.host for (broker,) in tried[:3]} == {"a", "b", "c"}
+    assert tried[3:] == tried[:3]
+
+
 class TestSilentBrokers:
     """A broker that hangs holds up one call; then it is asked briefly, until it answers or some time has passed."""
 
