@@ -18,6 +18,7 @@ from benchmarks.harness import Result
 from benchmarks.requests import DEADLINE_S, controlled
 from benchmarks.scale import await_done
 from benchmarks.setting import Setting
+from tests.support.endpoint import free_port
 from tests.support.plain import create_topic
 from tests.support.replaced_load import Delivered, Member, Writer
 
@@ -30,22 +31,29 @@ PAUSES_S = {1_000: 3.0, 10_000: 12.0}
 
 
 def measure(setting: Setting) -> Iterator[Result]:
-    """With two writers and a group of three that keep up, by the mode log."""
+    """With two writers and a group of three that keep up, by the mode log; and with clients of the endpoint."""
     for quiet_ms, limit_s in PAUSES_S.items():
-        writer_s, reader_s, took_s = _replace(setting, quiet_ms)
-        name = f"replace 12 by 4, seal quiet {quiet_ms // 1000} s"
-        yield Result(f"{name}: writers' longest time without an answer", writer_s, "s", below=1.0)
-        yield Result(
-            f"{name}: readers' longest pause", reader_s, "s", below=limit_s, details={"done_s": round(took_s, 1)}
-        )
+        yield from _results(setting, quiet_ms, limit_s)
+    yield from _results(setting, min(PAUSES_S), None, wire=True)
 
 
-def _replace(setting: Setting, quiet_ms: int) -> tuple[float, float, float]:
-    with controlled(setting, modeaware_seal_quiet_ms=quiet_ms) as (admin, log, _), ExitStack() as stack:
+def _results(setting: Setting, quiet_ms: int, limit_s: float | None, *, wire: bool = False) -> Iterator[Result]:
+    writer_s, reader_s, took_s = _replace(setting, quiet_ms, wire=wire)
+    name = f"replace 12 by 4, seal quiet {quiet_ms // 1000} s{', over the wire' * wire}"
+    yield Result(f"{name}: writers' longest time without an answer", writer_s, "s", below=1.0)
+    yield Result(f"{name}: readers' longest pause", reader_s, "s", below=limit_s, details={"done_s": round(took_s, 1)})
+
+
+def _replace(setting: Setting, quiet_ms: int, *, wire: bool) -> tuple[float, float, float]:
+    endpoint = f"127.0.0.1:{free_port()}" if wire else None
+    config = {"modeaware_seal_quiet_ms": quiet_ms, "listen": endpoint}
+    with controlled(setting, **config) as (admin, log, _), ExitStack() as stack:
         topic = f"bench-replace-{uuid.uuid4().hex[:8]}"
         create_topic(setting.bootstrap_servers, topic, PARTITIONS, configs={})
         setting.topics += [topic, f"{topic}-v2"]
         conf = {"bootstrap.servers": setting.bootstrap_servers, "modeaware.mode.log.topic": log.topic}
+        if endpoint is not None:  # clients have to see the announcement before the switch
+            conf = {"bootstrap.servers": endpoint, "topic.metadata.refresh.interval.ms": "1000"}
 
         def producer() -> Any:
             return modeaware.Producer({**conf, "enable.idempotence": True, "linger.ms": 5})

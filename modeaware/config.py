@@ -86,6 +86,9 @@ class ControllerConfig:
             before it is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
             that have not committed an offset on them yet.
+        announce_ms: ``modeaware.announce.ms`` (2000): how long clients have to see the successor of a topic that is
+            replaced before its name leads there. Those that follow the mode log see it at once. Those of the wire
+            learn of it at their next refresh, and ask every second from then on.
         fence_after_ms: ``modeaware.fence.after.ms`` (60000): how long a topic that is replaced may still be written,
             after its name leads to the successor, before brokers are made to refuse that.
         ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
@@ -108,6 +111,7 @@ class ControllerConfig:
     check_interval_ms: int = 300_000
     seal_quiet_ms: int = 10_000
     open_timeout_ms: int = 60_000
+    announce_ms: int = 2_000
     fence_after_ms: int = 60_000
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
@@ -336,6 +340,7 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "delete.topic.partition.check.interval.ms": ("check_interval_ms", _ms(1)),
     "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms()),
     "modeaware.open.timeout.ms": ("open_timeout_ms", _ms()),
+    "modeaware.announce.ms": ("announce_ms", _ms()),
     "modeaware.fence.after.ms": ("fence_after_ms", _ms()),
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _ms(1_000, 10_000)),

@@ -95,6 +95,7 @@ class TopicReplacement:
             are not, and a quiet topic has to be enough.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose it. Without
             its name here, such a group makes the controller refuse.
+        accept_access_loss: ACLs that match the topic's name and not the successor's are no reason to refuse.
     """
 
     successor: str
@@ -104,6 +105,7 @@ class TopicReplacement:
     delete_partitions_delay_ms: int | None = None
     fence: str = "config"
     accept_state_loss: Sequence[str] = ()
+    accept_access_loss: bool = False
 
 
 def check_replacement(topic: str, wanted: TopicReplacement) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from modeaware.admin.acls import check_access
 from modeaware.admin.creation import create_topic
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.reassignments import request_failure
@@ -18,6 +19,7 @@ from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.topic_view import Successor
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import DescribeConfigsRequest
 from modeaware.wire.retries import Retrying
@@ -73,7 +75,11 @@ def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dic
     for name in PER_PARTITION:
         if name in copied and int(copied[name]) > 0 and wanted.num_partitions > 0:
             copied[name] = str(-(-int(copied[name]) * predecessor.partition_count // wanted.num_partitions))
-    return {**copied, **{name: str(value) for name, value in wanted.config.items()}}
+    return copied | _named_configs(wanted)
+
+
+def _named_configs(wanted: TopicReplacement) -> dict[str, str]:
+    return {name: str(value) for name, value in wanted.config.items()}
 
 
 def replace_command(
@@ -85,7 +91,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; ``predecessor`` None: to undo that, which creates nothing."""
+    """Return the command to replace ``topic``; ``predecessor`` None: that is under way, and nothing is copied."""
     factor, delay_ms = wanted.replication_factor, wanted.delete_partitions_delay_ms
     if factor is None:
         factor = -1 if predecessor is None else predecessor.replication_factor
@@ -94,7 +100,7 @@ def replace_command(
         successor=wanted.successor,
         num_partitions=wanted.num_partitions,
         replication_factor=factor,
-        configs={} if predecessor is None else successor_configs(predecessor, wanted),
+        configs=_named_configs(wanted) if predecessor is None else successor_configs(predecessor, wanted),
         delay_ms=RETENTION_DELAY_MS if delay_ms is None else delay_ms,
         fence=wanted.fence,
         pause_before_switch=pause_before_switch,
@@ -105,11 +111,19 @@ def replace_command(
 
 
 def replace_commands(
-    brokers: Brokers, topics: Mapping[str, TopicReplacement], retrying: Callable[[], Retrying], **options: bool
+    brokers: Brokers,
+    topics: Mapping[str, TopicReplacement],
+    under_way: Mapping[str, Successor],
+    servers: str,
+    retrying: Callable[[], Retrying],
+    **options: bool,
 ) -> tuple[list[ReplaceTopicCommand], dict[str, ModeAwareError]]:
-    """Return the commands to replace ``topics``, and the errors of those that cannot be described.
+    """Return the commands to replace ``topics``, and the errors of those that cannot be described, or whose successors
+    lack ACLs.
 
     Args:
+        under_way: the successors of topics that are being replaced: what was copied then is not copied anew.
+        servers: the bootstrap servers, as commands of Kafka's tools name them.
         retrying: makes the attempts to describe one topic.
         options: as of :func:`replace_command`.
     """
@@ -117,8 +131,13 @@ def replace_commands(
     for topic, wanted in topics.items():
         try:
             look = partial(look_at_predecessor, brokers, topic)
-            found = None if options.get("undo") else retrying().call(look, repeatable=True)
-            commands.append(replace_command(topic, wanted, found, **options))
+            skips = topic in under_way or options.get("undo")
+            found = None if skips else retrying().call(look, repeatable=True)
+            command = replace_command(topic, wanted, found, **options)
+            has_switched = topic in under_way and under_way[topic].switched
+            if not (has_switched or wanted.accept_access_loss):
+                check_access(brokers, command, servers)
+            commands.append(command)
         except ModeAwareError as error:
             failures[topic] = error
     return commands, failures

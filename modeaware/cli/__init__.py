@@ -103,7 +103,7 @@ COMMANDS = tuple(
         (
             "certificate",
             "check:PrintCertificate",
-            "print the proof that a topic's retired partitions were drained",
+            "print the proof that a topic's retired partitions, or a topic that is replaced, were drained",
         ),
         (
             "check",

@@ -16,7 +16,7 @@ from modeaware.cli.session import add_change_options, add_connection_options, ad
 from modeaware.cluster.cluster import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.admission import Admission
-from modeaware.lifecycle.replacement import objection_to_change
+from modeaware.lifecycle.intent import objection_to_change
 from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
     CLEANUP_POLICY,

@@ -7,16 +7,16 @@ refused before the question, by the controller's own rules (:func:`modeaware.lif
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from modeaware.admin.new_topics import NewPartitions, TopicReplacement
 from modeaware.cli import INTERRUPTED, Command
 from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
-from modeaware.cli.progress import status_without_change, tell, wait_for_topic
+from modeaware.cli.progress import status_without_change, tell, wait_for_topics
 from modeaware.cli.session import (
     add_change_options,
     add_connection_options,
@@ -28,7 +28,7 @@ from modeaware.cli.session import (
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import RequestRefused
+from modeaware.errors import ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import (
     CreatePartitions,
@@ -111,7 +111,7 @@ class Change:
         log = self.session.read_log() if log is None else log
         facts = self.session.observer().observe(topic, None, log.rules)
         if facts.topic_id is None:
-            raise no_such_topic(topic)
+            raise no_such_topic(topic, log)
         return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules)
 
     def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
@@ -155,27 +155,20 @@ class Change:
             modes = self._shrink(command)
         return f"ReadOnly now: {format_ranges(p for p, m in sorted(modes.items()) if m is PartitionMode.READ_ONLY)}"
 
-    def replace(self, command: ReplaceTopicCommand) -> str | None:
-        """Have a topic replaced, or that undone. Returns what the controller has to say, if anything."""
+    def replace(self, commands: Sequence[ReplaceTopicCommand]) -> dict[str, ModeAwareError | None]:
+        """Have topics replaced, or that undone: commands that agree on that, and on the pause. Returns what failed."""
+        done: dict[str, Callable[[], object]] = {}
         if self._embedded is not None:
-            return carry_out(self._embedded, command, self._timeout_s).message
-        delay_ms = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
-        wanted = TopicReplacement(
-            command.successor,
-            command.num_partitions,
-            command.replication_factor,
-            command.configs,
-            delay_ms,
-            command.fence,
-            command.accept_state_loss,
-        )
-        futures = self.admin.replace_topics(
-            {command.topic: wanted},
-            pause_before_switch=command.pause_before_switch,
-            undo=command.undo,
-            request_timeout=self._timeout_s,
-        )
-        return futures[command.topic].result().message
+            done = {c.topic: partial(carry_out, self._embedded, c, self._timeout_s) for c in commands}
+        elif commands:
+            futures = self.admin.replace_topics(
+                {command.topic: _wanted(command) for command in commands},
+                pause_before_switch=commands[0].pause_before_switch,
+                undo=commands[0].undo,
+                request_timeout=self._timeout_s,
+            )
+            done = {topic: future.result for topic, future in futures.items()}
+        return {topic: _failure(result) for topic, result in done.items()}
 
     def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
         """Returns the modes of the partitions that are retired now."""
@@ -199,13 +192,36 @@ class Change:
         if result.under_replicated:
             (tell if validate_only else print)(result.describe())
 
-    def wait(self, topic: str, ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done") -> None:
-        """Show the progress until no change of ``topic`` is in progress, or it has ``ended``."""
+    def wait(
+        self, *topics: str, ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done"
+    ) -> None:
+        """Show the progress until no change of ``topics`` is in progress, or each has ``ended``."""
 
         def failure() -> BaseException | None:
             return self._embedded.failure if self._embedded is not None else None
 
-        wait_for_topic(self.session, topic, failure, ended)
+        wait_for_topics(self.session, topics, failure, ended)
+
+
+def _wanted(command: ReplaceTopicCommand) -> TopicReplacement:
+    return TopicReplacement(
+        command.successor,
+        command.num_partitions,
+        command.replication_factor,
+        command.configs,
+        None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
+        command.fence,
+        command.accept_state_loss,
+        accept_access_loss=True,  # judged before the question
+    )
+
+
+def _failure(work: Callable[[], object]) -> ModeAwareError | None:
+    try:
+        work()
+    except ModeAwareError as error:
+        return error
+    return None
 
 
 CommandOf = Callable[[Situation], ResizeCommand | None]

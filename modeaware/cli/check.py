@@ -17,7 +17,8 @@ from modeaware.cli.session import (
 from modeaware.errors import ConfigError
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.certificate import Certificate, take_certificate
-from modeaware.reports.rights import PLACEHOLDER, CheckReport, Role, Scope, Site, check, check_text
+from modeaware.reports.needs import Role, Scope
+from modeaware.reports.rights import PLACEHOLDER, CheckReport, Site, check, check_text
 from modeaware.reports.serialise import json_help, json_text
 
 FAILED = 3
@@ -48,6 +49,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
             ("topic", "a topic to be shrunk, or used by the client"),
             ("group", "a consumer group that uses the topics; the client's own"),
             ("transactional-id", "a client's own"),
+            ("successor", "the new topic of a replacement of --topic, which controllers create"),
         ):
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
@@ -72,7 +74,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
 def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     """Raises ConfigError: an empty name, or an option of another role."""
     role = Role(args.role)
-    if not all((*args.topic, *args.group, *args.transactional_id)):
+    if not all((*args.topic, *args.group, *args.transactional_id, *args.successor)):
         raise ConfigError("a name cannot be empty")
     if role is not Role.CLIENT and args.transactional_id:
         raise ConfigError(
@@ -83,6 +85,8 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
             "--transactional-id and --group exclude each other: check a client that reads and writes in two runs, with "
             "--group for its input topics and with --transactional-id for its output topics"
         )
+    if role is Role.CLIENT and args.successor:
+        raise ConfigError("--successor is for controllers and operators; clients create no topics")
     if role is Role.CLIENT and args.closed_groups:
         raise ConfigError("--closed-groups is for controllers and operators; clients do not list groups")
     return Scope(
@@ -91,6 +95,7 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
         tuple(args.topic),
         tuple(args.group),
         tuple(args.transactional_id),
+        tuple(args.successor),
         closed=args.closed_groups,
         mode_source=target.config.mode_source,
         session_timeout_ms=target.controller.session_timeout_ms,
@@ -111,7 +116,8 @@ class PrintCertificate(Command):
 
     epilog = f"""\
 {json_help(Certificate, "Prints one JSON object:")}
-Exit status: 0 if every partition is drained or reclaimed; {FAILED} if one is not; 1 for an error.
+Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was let go and is fenced;
+{FAILED} if not; 1 for an error.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -133,4 +139,6 @@ Exit status: 0 if every partition is drained or reclaimed; {FAILED} if one is no
         for partition in certificate.partitions:
             if partition.reason is not None:
                 print(printable(f"{args.topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)
+        if certificate.objection is not None:
+            print(printable(f"{args.topic}: {certificate.objection}"), file=sys.stderr)
         return 0 if certificate.all_drained else FAILED

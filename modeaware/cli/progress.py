@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TextIO, TypeVar
@@ -97,38 +97,40 @@ class Progress:
         self._out = out
         self._live = live
         self._started_s = time.monotonic()
-        self._last = ""
+        self._last: dict[str, str] = {}
 
-    def note(self, text: str) -> None:
-        """Show a line, such as an error of brokers that cannot be reached now; not twice in a row."""
-        if text == self._last:
+    def note(self, text: str, topic: str = "") -> None:
+        """Show a line, such as an error of brokers that cannot be reached now; not twice in a row about one topic."""
+        if text == self._last.get(topic):
             return
-        self._last = text
+        self._last[topic] = text
         if self._live is not None:
             self._live.console.print(printable(text), style="yellow", markup=False, highlight=False)
         else:
             print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
 
-    def show(self, topic: TopicDescription) -> None:
-        """Show how far each partition that is not ReadWrite has come."""
-        changing = concerned(topic)
-        groups = alike(changing, lambda p: (p.phase, p.reason))
+    def show(self, *topics: TopicDescription) -> None:
+        """Show how far each partition of ``topics`` that is not ReadWrite has come."""
+        if "" in self._last:  # an error was noted: what follows is news
+            self._last.clear()
         if self._live is not None:
-            self._last = ""
-            self._live.update(self._table(topic, changing, groups))
+            self._live.update(Group(*map(self._table, topics)))
             return
+        for topic in topics:
+            self._line(topic)
+
+    def _line(self, topic: TopicDescription) -> None:
         steps = [
             f"{group[0].phase} {format_ranges(p.partition for p in group)}"
             + (f" ({group[0].waits_for})" if group[0].waits_for else "")
-            for group in groups
+            for group in _steps(concerned(topic))
         ]
         if (now := topic.replacement) is not None:
             steps = [*(steps or [topic.phase]), *([now.waits_for] if now.waits_for is not None else [])]
-        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}")
+        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic)
 
-    def _table(
-        self, topic: TopicDescription, changing: list[PartitionDescription], groups: list[list[PartitionDescription]]
-    ) -> Group:
+    def _table(self, topic: TopicDescription) -> Group:
+        changing = concerned(topic)
         done, elapsed_s = sum(p.phase == "done" for p in changing), int(time.monotonic() - self._started_s)
         now = topic.replacement
         head = f"  {done} of {len(changing)} partitions done" if now is None else f" -> {now.successor}  {topic.phase}"
@@ -136,7 +138,7 @@ class Progress:
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("Phase", "Partitions", "Lag", "Waits for"):
             rows.add_column(heading, justify="right" if heading == "Lag" else "left", header_style="dim")
-        for group in groups:
+        for group in _steps(changing):
             lag, first = sum(p.lag or 0 for p in group), group[0]
             ids = format_ranges(p.partition for p in group)
             rows.add_row(first.phase or "", ids, number(lag), printable(first.waits_for or "-"))
@@ -153,6 +155,10 @@ def concerned(topic: TopicDescription) -> list[PartitionDescription]:
     return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]
 
 
+def _steps(changing: list[PartitionDescription]) -> list[list[PartitionDescription]]:
+    return alike(changing, lambda p: (p.phase, p.reason))
+
+
 @contextmanager
 def progress_on(out: TextIO) -> Iterator[Progress]:
     """Show a live display where ``out`` is a terminal, else plain lines."""
@@ -165,54 +171,54 @@ def progress_on(out: TextIO) -> Iterator[Progress]:
 
 
 def wait_until_done(
-    describe: Callable[[], TopicDescription],
+    describe: Callable[[], Sequence[TopicDescription]],
     changed: threading.Event,
     progress: Progress,
     failure: Callable[[], BaseException | None],
     interval_s: float = LOOK_INTERVAL_S,
     ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
 ) -> None:
-    """Look, show, wait for a change or the next look; until no change of the topic is in progress, or it is gone.
+    """Look, show, wait for a change or the next look; until no change of the topics is in progress.
 
     A look that fails is noted and repeated.
 
     Args:
         changed: set by a listener for changes; cleared here.
         failure: why the change will not continue (the embedded controller has stopped); raised.
-        ended: returns whether nothing is to be waited for any more; called with each description.
+        ended: returns whether a topic is not to be waited for any more; called with each description.
     """
     while True:
         changed.clear()
         try:
-            description = describe()
+            topics = describe()
         except (ClusterError, ModeSourceError) as error:
             progress.note(f"cannot look just now: {error}")
         else:
-            progress.show(description)
-            if ended(description):
+            progress.show(*topics)
+            if not [topic for topic in topics if not ended(topic)]:  # each one is seen
                 return
         if (error_now := failure()) is not None:
             raise error_now
         changed.wait(interval_s)
 
 
-def wait_for_topic(
+def wait_for_topics(
     session: Session,
-    topic: str,
+    topics: Sequence[str],
     failure: Callable[[], BaseException | None],
     ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
 ) -> None:
-    """Show on standard error the progress of ``topic``, until no change is in progress (or it has ``ended``)."""
+    """Show on standard error the progress of ``topics``, until no change is in progress (or each has ``ended``)."""
     changed = threading.Event()
 
     def listen(views: Mapping[str, TopicView]) -> None:
-        if topic in views:
+        if not views.keys().isdisjoint(topics):
             changed.set()
 
-    def look() -> TopicDescription:
+    def look() -> list[TopicDescription]:
         # With a connection of its own, which a look that was interrupted may still use.
         with Session(session.conf, session.config, session.controller) as own:
-            return describe_topics(own, [topic])[0]
+            return describe_topics(own, topics)
 
     views = registry.acquire(session.conf, session.config)
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
+from modeaware.admin.acls import access_refusal, read_acls
 from modeaware.admin.new_topics import TopicReplacement, check_replacement
 from modeaware.admin.successors import (
-    Predecessor,
     look_at_predecessor,
     replace_command,
     validate_successor,
@@ -23,14 +25,13 @@ from modeaware.cli.session import (
     server_options,
     whole_number,
 )
-from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.replacement import FENCES, refuse_alias
-from modeaware.modelog.records import Replacement
-from modeaware.plan.replacement import ReplacementPlan, plan_replacement, replacement_text
-from modeaware.reports.acls import read_acls
+from modeaware.lifecycle.intent import FENCES, refuse_alias
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 
@@ -39,17 +40,25 @@ VALIDATION_TIMEOUT_S = 10.0
 
 
 class Replace(Command):
-    """``replace TOPIC --with NAME --partitions N``; repeated, it watches the replacement or lets a paused one go on."""
+    """``replace TOPIC=NAME ... --partitions N``; repeated, it watches the replacement or lets a paused one go on."""
 
     epilog = f"""\
-{json_help(ReplacementPlan)}
+Several topics: modeaware replace orders=orders-v2 payments=payments-v2 --partitions 4. One that is refused does not
+keep the others; the exit status is 1 then.
+
+{json_help(ReplacementPlan, "--json prints one object a topic:")}
 Repeat the command without --pause-before-switch to let a paused replacement go on, and with --wait to watch one.
 --undo takes it back, until producers write to the new topic. Nothing is deleted but the new topic, by --undo.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("topic", metavar="TOPIC")
-        parser.add_argument("--with", dest="successor", metavar="NAME", help="the new topic, which must not exist")
+        parser.add_argument(
+            "topics",
+            metavar="TOPIC[=NAME]",
+            nargs="+",
+            help="a topic to replace, and the new topic, which must not exist; several share the options",
+        )
+        parser.add_argument("--with", dest="successor", metavar="NAME", help="the new topic, where one TOPIC is named")
         parser.add_argument("--partitions", type=int, metavar="N", help="how many partitions it gets, fewer or more")
         parser.add_argument(
             "--replication-factor",
@@ -88,6 +97,7 @@ Repeat the command without --pause-before-switch to let a paused replacement go 
         )
         add_flags(
             parser,
+            accept_access_loss="go on to the switch although the new topic lacks ACLs of TOPIC",
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
             undo="give the replacement up, and delete the new topic; until producers write to it",
             json="print the plan as JSON, see below; with --dry-run",
@@ -96,93 +106,157 @@ Repeat the command without --pause-before-switch to let a paused replacement go 
         add_change_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        successors = _successors(args)
         if args.undo and (args.pause_before_switch or args.accept_state_loss or _given(args)):
-            raise BadUsage("--undo goes with TOPIC and --with alone")
+            raise BadUsage("--undo goes with topics and the names of their successors alone")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
         with open_session(args, "replace the topic") as session, Change(session, args.timeout) as change:
-            situation, command, admission, plan = change.retry(lambda: _look(args, change))
-            changes = admission.record is not None
-            tell(*(plan if changes else ()))
-            if admission.message:
-                tell(f"{args.topic}: {admission.message}")
+            looks = _shown(args, _look_at_all(args, successors, change), alone=len(successors) == 1)
+            refused = len(looks) < len(successors)
             if args.json:
-                return 0
-            if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=changes)) is not None:
-                return status
-            if args.wait:
-                change.embed(situation.claim)
-            if changes:
-                change.replace(command)
-                print(f"{args.topic}: {_done(command)}")
-                if not args.wait:
-                    print(*_hints(args), sep="\n")
-            return _wait(args, change, command) if args.wait else 0
+                return int(refused)
+            changing = [each.command for each in looks if each.changes]
+            if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=bool(changing))) is not None:
+                return status or int(refused)
+            if args.wait and looks:
+                change.embed(looks[-1].situation.claim)
+            failures = _replace(args, change, changing)
+            waited = [each.command for each in looks if each.command.topic not in failures]
+            status = _wait(args, change, waited) if args.wait and waited else 0
+            return status or int(refused or bool(failures))
+
+
+def _successors(args: argparse.Namespace) -> dict[str, str | None]:
+    """Return topic -> its successor, or None where none is named."""
+    found: dict[str, str | None] = {}
+    for each in args.topics:
+        topic, separator, successor = each.partition("=")
+        if topic in found:
+            raise BadUsage(f"{topic} is named twice")
+        found[topic] = successor if separator else None
+    if args.successor is not None:
+        if len(found) > 1 or None not in found.values():
+            raise BadUsage("--with goes with one TOPIC: name the successors of several as TOPIC=NAME")
+        found = dict.fromkeys(found, args.successor)
+    return found
 
 
 def _given(args: argparse.Namespace) -> list[str]:
     return [name for name in _FIRST_ONLY if getattr(args, name) not in (None, [])]
 
 
-def _look(args: argparse.Namespace, change: Change) -> tuple[Situation, ReplaceTopicCommand, Admission, list[str]]:
-    """Return the topic, the command, what a controller would make of it, and what to show before the question."""
+@dataclass(frozen=True)
+class _Look:
+    """One topic as it is, the command about it, what a controller would make of that, and what is shown before."""
+
+    situation: Situation
+    command: ReplaceTopicCommand
+    admission: Admission
+    shown: ReplacementPlan | list[str]
+    refusal: RequestRefused | None = None
+    """Of what a controller would admit, for a reason that is shown."""
+
+    @property
+    def changes(self) -> bool:
+        return self.admission.record is not None
+
+    def show(self, *, as_json: bool) -> None:
+        if isinstance(self.shown, ReplacementPlan) and as_json:
+            print(json_text(self.shown))
+        elif self.changes:
+            tell(*(replacement_text(self.shown) if isinstance(self.shown, ReplacementPlan) else self.shown))
+        if self.admission.message:
+            tell(f"{self.command.topic}: {self.admission.message}")
+
+
+def _look_at_all(args: argparse.Namespace, successors: Mapping[str, str | None], change: Change) -> list[_Look]:
+    """Look at all topics; of several, one that is refused is told, and does not keep the others."""
+    looks: list[_Look] = []
+    for topic, successor in successors.items():
+        attempt = partial(_look, args, change, topic, successor, [each.admission.record for each in looks])
+        try:
+            looks.append(change.retry(attempt))
+        except RequestRefused as error:
+            if len(successors) == 1:
+                raise
+            tell(f"error: {error}")
+    return looks
+
+
+def _shown(args: argparse.Namespace, looks: Sequence[_Look], *, alone: bool) -> list[_Look]:
+    """Show what was found of each topic. Returns those that are not refused for it."""
+    for each in looks:
+        each.show(as_json=args.json)
+        if each.refusal is not None and alone:
+            raise each.refusal
+        if each.refusal is not None:
+            tell(f"error: {each.refusal}")
+    return [each for each in looks if each.refusal is None]
+
+
+def _look(
+    args: argparse.Namespace,
+    change: Change,
+    topic: str,
+    successor_name: str | None,
+    begun: Iterable[TopicRecord | None],
+) -> _Look:
+    """``begun``: the records that the commands before this one make, as the controller takes them in their order."""
     session = change.session
     log = session.read_log()
-    situation = change.look(args.topic, log)
+    situation = change.look(topic, log)
     current = situation.record.replacement if situation.record is not None else None
-    wanted = _wanted(args, current)
-    found = None if current is not None or args.undo else look_at_predecessor(session.cluster.brokers, args.topic)
-    command = replace_command(args.topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
-    if current is not None and not args.undo:
-        # The AdminClient copies configs anew: these outweigh them, so that the repetition asks for what there is.
-        command = replace(command, configs=dict(current.configs))
+    wanted = _wanted(args, topic, successor_name, current)
+    found = None if current is not None or args.undo else look_at_predecessor(session.cluster.brokers, topic)
+    command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
     successor = session.observer().observe(wanted.successor, None)
     facts = replace(situation.facts, successor=successor)
-    refuse_alias(command, facts.topic_id, log.replay.records.values())
+    others = [record for record in (*log.replay.records.values(), *begun) if record is not None]
+    refuse_alias(command, facts.topic_id, others)
     epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
     admission = admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
+    brokers, acls, refusal = session.cluster.brokers, None, None
+    if not args.undo and (current is None or current.switched_ms is None):
+        acls = read_acls(brokers, topic, wanted.successor, session.bootstrap_server)
+        if admission.record is not None and not args.accept_access_loss:
+            refusal = access_refusal(command, acls)
     if found is None:
-        return situation, command, admission, _changes(command, current)
-    validate_successor(session.cluster.brokers, command, VALIDATION_TIMEOUT_S)
-    return situation, command, admission, _plan(args, change, command, situation, found)
+        return _Look(situation, command, admission, [*_changes(command, current), *acls_text(command, acls)], refusal)
+    validate_successor(brokers, command, VALIDATION_TIMEOUT_S)
+    names, quiet_ms = session.cluster.topic_names(), session.controller.seal_quiet_ms
+    plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, names)
+    return _Look(situation, command, admission, plan, refusal)
 
 
-def _wanted(args: argparse.Namespace, current: Replacement | None) -> TopicReplacement:
+def _wanted(
+    args: argparse.Namespace, topic: str, successor: str | None, current: Replacement | None
+) -> TopicReplacement:
     """Return what the options ask for; of a replacement in progress, what they leave out is as it is."""
-    successor = args.successor if args.successor is not None or current is None else current.successor
-    count = args.partitions if args.partitions is not None or current is None else current.num_partitions
-    if args.undo and current is None:
-        why = f"topic {args.topic!r}: it is not being replaced: there is nothing to undo"
-        raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=args.topic)
-    if successor is None or count is None:
-        why = (
-            f"topic {args.topic!r} is not being replaced: name its successor (--with) and its partitions (--partitions)"
+    count, fence = args.partitions, args.fence
+    if current is not None:
+        successor, count, fence = (
+            successor or current.successor,
+            count or current.num_partitions,
+            fence or current.fence,
         )
-        raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=args.topic)
+    if args.undo and current is None:
+        why = f"topic {topic!r}: it is not being replaced: there is nothing to undo"
+        raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
+    if successor is None or count is None:
+        why = f"topic {topic!r} is not being replaced: name its successor (--with) and its partitions (--partitions)"
+        raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
     wanted = TopicReplacement(
         successor,
         count,
         args.replication_factor,
         dict(args.config),
         args.delete_partitions_delay,
-        args.fence or FENCES[0],
+        fence or FENCES[0],
         tuple(args.accept_state_loss),
     )
-    check_replacement(args.topic, wanted)
+    check_replacement(topic, wanted)
     return wanted
-
-
-def _plan(
-    args: argparse.Namespace, change: Change, command: ReplaceTopicCommand, situation: Situation, found: Predecessor
-) -> list[str]:
-    session = change.session
-    acls = read_acls(session.cluster.brokers, command.topic, command.successor, session.bootstrap_server)
-    names, quiet_ms = session.cluster.topic_names(), session.controller.seal_quiet_ms
-    plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, names)
-    if args.json:
-        print(json_text(plan))
-        return []
-    return replacement_text(plan)
 
 
 def _changes(command: ReplaceTopicCommand, current: Replacement | None) -> list[str]:
@@ -197,17 +271,29 @@ def _changes(command: ReplaceTopicCommand, current: Replacement | None) -> list[
     return lines
 
 
-def _done(command: ReplaceTopicCommand) -> str:
-    if command.undo:
-        return f"its replacement by {command.successor} is being undone."
-    return f"being replaced by {command.successor} ({command.num_partitions} partitions)."
+def _replace(args: argparse.Namespace, change: Change, commands: list[ReplaceTopicCommand]) -> set[str]:
+    """Have the topics replaced, and print what came of each. Returns those that failed."""
+    failures = {topic: error for topic, error in change.replace(commands).items() if error is not None}
+    if len(commands) == 1 and failures:
+        raise next(iter(failures.values()))
+    done = [command for command in commands if command.topic not in failures]
+    for command in done:
+        state = f"being replaced by {command.successor} ({command.num_partitions} partitions)."
+        if command.undo:
+            state = f"its replacement by {command.successor} is being undone."
+        print(f"{command.topic}: {state}")
+    for error in failures.values():
+        tell(f"error: {error}")
+    if done and not args.wait:
+        print(*_hints(args, done), sep="\n")
+    return set(failures)
 
 
-def _hints(args: argparse.Namespace) -> list[str]:
-    servers = server_options(args)
-    hints = [f"Watch it:     modeaware topics {servers} --describe --topic {args.topic}"]
+def _hints(args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand]) -> list[str]:
+    servers, topics = server_options(args), [command.topic for command in commands]
+    hints = [f"Watch it:     modeaware topics {servers} --describe --topic {topic}" for topic in topics]
     if not args.undo:
-        hints.append(f"Take it back: modeaware replace {args.topic} --undo {servers} (until the switch)")
+        hints.append(f"Take it back: modeaware replace {' '.join(topics)} --undo {servers} (until the switch)")
     return hints
 
 
@@ -238,32 +324,36 @@ class _Watch:
         return now is not None and now.reason == reasons.PAUSED and now.pause_before_switch
 
 
-def _wait(args: argparse.Namespace, change: Change, command: ReplaceTopicCommand) -> int:
-    watch = _Watch(command.undo)
+def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTopicCommand]) -> int:
+    watches = {command.topic: _Watch(command.undo) for command in commands}
     try:
-        change.wait(args.topic, watch.ended)
+        change.wait(*watches, ended=lambda topic: watches[topic.topic].ended(topic))
     except KeyboardInterrupt:
         state = "continues in the controller"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
-        tell(f"Left. The replacement {state}", *_hints(args))
+        tell(f"Left. The replacement {state}", *_hints(args, commands))
         return INTERRUPTED
-    now = watch.last.replacement if watch.last is not None else None
-    if watch.is_paused and not command.undo:
-        print(
-            f"{args.topic}: paused before the switch; {command.successor} exists. Repeat without --pause-before-switch."
+    given_up = [command for command in commands if not _print_end(command, watches[command.topic])]
+    for command in given_up:
+        tell(
+            f"error: topic {command.topic!r}: its replacement by {command.successor!r} was given up or undone; the "
+            "controller's log says why"
         )
-        return 0
+    return int(bool(given_up))
+
+
+def _print_end(command: ReplaceTopicCommand, watch: _Watch) -> bool:
+    """Print what a replacement has come to; False: it is no more."""
+    topic, successor = command.topic, command.successor
     if command.undo:
-        print(f"{args.topic}: undone.")
-        return 0
-    if now is None:
-        raise ClusterError(
-            f"topic {args.topic!r}: its replacement by {command.successor!r} was given up or undone; the controller's "
-            "log says why",
-            topic=args.topic,
-        )
-    print(f"{args.topic}: replaced by {command.successor}; every group has moved. Nothing was deleted.")
-    if watch.pause_ms is not None:
-        print(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {args.topic}.")
-    return 0
+        print(f"{topic}: undone.")
+    elif watch.is_paused:
+        print(f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch.")
+    elif watch.last is None or watch.last.replacement is None:
+        return False
+    else:
+        print(f"{topic}: replaced by {successor}; every group has moved. Nothing was deleted.")
+        if watch.pause_ms is not None:
+            print(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
+    return True

@@ -34,6 +34,7 @@ CONTROLLER_CONFIGS = (
     "delete.topic.partition.check.interval.ms",
     "modeaware.seal.quiet.ms",
     "modeaware.open.timeout.ms",
+    "modeaware.announce.ms",
     "modeaware.fence.after.ms",
     "modeaware.ignored.groups",
     "modeaware.controller.session.timeout.ms",

@@ -327,12 +327,12 @@ def _list(args: argparse.Namespace, session: Session) -> int:
     return 0
 
 
-def _absent(args: argparse.Namespace) -> int:
+def _absent(args: argparse.Namespace, log: ModeLog | None = None) -> int:
     if args.if_exists:
         return 0
     if args.topic_id is not None:
         raise RequestRefused(f"no topic has the id {args.topic_id!r}", code=ErrorCode.UNKNOWN_TOPIC_ID)
-    raise no_such_topic(args.topic)
+    raise no_such_topic(args.topic, log)
 
 
 _Records = dict[str, TopicRecord | None]
@@ -349,7 +349,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         chosen = named(chosen, args.topic)
     everything = args.topic is None and args.topic_id is None
     if not chosen and not everything:
-        return _absent(args)
+        return _absent(args, session.read_log())
     names = [topic.name for topic in chosen]
     if args.json:
         topics = describe_topics(session, None if everything else names)
@@ -386,7 +386,8 @@ def _records(
             found[topic.name] = record or TopicRecord.unchanged(topic.name, topic.topic_id, topic.partition_count)
         else:
             found[topic.name] = None
-        if lines := gone_lines(log.gone_ids(topic.name, topic.topic_id)):
+        ids, leads_to = log.gone_ids(topic.name, topic.topic_id), log.leads_to(topic.name, topic.topic_id)
+        if lines := gone_lines(ids, leads_to):
             gone[topic.name] = [f"  {line}" for line in lines]
     return found, gone
 

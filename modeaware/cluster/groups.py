@@ -40,13 +40,15 @@ DESCRIBE_BATCH = 250
 class Members:
     """The topics that a group's members are subscribed to or assigned.
 
-    ``unknown`` says why these may not be all. ``streams``: the members are Kafka Streams'.
+    ``unknown`` says why these may not be all, and ``settling`` that a rebalance is the reason. ``streams``: the members
+    are Kafka Streams'.
     """
 
     any: bool = False
     topics: frozenset[str] = frozenset()
     streams: bool = False
     unknown: str | None = None
+    settling: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def find_groups(
             why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
             doubts.append(GroupsDoubt(why))
         for name in sorted(unclear.keys() - using - not_read.keys()):
-            doubts.append(GroupsDoubt(f"group {name!r} {unclear[name]}"))
+            settling = name if members[name].settling else None
+            doubts.append(GroupsDoubt(f"group {name!r} {unclear[name]}", settling=settling))
         # Whether another group owns changelogs, only the names of topics show.
         in_doubt = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if in_doubt else (), using, streams)
@@ -128,7 +131,7 @@ def find_groups(
         return GroupsFound(
             facts,
             # The worst doubt: one that a closed list of groups would forgive only if there is no other.
-            min(doubts, key=lambda doubt: doubt.hidden, default=None),
+            min(doubts, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None),
             {name: commits[name].epochs for name in facts if name in commits},
             owner(topic, maybe),
         )
@@ -197,7 +200,7 @@ def _classic(group: Any) -> Members:
     if group.protocol_type not in ("consumer", ""):
         return Members(any=True)
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
-        return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet")
+        return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet", settling=True)
     topics: set[str] = set()
     unknown = None
     for member in group.members:
@@ -221,7 +224,7 @@ def _consumer(group: Any) -> Members:
     unknown = None
     if by_pattern and not settled:
         unknown = "subscribes by a pattern and is not settled: what it consumes is not known yet"
-    return Members(any=True, topics=frozenset(topics), unknown=unknown)
+    return Members(any=True, topics=frozenset(topics), unknown=unknown, settling=unknown is not None)
 
 
 def _share(group: Any) -> Members:

@@ -64,6 +64,7 @@ class LastRecords:
         self._conf = {**conf, **_SETTINGS}
         self._monotonic_s = monotonic_s
         self._searches: dict[Partition, _Search] = {}
+        self._reading: dict[Partition, _Search] = {}  # what the consumer is assigned, and for which search
         self._found: dict[Partition, tuple[_Log, int]] = {}
         self._consumer: Consumer | None = None
 
@@ -105,6 +106,7 @@ class LastRecords:
     def close(self) -> None:
         """Close the consumer. What is found stays known; a search begins anew."""
         self._searches.clear()
+        self._reading.clear()
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
             consumer.close()
@@ -116,12 +118,12 @@ class LastRecords:
         consumer = self._consumer
         if consumer is None:
             consumer = self._consumer = Consumer(self._conf)
-        held = {(each.topic, each.partition) for each in consumer.assignment()}
-        if gone := held - self._searches.keys():
-            consumer.incremental_unassign([TopicPartition(*key) for key in sorted(gone)])
-        if new := self._searches.keys() - held:
-            starts = [TopicPartition(*key, self._searches[key].start) for key in sorted(new)]
-            consumer.incremental_assign(starts)
+        # A search that begins anew reads from its own start: what the one before it has read is unknown to it.
+        if gone := [key for key, search in self._reading.items() if self._searches.get(key) is not search]:
+            consumer.incremental_unassign([TopicPartition(*key) for key in gone])
+        if new := [key for key, search in self._searches.items() if self._reading.get(key) is not search]:
+            consumer.incremental_assign([TopicPartition(*key, self._searches[key].start) for key in new])
+        self._reading = dict(self._searches)
         while self._searches and self._monotonic_s() < deadline_s:
             sought: set[Partition] = set()
             for message in consumer.consume(500, timeout=0.1):
@@ -136,6 +138,8 @@ class LastRecords:
             return
         end = search.log.end_offset
         at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if at_end and (offset is None or offset < end):  # by a leader that does not know yet what is replicated
+            return
         if error is not None and not at_end:  # the log has moved on under it, say: it begins anew
             del self._searches[key]
         elif not at_end and offset is not None and offset < end:
@@ -149,4 +153,5 @@ class LastRecords:
             self._found[key] = search.log, search.start if search.last is None else search.last + 1
             del self._searches[key]
         if key not in self._searches:
+            del self._reading[key]
             consumer.incremental_unassign([TopicPartition(*key)])

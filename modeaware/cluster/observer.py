@@ -27,7 +27,8 @@ from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
 GONE_AFTER_MS = 30_000
-"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof."""
+"""How long a topic must be missing on every broker before its record is removed: one stale broker is no proof. Not of
+one whose deletion was acknowledged: an id never comes back."""
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
@@ -113,8 +114,13 @@ class Observer:
         self._seen: dict[str, dict[int, PartitionFacts]] = {}
         self._leaders: dict[str, dict[Partition, Leader]] = {}
         self._missing_since_s: dict[str, float] = {}
+        self._deleted: set[str] = set()
         self._rest = OffsetsWatch(self._brokers)
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
+
+    def deleted(self, topic_id: str) -> None:
+        """Note an acknowledged deletion of a topic by its id: it is gone when no broker has it."""
+        self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
         """Return whether topics that were looked at before are as they were at the last call, if that was for the same
@@ -358,11 +364,12 @@ class Observer:
                 found[topic_id] = ClusterError(f"broker {silent[0]} does not describe topic {topic!r}", topic=topic)
             elif any(other is not None and Look(topic, None, topic_id).is_of(other) for other in of_each):
                 found[topic_id] = False
-            elif now_s - first_s < GONE_AFTER_MS / 1000:
+            elif topic_id not in self._deleted and now_s - first_s < GONE_AFTER_MS / 1000:
                 found[topic_id] = False
                 self._missing_since_s[topic_id] = first_s
             else:
                 found[topic_id] = True
+                self._deleted.discard(topic_id)
                 self._seen.pop(topic_id, None)
                 self._leaders.pop(topic_id, None)
         return found

@@ -5,7 +5,6 @@ Needs the extra ``controller`` (kafka-python's codec) for the requests that go t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -17,8 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
 from modeaware.config import split_client_config, with_process_settings
+from modeaware.confluent.arguments import (
+    broker_ids,
+    check_numbers,
+    check_wanted,
+    checked_delay_ms,
+    checked_keys,
+    checked_rules,
+    pair_of,
+    pairs,
+    refuse_duplicates,
+)
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
@@ -103,9 +113,9 @@ class AdminClient(librdkafka.AdminClient):
         ours = [new for new in new_topics if minimum_of(new) is not None]
         if not ours or not kwargs.keys() <= _OPTIONS:
             return super().create_topics(list(new_topics), **kwargs)  # type: ignore[no-any-return,unused-ignore]  # untyped
-        _refuse_duplicates(new.topic for new in new_topics)
+        refuse_duplicates(new.topic for new in new_topics)
         for new in ours:
-            _check_numbers(new)
+            check_numbers(new)
         others = [new for new in new_topics if minimum_of(new) is None]
         deadline, validate_only = _deadline(kwargs), _validate_only(kwargs)
 
@@ -161,7 +171,7 @@ class AdminClient(librdkafka.AdminClient):
                 return super().create_partitions(list(new_partitions), **kwargs)  # type: ignore[no-any-return,unused-ignore]  # untyped
         if unknown := sorted(kwargs.keys() - _OPTIONS):
             raise TypeError(f"unknown arguments: {', '.join(unknown)}")
-        _refuse_duplicates(topic for topic, _ in growths)
+        refuse_duplicates(topic for topic, _ in growths)
         plain = {topic: new for topic, new in growths if topic not in typed}
         return {**self._create_as_stock(plain, kwargs), **self._create_typed(typed, kwargs)}
 
@@ -235,8 +245,8 @@ class AdminClient(librdkafka.AdminClient):
             RequestRefused: a count below 1 or a negative delay; nothing was sent.
             TypeError: an argument has the wrong type.
         """
-        _check_wanted(partitions)
-        delay = RETENTION_DELAY_MS if delay_ms is None else _checked_delay_ms(delay_ms)
+        check_wanted(partitions)
+        delay = RETENTION_DELAY_MS if delay_ms is None else checked_delay_ms(delay_ms)
         deadline = Deadline(request_timeout)
         return self._futures(
             partitions, lambda: self._calls.delete_partitions(self._calls.views(deadline), partitions, delay, deadline)
@@ -255,7 +265,8 @@ class AdminClient(librdkafka.AdminClient):
 
         The controller creates each successor and announces it. Then it leads the name to it: our producers write to
         the successor, and each group reads it when it has read the topic to its end. Nothing is copied or deleted.
-        Repeated before the switch, a call may change ``pause_before_switch`` and add to ``accept_state_loss``.
+        Repeated before the switch, a call may change ``pause_before_switch`` and add to ``accept_state_loss``; any
+        other difference is refused (REASSIGNMENT_IN_PROGRESS). The same call again changes nothing.
 
         Args:
             topics: per topic its successor. What is set on the topic is read and copied by this call.
@@ -275,6 +286,8 @@ class AdminClient(librdkafka.AdminClient):
             ClusterError (outcome unknown), or ModeSourceError (the mode log cannot be read).
 
             The user needs ALTER, DELETE and ALTER_CONFIGS on the topic, and CREATE on the successor or the cluster.
+            With DESCRIBE on the cluster, POLICY_VIOLATION also refuses a call that leads to the switch while ACLs that
+            match the topic's name do not match the successor's, unless its ``accept_access_loss`` is set.
 
         Raises:
             RequestRefused: a number is out of range; nothing was sent.
@@ -283,7 +296,7 @@ class AdminClient(librdkafka.AdminClient):
         for topic, wanted in topics.items():
             check_replacement(topic, wanted)
             if wanted.delete_partitions_delay_ms is not None:
-                _checked_delay_ms(wanted.delete_partitions_delay_ms)
+                checked_delay_ms(wanted.delete_partitions_delay_ms)
         deadline = Deadline(request_timeout)
 
         def work() -> dict[str, Any]:
@@ -293,7 +306,10 @@ class AdminClient(librdkafka.AdminClient):
             retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._stock_conf))
             options = {"pause_before_switch": pause_before_switch, "undo": undo, "validate_only": validate_only}
             with closing(self._brokers(request_timeout)) as brokers:
-                commands, failures = replace_commands(brokers, topics, retrying, **options)
+                found = {topic: views.view(topic).successor for topic in topics}
+                under_way = {topic: successor for topic, successor in found.items() if successor is not None}
+                servers = str(self._stock_conf["bootstrap.servers"])
+                commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
 
         return self._futures(topics, work)
@@ -343,7 +359,7 @@ class AdminClient(librdkafka.AdminClient):
         Raises:
             TypeError: an argument has the wrong type; nothing was sent.
         """
-        command = AlterGroupRulesCommand(_checked_rules(add), _checked_keys(remove))
+        command = AlterGroupRulesCommand(checked_rules(add), checked_keys(remove))
         deadline = Deadline(request_timeout)
 
         def work() -> dict[str, ModeAwareError | None]:
@@ -400,13 +416,13 @@ class AdminClient(librdkafka.AdminClient):
             TypeError: an argument has the wrong type; nothing was sent.
             ValueError: a partition is named twice, or is in ``expected_replicas`` alone; nothing was sent.
         """
-        keys = _pairs(reassignments)
+        keys = pairs(reassignments)
         wanted = {
-            pair: None if (replicas := reassignments[key]) is None else _ids(pair, replicas)
+            pair: None if (replicas := reassignments[key]) is None else broker_ids(pair, replicas)
             for pair, key in keys.items()
         }
         expectations = expected_replicas or {}
-        expected = {pair: _ids(pair, expectations[key]) for pair, key in _pairs(expectations).items()}
+        expected = {pair: broker_ids(pair, expectations[key]) for pair, key in pairs(expectations).items()}
         if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
             raise ValueError(f"expected_replicas has partitions that are not to be reassigned: {stray}")
 
@@ -444,7 +460,7 @@ class AdminClient(librdkafka.AdminClient):
         Raises:
             TypeError: an argument has the wrong type.
         """
-        wanted = None if partitions is None else [_pair(key) for key in partitions]
+        wanted = None if partitions is None else [pair_of(key) for key in partitions]
 
         def work() -> dict[tuple[str, int], PartitionReassignment]:
             from modeaware.admin.reassignments import list_reassignments
@@ -513,30 +529,6 @@ def _command(topic: str, new: NewPartitions, assignments: Sequence[Sequence[int]
     return CreatePartitionsCommand(topic, new.new_total_count, placed)
 
 
-def _refuse_duplicates(topics: Iterable[str]) -> None:
-    twice = next((topic for topic, times in Counter(topics).items() if times > 1), None)
-    if twice is not None:
-        raise RequestRefused(
-            f"topic {twice!r} is named twice in one request; name each topic once",
-            code=ErrorCode.INVALID_REQUEST,
-            topic=twice,
-        )
-
-
-def _check_numbers(new: NewTopic) -> None:
-    """As the stock method checks them."""
-    given = new.replica_assignment
-    if not given:
-        return
-    if new.replication_factor != -1:
-        raise ValueError(f"topic {new.topic!r}: replication_factor and replica_assignment are mutually exclusive")
-    if new.num_partitions not in (-1, len(given)):
-        raise ValueError(
-            f"topic {new.topic!r}: replica_assignment must be of as many partitions as num_partitions: "
-            f"{len(given)}, not {new.num_partitions}"
-        )
-
-
 def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseException | None:
     try:
         return future.exception(timeout_s)
@@ -554,73 +546,3 @@ def _deadline(kwargs: Mapping[str, Any]) -> Deadline:
 
 def _validate_only(kwargs: Mapping[str, Any]) -> bool:
     return bool(kwargs.get("validate_only", False))
-
-
-def _check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
-    for topic, wanted in partitions.items():
-        if not isinstance(wanted, DeletePartitions):
-            raise TypeError(f"topic {topic!r}: expected DeletePartitions, not {wanted!r}")
-        count = wanted.total_count
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"topic {topic!r}: the partition count must be an int, not {count!r}")
-        groups = wanted.accept_state_loss
-        if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
-            raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
-        if not isinstance(wanted.evacuate, bool):
-            raise TypeError(f"topic {topic!r}: evacuate must be a bool, not {wanted.evacuate!r}")
-        if count < 1:
-            raise RequestRefused(
-                f"topic {topic!r}: {count} partitions: at least 1 must stay",
-                code=ErrorCode.INVALID_PARTITIONS,
-                topic=topic,
-            )
-
-
-def _checked_rules(rules: Iterable[GroupRule]) -> tuple[GroupRule, ...]:
-    checked = tuple(rules)
-    for rule in checked:
-        if not isinstance(rule, GroupRule):
-            raise TypeError(f"expected a GroupRule, not {rule!r}")
-    return checked
-
-
-def _checked_keys(keys: Iterable[Any]) -> tuple[tuple[str, str, str], ...]:
-    checked = tuple(keys)
-    for key in checked:
-        if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
-            raise TypeError(f"expected (kind, group, topic) of a rule, not {key!r}")
-    return checked
-
-
-def _checked_delay_ms(delay_ms: int) -> int:
-    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
-        raise TypeError(f"the delay must be an int (milliseconds), not {delay_ms!r}")
-    if delay_ms < 0:
-        raise RequestRefused(f"a delay of {delay_ms} ms: 0 or more, or None to leave deletion to the topic's retention")
-    return delay_ms
-
-
-def _pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:
-    found: dict[tuple[str, int], _Key] = {}
-    for key in keys:
-        pair = _pair(key)
-        if pair in found:
-            raise ValueError(f"partition {pair[0]}-{pair[1]} is named twice")
-        found[pair] = key
-    return found
-
-
-def _pair(key: Any) -> tuple[str, int]:
-    pair = (key.topic, key.partition) if isinstance(key, TopicPartition) else key
-    match pair:
-        case (str() as topic, int() as partition) if isinstance(pair, tuple) and not isinstance(partition, bool):
-            return topic, partition
-    raise TypeError(f"expected a TopicPartition or (topic, partition), not {key!r}")
-
-
-def _ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...]:
-    if isinstance(replicas, str | bytes) or not isinstance(replicas, Sequence):
-        raise TypeError(f"partition {pair[0]}-{pair[1]}: replicas must be a sequence of broker ids, not {replicas!r}")
-    if any(isinstance(broker, bool) or not isinstance(broker, int) for broker in replicas):
-        raise TypeError(f"partition {pair[0]}-{pair[1]}: broker ids are ints: {replicas!r}")
-    return tuple(replicas)

@@ -13,8 +13,9 @@ from modeaware.clients.starts import Starts
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.gates import Gates
-from modeaware.confluent.group import Callback, GroupConf, GroupDescriber, Membership, Ownership, Subscription
+from modeaware.confluent.group import Callback, Membership, Subscription
 from modeaware.confluent.names import LogicalNames, physical_topic
+from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
 from modeaware.confluent.partitions import Partitions
 from modeaware.confluent.retarget import PollHook, idle_stats
 from modeaware.confluent.statistics import stats_settings
@@ -75,7 +76,7 @@ class Consumer(librdkafka.Consumer):
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
         self._names = LogicalNames(stock, renames=config.topic_names == "logical")
-        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats, self._names.rename)
+        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats, self._finish)
         self._membership = Membership(
             stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
         )
@@ -268,11 +269,26 @@ class Consumer(librdkafka.Consumer):
     def _act(self) -> None:
         if not self._pending:
             self._membership.apply(self)
+            if self._gates.undone:
+                self._hook.finish_all()  # an event about the deleted topic may be in librdkafka's queue
             return
         self._look_again_s = time.monotonic() + _VIEW_POLL_S
         if self._first_view.arrived(0.0):
             self._pending = False
             self._membership.join()
+
+    def _finish(self, result: Message | list[Message] | None) -> bool:
+        """Rename records and drop events about hidden topics; return whether there was nothing else."""
+        self._names.rename(result)
+        hidden = self._gates.shut and self._gates.is_absence
+        if not hidden or result is None:
+            return False
+        if not isinstance(result, list):
+            return hidden(result)
+        kept = [message for message in result if not hidden(message)]
+        is_empty = len(kept) < len(result) and not kept
+        result[:] = kept
+        return is_empty
 
     def _due_s(self) -> float | None:
         return self._look_again_s if self._pending else self._membership.due_s()

@@ -12,8 +12,8 @@ open: :mod:`modeaware.clients.gate` has the rules, this module finds out what th
   the end without one may be librdkafka's own, made while the application still works on the last record. Commits of an
   application count as they are.
 * When its gate opens, a member commits the start of its own partitions of the successor that have no commit, and after
-  :data:`UNOWNED_S` of those that still have none, having no owner: the controller lets a predecessor go when the group
-  has a commit on every partition of the successor.
+  :data:`UNCOMMITTED_S` of those that still have none, having no owner: the controller lets a predecessor go when the
+  group has a commit on every partition of the successor.
 * A gate opens with a warning where the group's commits have not moved for ``modeaware.gate.timeout.ms``.
 
 All of it is for the polling thread.
@@ -42,7 +42,7 @@ from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
 from modeaware.errors import ModeSourceError
-from modeaware.librdkafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modes import format_ranges
 from modeaware.topic_view import Successor, TopicView
 from modeaware.views.source import Views
@@ -60,11 +60,14 @@ SOON_S = 3.0
 SOON_LOOK_S = 0.1
 """How often a gate is looked at, and the group's offsets are requested, in these seconds."""
 LOG_STARTS_S = 5.0
-UNOWNED_S = 5.0
+UNCOMMITTED_S = 15.0
+"""How long other members are given to commit their own starts. An owner that reads commits sooner, by
+``auto.commit.interval.ms`` (5 s)."""
 SHUT_LOG_S = 30.0
 ANSWER_S = 1.0
 """How long the polling thread waits for an answer. It asks again later."""
 REFRESH_S = 3.0
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 @dataclass
@@ -132,7 +135,7 @@ class Gates:
         is_polling: whether a call of ``poll`` or ``consume`` is under way, which may have taken records already.
 
     Attributes:
-        shut: successors whose partitions are hidden.
+        shut: successors whose partitions are hidden: their gate is shut, or their replacement was undone.
         subscribed: the topics of the last :meth:`topics`.
     """
 
@@ -161,6 +164,7 @@ class Gates:
         self._found: set[str] = set()
         self._known: set[str] = set()
         self._warned: set[str] = set()
+        self._added: set[str] = set()  # topics that this member has subscribed to for itself
         self._next_s = 0.0
         self.shut: set[str] = set()
         self.subscribed: tuple[str, ...] = ()
@@ -177,6 +181,7 @@ class Gates:
         for name in given:
             found |= dict.fromkeys(self._matched(name) if name.startswith("^") else self._read_topics(name))
         self.subscribed = tuple(topic for topic in found if topic in given or self._is_there(topic))
+        self._added = {topic for topic in self._added.union(self.subscribed) if not _is_named(topic, given)}
         return self.subscribed
 
     def _is_there(self, topic: str) -> bool:
@@ -218,12 +223,12 @@ class Gates:
 
         A successor that is subscribed to by its own name is left out.
         """
-
-        def is_named(topic: str) -> bool:
-            return any(name == topic or _matches(name, topic) for name in names)
-
         views = self._views.views()
-        chains = {topic: logical_topic(topic, is_named, views) for topic in predecessors(views) if topic not in names}
+        chains = {
+            topic: logical_topic(topic, lambda each: _is_named(each, names), views)
+            for topic in predecessors(views)
+            if topic not in names
+        }
         return {topic: name for topic, name in chains.items() if name != topic}
 
     @property
@@ -277,6 +282,8 @@ class Gates:
         for gate in self._gates.values():
             if not gate.done and not gate.asked:
                 self._ask(gate, ready=False, within=given)
+            if gate.opened and not gate.settled:
+                self._next_s = gate.ask_s = 0.0  # its own starts are known at the next poll
         self._update_shut()
 
     def ask_before_joining(self) -> None:
@@ -303,7 +310,24 @@ class Gates:
         self._update_shut()
 
     def _update_shut(self) -> None:
-        self.shut = {gate.successor.topic for gate in self._gates.values() if not gate.opened}
+        # What was added and has no gate any more (an undone replacement) is assigned for a while yet, and never shown.
+        self.shut = {gate.successor.topic for gate in self._gates.values() if not gate.opened} | self.undone
+
+    @property
+    def undone(self) -> set[str]:
+        """Return the successors that were subscribed to, and whose replacement was undone before it was switched."""
+        return self._added - {
+            topic for gate in self._gates.values() for topic in (gate.view.topic, gate.successor.topic)
+        }
+
+    def is_absence(self, message: Message) -> bool:
+        """Return whether ``message`` is the event that a hidden topic does not exist (any more): the application has
+        never named it."""
+        error = message.error()
+        if error is None or error.code() not in _ABSENT or message.topic() not in self._added & self.shut:
+            return False
+        log.info("%s: %s: %s", self._group_id, message.topic(), error.str())
+        return True
 
     def due_s(self) -> float | None:
         """Return when to look again, on the monotonic clock; None: when a view changes."""
@@ -452,8 +476,7 @@ class Gates:
     def _is_apart(self, gate: Gate, given: Collection[Key]) -> bool:
         """Whether the group reads the successor by its own name, and has never read the predecessor."""
         topic = gate.view.topic
-        subscribed = any(name == topic or _matches(name, topic) for name in self.subscribed)
-        subscribed = subscribed or any(each == topic for each, _ in given)
+        subscribed = _is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
         return not subscribed and not gate.committed and self._group_id not in gate.successor.groups
 
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
@@ -499,8 +522,11 @@ class Gates:
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]
         starts = {key: start for key in idle if (start := self._starts.start_of(key)) is not None and start >= 0}
         unowned = [key for key in missing if key not in mine]
-        if unowned and now_s >= gate.since_s + UNOWNED_S:
-            starts |= self._starts.find(unowned, self._offsets).starts
+        if unowned and now_s >= gate.since_s + UNCOMMITTED_S:
+            found = self._starts.find(unowned, self._offsets).starts
+            # Requested once more, last of all: an owner's first commit must not be set back.
+            again = self._committed(found)
+            starts |= {key: start for key, start in found.items() if key in again and again[key] is None}
         if starts:
             self._commit(offsets=[TopicPartition(*key, at, GATE_OPENED) for key, at in sorted(starts.items())])
 
@@ -545,6 +571,11 @@ def _unread(gate: Gate, committed: Mapping[int, int]) -> list[int]:
         for partition, end in gate.successor.read_up_to.items()
         if max(committed.get(partition, 0), gate.log_starts.get(partition, 0)) < end
     ]
+
+
+def _is_named(topic: str, names: Iterable[str]) -> bool:
+    """Whether a subscription to ``names`` is one to ``topic``."""
+    return any(name == topic or _matches(name, topic) for name in names)
 
 
 def _matches(pattern: str, topic: str) -> bool:

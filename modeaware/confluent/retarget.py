@@ -78,8 +78,8 @@ class PollHook:
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; turned with the others.
-        finish: is given what a hooked call returns, to be changed in place; and what every call returns from
-            :meth:`finish_all` on.
+        finish: is given what a hooked call returns, to be changed in place, and what every call returns from
+            :meth:`finish_all` on. True: nothing is left of it, and the call is repeated.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PollHook:
         act: Callable[[], None],
         due_s: Callable[[], float | None],
         stats: Switch,
-        finish: Callable[[Any], None] = lambda _result: None,
+        finish: Callable[[Any], bool] = lambda _result: False,
     ) -> None:
         self._direct: tuple[Target, ...] = (poll, consume, stats.target)
         self._finished = (partial(self._call, poll), partial(self._call, consume), stats.target)
@@ -192,8 +192,8 @@ class PollHook:
             wait_s = self.serve()
 
     def _call(self, method: Target, *args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        self._finish(result)
+        while self._finish(result := method(*args, **kwargs)):
+            pass
         return result
 
     def _polled(self, method: Target, *args: Any, **kwargs: Any) -> Any:

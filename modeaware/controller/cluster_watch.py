@@ -16,7 +16,8 @@ from types import MappingProxyType
 
 from modeaware.clock import Clock
 from modeaware.cluster.metadata import Ids, Registered
-from modeaware.controller.engine import Engine, Failures
+from modeaware.controller.engine import Engine
+from modeaware.controller.failures import Failures
 from modeaware.controller.log import ControllerLog
 from modeaware.errors import ClusterError
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord, TopicRecord

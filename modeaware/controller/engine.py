@@ -8,35 +8,35 @@ topic is checked by a schedule; an unexpected error in the work on one topic doe
 from __future__ import annotations
 
 import logging
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modeaware.clock import Clock
 from modeaware.cluster.observer import ANY_ID, Look, Observer
 from modeaware.config import ControllerConfig
+from modeaware.controller.admitted import Admitted, refusal
 from modeaware.controller.election import LeasedEffects
+from modeaware.controller.failures import Failures
 from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.controller.log import NOWHERE, Contact, ControllerLog
+from modeaware.controller.schedule import Resting, Schedule, elapsed_ms
 from modeaware.controller.status import COMMAND, Watched, about_controller, about_record, describe_waiting
 from modeaware.errors import (
     ClusterError,
-    ControllerFenced,
     ErrorCode,
     ModeAwareError,
     NewerRecord,
     RequestRefused,
 )
-from modeaware.lifecycle.admission import Admission, admit, alter_group_rules
+from modeaware.lifecycle.admission import admit, alter_group_rules
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
     Command,
     CommandResult,
     CreatePartitions,
-    CreatePartitionsCommand,
     CreateTopic,
+    DeleteTopic,
     Effect,
     FenceTopic,
     ReplaceTopicCommand,
@@ -44,8 +44,9 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
+from modeaware.lifecycle.intent import refuse_alias
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
-from modeaware.lifecycle.replacement import effects_to_come, give_up_successor, record_after, refuse_alias
+from modeaware.lifecycle.replacement import give_up_successor, record_after
 from modeaware.lifecycle.state import is_settled
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -56,10 +57,6 @@ logger = logging.getLogger("modeaware.controller")
 UNKNOWN_EPOCHS = 1_000
 """How many epochs an unreadable claim may be ahead of all else on the log. Readers that have read it drop whatever
 comes under a lower one."""
-FIRST_RETRY_MS = 1_000
-MAX_REMEMBERED_FAILURES = 1_000
-MOST_SMALL_LOOKS = 72
-"""How many small looks in a row are enough: six hours of them, at the default interval."""
 _RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -77,124 +74,6 @@ _REFUSED_FOR_GOOD = frozenset(
     }
 )
 """What no later request for the same topic would change. Any other refusal to create one is retried."""
-
-
-def elapsed_ms(clock: Clock) -> int:
-    """Return the time of a schedule: a wall clock that is set back would delay every check by as much."""
-    return round(clock.monotonic_s() * 1000)
-
-
-class Schedule:
-    """When to check which topic again: due times by topic id, on the time of :func:`elapsed_ms`. Pure.
-
-    A topic without progress is checked after 1 s, 2 s, 4 s, ... and at the latest after the check interval
-    (``delete.topic.partition.check.interval.ms``); progress restarts that series.
-    """
-
-    def __init__(self, check_interval_ms: int) -> None:
-        self._check_interval_ms = check_interval_ms
-        self._due_ms: dict[str, int] = {}
-        self._next_ms: int | None = None
-        """The least of them, where it is known: asked for twice a second."""
-        self._retry_ms: dict[str, int] = {}
-
-    def now(self, topic_id: str, elapsed_ms: int) -> None:
-        self._set(topic_id, elapsed_ms)
-        self._retry_ms.pop(topic_id, None)
-
-    def after_check(
-        self, topic_id: str, elapsed_ms: int, *, progress: bool, settled: bool, due_in_ms: int | None = None
-    ) -> None:
-        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if
-        earlier."""
-        if progress:
-            self._retry_ms.pop(topic_id, None)
-        if settled:
-            self._set(topic_id, elapsed_ms + self._check_interval_ms)
-            return
-        retry_ms = min(self._retry_ms.get(topic_id, FIRST_RETRY_MS), self._check_interval_ms)
-        self._retry_ms[topic_id] = min(retry_ms * 2, self._check_interval_ms)
-        self._set(topic_id, elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0)))
-
-    def forget(self, topic_id: str) -> None:
-        self._due_ms.pop(topic_id, None)
-        self._retry_ms.pop(topic_id, None)
-        self._next_ms = None
-
-    def _set(self, topic_id: str, due_ms: int) -> None:
-        self._due_ms[topic_id] = due_ms
-        self._next_ms = None
-
-    def due(self, elapsed_ms: int) -> list[str]:
-        next_ms = self.next_ms()
-        if next_ms is None or next_ms > elapsed_ms:
-            return []
-        return sorted((t for t, due_ms in self._due_ms.items() if due_ms <= elapsed_ms), key=lambda t: self._due_ms[t])
-
-    def next_ms(self) -> int | None:
-        if self._next_ms is None:
-            self._next_ms = min(self._due_ms.values(), default=None)
-        return self._next_ms
-
-
-class Resting:
-    """Topics at rest, of which a small look is enough as long as it shows no change. Pure.
-
-    A topic *rests* when its last whole look led to nothing, and only its logs can change that. That look *counts* if a
-    small look came before it, and every small look since was the same: whatever happened, one of them has seen it. The
-    first small look at other topics than before is a change. No look counts for ever: :data:`MOST_SMALL_LOOKS`.
-    """
-
-    def __init__(self) -> None:
-        self.topic_ids: set[str] = set()
-        self._counting: set[str] = set()
-        self._looks = 0
-
-    def looked(self, *, unchanged: bool) -> frozenset[str]:
-        """Note a small look at all that rest; return those that need no whole look now: a change ends it for all
-        (invariant I2)."""
-        self._looks += 1
-        if not unchanged or self._looks > MOST_SMALL_LOOKS:
-            self._counting.clear()
-            self._looks = 0
-        return frozenset(self._counting)
-
-    def rests(self, topic_id: str) -> None:
-        """Note a whole look that led to nothing."""
-        self.topic_ids.add(topic_id)
-        self._counting.add(topic_id)
-
-    def stirs(self, topic_id: str) -> None:
-        """Note that the topic needs a whole look."""
-        self.topic_ids.discard(topic_id)
-        self._counting.discard(topic_id)
-
-
-class Failures:
-    """Turns an unexpected exception into a ClusterError. Not thread-safe.
-
-    Each is logged with its traceback: at ERROR, and at DEBUG while the same one (type, and place) is repeated.
-    """
-
-    def __init__(self) -> None:
-        self._logged: dict[str, tuple[type[Exception], str]] = {}
-
-    @contextmanager
-    def isolated(self, what: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
-        """Contain an unexpected error in the work on one topic. Not for the mode log, whose failures end the claim."""
-        try:
-            yield
-        except (ClusterError, RequestRefused, ControllerFenced):
-            raise
-        except Exception as error:  # logged, and retried: uncontained, it would end every standby in turn
-            kind = type(error), str(traceback.extract_tb(error.__traceback__)[-1])
-            level = logging.DEBUG if self._logged.get(what) == kind else logging.ERROR
-            if len(self._logged) >= MAX_REMEMBERED_FAILURES:
-                self._logged.clear()
-            self._logged[what] = kind
-            logger.log(level, "%s failed unexpectedly", what, exc_info=error)
-            raise ClusterError(f"{what} failed unexpectedly: {type(error).__name__}: {error}", code=code) from error
-        self._logged.pop(what, None)
 
 
 class Engine:
@@ -293,12 +172,12 @@ class Engine:
             {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
         )
         admitted = self._validate(self._admit_all(chosen, found))
-        records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
+        records = [each.admission.record for each in admitted if isinstance(each, Admitted)]
         failures = self._append([record for record in records if record is not None])
         return self._carry_out(
             [
-                _refused(each.command, failures[each.topic_id], each.record)
-                if isinstance(each, _Admitted) and each.topic_id in failures
+                refusal(each.command, failures[each.topic_id], each.record)
+                if isinstance(each, Admitted) and each.topic_id in failures
                 else each
                 for each in admitted
             ]
@@ -306,20 +185,20 @@ class Engine:
 
     def _admit_all(
         self, commands: Sequence[TopicCommand], found: Sequence[TopicFacts | ClusterError]
-    ) -> list[_Admitted | CommandResult]:
+    ) -> list[Admitted | CommandResult]:
         """Decide on commands in their order: each one sees the replacements that those before it begin."""
         replaced = {topic_id: record for topic_id, record in self._records.items() if record.replacement is not None}
         admitted = []
         for command, facts in zip(commands, found, strict=False):
             each = self._admit(command, facts, tuple(replaced.values()))
-            if isinstance(each, _Admitted) and (record := each.admission.record) is not None and record.replacement:
+            if isinstance(each, Admitted) and (record := each.admission.record) is not None and record.replacement:
                 replaced[record.topic_id] = record
             admitted.append(each)
         return admitted
 
     def _admit(
         self, command: TopicCommand, facts: TopicFacts | ClusterError, replaced: Sequence[TopicRecord]
-    ) -> _Admitted | CommandResult:
+    ) -> Admitted | CommandResult:
         record = None
         try:
             if isinstance(facts, ClusterError):
@@ -333,17 +212,17 @@ class Engine:
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (RequestRefused, ClusterError) as error:
             return self._not_begun(command, error, record)
-        return _Admitted(command, record, facts, admission)
+        return Admitted(command, record, facts, admission)
 
-    def _validate(self, admitted: Sequence[_Admitted | CommandResult]) -> list[_Admitted | CommandResult]:
+    def _validate(self, admitted: Sequence[Admitted | CommandResult]) -> list[Admitted | CommandResult]:
         """Have the brokers check what commands are to create, and fences, before anything is appended: their refusal
         changes nothing."""
-        checked = [(each, effect) for each in admitted if isinstance(each, _Admitted) for effect in each.to_validate]
+        checked = [(each, effect) for each in admitted if isinstance(each, Admitted) for effect in each.to_validate]
         refused: dict[str, CommandResult] = {}
         for (each, _), error in zip(checked, self._validated([effect for _, effect in checked]), strict=True):
             if error is not None and each.topic_id not in refused:
                 refused[each.topic_id] = self._not_begun(each.command, error, each.record)
-        return [refused.get(each.topic_id, each) if isinstance(each, _Admitted) else each for each in admitted]
+        return [refused.get(each.topic_id, each) if isinstance(each, Admitted) else each for each in admitted]
 
     def _validated(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         if not effects:
@@ -363,13 +242,13 @@ class Engine:
             self.watched.failed(COMMAND)
         if error.code is ErrorCode.REQUEST_TIMED_OUT:  # no doubt
             error = ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
-        return _refused(command, error, record)
+        return refusal(command, error, record)
 
-    def _carry_out(self, admitted: Sequence[_Admitted | CommandResult]) -> list[CommandResult]:
+    def _carry_out(self, admitted: Sequence[Admitted | CommandResult]) -> list[CommandResult]:
         """Create what commands create, after the append; return their results."""
         growths = []
         for each in admitted:
-            if isinstance(each, _Admitted) and each.admission.record is not None:
+            if isinstance(each, Admitted) and each.admission.record is not None:
                 record = each.admission.record
                 logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
                 if each.new is not None:
@@ -378,7 +257,7 @@ class Engine:
         return [
             each
             if isinstance(each, CommandResult)
-            else _refused(each.command, failures[each.topic_id], self._records.get(each.topic_id))
+            else refusal(each.command, failures[each.topic_id], self._records.get(each.topic_id))
             if each.topic_id in failures
             else each.result
             for each in admitted
@@ -544,7 +423,7 @@ class Engine:
                 raise _newer("the rules about groups")
             after = alter_group_rules(self._rules, command, self._epoch)
         except RequestRefused as error:
-            return _refused(command, error, None)
+            return refusal(command, error, None)
         if after != self._rules:
             self._log.append([(GROUP_RULES_KEY, after.to_json())])
             self._rules, self._rules_unreadable = after, False
@@ -594,7 +473,7 @@ class Engine:
             self.schedule.forget(topic_id)
         return {}
 
-    def _create(self, growths: Sequence[_Admitted]) -> dict[str, ClusterError]:
+    def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
         """Create the partitions of commands. Return topic id -> the error, where the outcome is not known or the growth
         was given up."""
         effects = [each.new for each in growths if each.new is not None]
@@ -640,6 +519,8 @@ class Engine:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
                 if isinstance(effect, FenceTopic):
                     self.watched.fenced(effect.topic_id)
+                elif isinstance(effect, DeleteTopic):
+                    self._observer.deleted(effect.successor_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
@@ -667,48 +548,6 @@ class Engine:
             if failure is not None:
                 self.watched.failed(type(effect).__name__)
         return errors
-
-
-@dataclass(frozen=True)
-class _Admitted:
-    """A command that was admitted, with the record before it."""
-
-    command: TopicCommand
-    record: TopicRecord | None
-    facts: TopicFacts
-    admission: Admission
-
-    @property
-    def topic_id(self) -> str:
-        return self.facts.topic_id or ""
-
-    @property
-    def new(self) -> CreatePartitions | None:
-        """Return the partitions that the command creates."""
-        command, record = self.command, self.admission.record
-        count = self.facts.partition_count
-        if not isinstance(command, CreatePartitionsCommand) or record is None or len(record.modes) <= count:
-            return None
-        return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
-
-    @property
-    def to_validate(self) -> tuple[Effect, ...]:
-        """Return what brokers are to validate: a growth that is to be done, or was asked for to be validated; what a
-        replacement that begins will do."""
-        command, count = self.command, self.facts.partition_count
-        if isinstance(command, ReplaceTopicCommand):
-            has_begun = self.record is not None and self.record.replacement is not None
-            return () if has_begun else effects_to_come(command, self.topic_id)
-        if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
-            return ()
-        if self.new is None and not command.validate_only:
-            return ()
-        return (CreatePartitions(command.topic, self.topic_id, command.total_count, command.assignments),)
-
-    @property
-    def result(self) -> CommandResult:
-        record = self.admission.record or self.record
-        return CommandResult(self.command.topic, ErrorCode.NONE, self.admission.message, record.modes if record else ())
 
 
 @dataclass(frozen=True)
@@ -745,8 +584,3 @@ def _newer(what: str, topic: str | None = None) -> RequestRefused:
         code=ErrorCode.UNSUPPORTED_VERSION,
         topic=topic,
     )
-
-
-def _refused(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
-    code = error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR
-    return CommandResult(command.topic, code, str(error), record.modes if record is not None else ())

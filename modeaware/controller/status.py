@@ -253,10 +253,6 @@ class Watched:
         return Seen(tuple(sorted(topics, key=lambda seen: seen.record.topic)), rules, errors)
 
 
-def reason_code(reason: str) -> str:
-    return reason.partition(":")[0]
-
-
 def _parts(record: TopicRecord) -> tuple[int, ...]:
     return (*record.retired, WHOLE)
 
@@ -266,11 +262,11 @@ def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
     waits as requested; None: none."""
     if partition == WHOLE:
         whole = record.replacement.reason if record.replacement is not None else None
-        return None if whole is None else (topic_phase(record), reason_code(whole) in reasons.AS_ASKED)
+        return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
     retired = record.retired.get(partition)
     if retired is None or retired.reason is None:
         return None
-    return partition_phase(record.modes[partition], retired), reason_code(retired.reason) in reasons.AS_ASKED
+    return partition_phase(record.modes[partition], retired), reasons.code_of(retired.reason) in reasons.AS_ASKED
 
 
 def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen:
@@ -413,7 +409,7 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
     does not know is ``other``."""
     ages: dict[str, float] = {}
     for reason, partitions in held_up(seen.record).items():
-        code = reason_code(reason)
+        code = reasons.code_of(reason)
         code = code if code in reasons.CODES else "other"
         ages[code] = max(ages.get(code, 0.0), (now_ms - _held_up_since_ms(seen, partitions)) / 1000)
     return ages
@@ -428,11 +424,11 @@ def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
     reasons_shown = [
         {
             "reason": reason,
-            "code": reason_code(reason),
+            "code": reasons.code_of(reason),
             "text": reasons.text(reason),
             "partitions": format_ranges(partitions),
             "count": len(partitions),
-            "as_asked": reason_code(reason) in reasons.AS_ASKED,
+            "as_asked": reasons.code_of(reason) in reasons.AS_ASKED,
             "since_ms": _held_up_since_ms(seen, partitions),
         }
         for reason, partitions in held_up(seen.record).items()

@@ -18,9 +18,10 @@ from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
 from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
 from modeaware.controller.election import Election, Seat
-from modeaware.controller.engine import Engine, elapsed_ms
+from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox, Job
 from modeaware.controller.log import ClaimWatch, Contact, ControllerLog, describe_claim
+from modeaware.controller.schedule import elapsed_ms
 from modeaware.controller.status import Role, Status, about_controller
 from modeaware.errors import (
     ClusterError,

@@ -21,7 +21,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, evacuation_group, required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.growth import grow
-from modeaware.lifecycle.replacement import (
+from modeaware.lifecycle.intent import (
     changed_replacement,
     largest_form,
     new_replacement,

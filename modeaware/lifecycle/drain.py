@@ -89,6 +89,10 @@ class Requirement:
                 return rule
         return None
 
+    def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
+        """Return the waiver by which a topic need not wait for the group: one that holds wherever it has committed."""
+        return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
+
 
 def requirement_of(
     record: TopicRecord | None,

@@ -100,10 +100,16 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class GroupsDoubt:
-    """Why a list of groups may be incomplete. ``hidden``: only the right to DESCRIBE the cluster is missing."""
+    """Why a list of groups may be incomplete.
+
+    Attributes:
+        hidden: only the right to DESCRIBE the cluster is missing.
+        settling: the group that is in a rebalance, where that is all: what it consumes will be known soon.
+    """
 
     detail: str
     hidden: bool = False
+    settling: str | None = None
 
 
 @dataclass(frozen=True)

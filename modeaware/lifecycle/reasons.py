@@ -15,6 +15,7 @@ RETENTION = "retention"
 COMPACTED = "compacted"
 GROUPS_UNKNOWN = "groups-unknown"
 GROUPS_HIDDEN = "groups-hidden"
+GROUP_SETTLING = "group-settling"
 GROUP_LAG = "group-lag"
 GROUP_NEVER_COMMITTED = "group-never-committed"
 GROUP_GONE = "group-gone"
@@ -24,6 +25,7 @@ GROUP_STATEFUL = "group-stateful"
 NOT_EVACUATED = "not-evacuated"
 OPENING = "opening"
 PAUSED = "paused"
+UNDOING = "undoing"
 NOT_FENCED = "not-fenced"
 END_NOT_READ = "end-not-read"
 FENCE_DENIED = "fence-denied"
@@ -45,6 +47,8 @@ _TEXTS = {
     COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of a key must be kept: set it back, or "
     "undo (--undo) and shrink with --evacuate",
     GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error); see the controller's log",
+    GROUP_SETTLING: "group {group} is in a rebalance, and whether it uses the topic is not known: waiting until it is "
+    "settled. Stop its consumers if it never is",
     GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
     "groups and close the list (modeaware groups require, modeaware groups closed)",
     GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
@@ -63,6 +67,8 @@ _TEXTS = {
     "modeaware.spark.evacuate (spark-submit)",
     OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
     PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
+    UNDOING: "the successor is being deleted; waiting until no broker returns it (30 s more where the answer to the "
+    "deletion was lost; longer: see the controller's log)",
     NOT_FENCED: "a leader does not refuse data yet: waiting for the fence",
     END_NOT_READ: "looking for the last record of each partition; a long tail of aborted records takes a while",
     FENCE_DENIED: "the controller's user may not probe the fence: grant it WRITE, DESCRIBE_CONFIGS and ALTER_CONFIGS "
@@ -81,7 +87,7 @@ CODES = frozenset(_TEXTS)
 """Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED})
 """Reasons that wait as requested: nothing is wrong."""
-PASSING = frozenset({GROUPS_UNKNOWN, NOT_FENCED, END_NOT_READ, UNAVAILABLE})
+PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
 _TEXTS_AT_REST = {
@@ -93,6 +99,11 @@ _TEXTS_AT_REST = {
 def of_group(code: str, group: str) -> str:
     """Return the reason ``code`` on account of ``group``."""
     return f"{code}:{group}"
+
+
+def code_of(reason: str) -> str:
+    """Return the code of a reason, without the group."""
+    return reason.partition(":")[0]
 
 
 def text(reason: str, *, rests: bool = False) -> str:

@@ -37,12 +37,11 @@ switch.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.config import ControllerConfig
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
     Advance,
@@ -51,173 +50,34 @@ from modeaware.lifecycle.commands import (
     Effect,
     FenceTopic,
     ReplaceTopicCommand,
-    TopicCommand,
 )
 from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason, requirement_of
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal_broken_by, seal_partition
 from modeaware.lifecycle.state import blocked
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.json_form import READER_VERSION
 from modeaware.modelog.records import (
-    MAX_PARTITIONS,
     MAX_RECORD_BYTES,
-    READER_VERSION,
     REPLACEMENT_READER,
-    RETENTION_DELAY_MS,
     Replacement,
     RetiredPartition,
     TopicRecord,
 )
-from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.modes import PartitionMode
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
 """A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
-FENCES = ("config", "none")
 DEFAULT_FACTOR = -1
 """The replication factor that leaves it to the brokers."""
 SEARCH_AGAIN_MS = 1_000
-ANNOUNCE_MS = 2_000
-"""How long clients have to see the successor before the switch. Those of the wire ask every second from then on."""
+LOOK_AGAIN_MS = 2_000
+"""When to list the groups again while one of them is in a rebalance."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
     """Return whether ``configs`` have the fence."""
     return FENCE_CONFIGS.items() <= configs.items()
-
-
-# Admission
-
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
-    """Return the record with the intent of ``command``, which nothing objects to."""
-    replacement = Replacement(
-        successor=command.successor,
-        num_partitions=command.num_partitions,
-        requested_ms=now_ms,
-        replication_factor=command.replication_factor,
-        configs=dict(command.configs),
-        delay_ms=command.delay_ms,
-        fence=command.fence,
-        pause_before_switch=command.pause_before_switch,
-        accept_state_loss=tuple(sorted(command.accept_state_loss)),
-    )
-    return replace(_with(record, replacement), required_groups=(), groups_complete=True, waived={})
-
-
-def changed_replacement(
-    record: TopicRecord, replacement: Replacement, command: ReplaceTopicCommand, now_ms: int
-) -> TopicRecord | str:
-    """Return the record after a command about the replacement in progress, or why it is refused."""
-    if command.successor != replacement.successor:
-        return f"the topic is already being replaced, by {replacement.successor!r}"
-    if command.undo:
-        if replacement.switched_ms is not None:
-            return f"its name already leads to {replacement.successor!r}: to go back, replace that by another topic"
-        return _with(record, replace(replacement, undone_ms=replacement.undone_ms or now_ms, reason=None))
-    if replacement.undone_ms is not None:
-        return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
-    if differing := _differing(command, replacement):
-        remedy = "undo that first (--undo)" if replacement.switched_ms is None else "repeat the command as it was"
-        return f"it is already being replaced, with {', '.join(differing)}: {remedy}"
-    accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
-    pause = command.pause_before_switch and replacement.switched_ms is None
-    changed = replace(replacement, pause_before_switch=pause, accept_state_loss=accepted, reason=None)
-    return record if changed == replace(replacement, reason=None) else _with(record, changed)
-
-
-def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[CreateTopic | FenceTopic, ...]:
-    """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
-    refuse it."""
-    fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
-    return (_creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
-
-
-def _creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
-    return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
-
-
-def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:
-    """Return what a repeated command wants otherwise than the first one. What it leaves at the default stays as it is,
-    and the fence's configs may have been copied from the predecessor since it has them."""
-    first = ReplaceTopicCommand(command.topic, command.successor, replacement.num_partitions)
-    spared = FENCE_CONFIGS if replacement.own_configs is not None else {}
-
-    def without_fence(configs: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in configs.items() if name not in spared}
-
-    held = [
-        ("number of partitions", command.num_partitions, replacement.num_partitions, replacement.num_partitions),
-        ("replication factor", command.replication_factor, replacement.replication_factor, first.replication_factor),
-        ("set of configs", without_fence(command.configs), without_fence(replacement.configs), first.configs),
-        ("delay", command.delay_ms, replacement.delay_ms, first.delay_ms),
-        ("fence", command.fence, replacement.fence, first.fence),
-    ]
-    return [f"another {what} ({now!r})" for what, wanted, now, default in held if wanted not in (now, default)]
-
-
-def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
-    """Yield why a first command is refused, beside what a shrink would be refused for, with the error codes."""
-    if command.undo:
-        yield ErrorCode.INVALID_REQUEST, "it is not being replaced: there is nothing to undo"
-    if not _NAME.fullmatch(command.successor) or command.successor in (".", ".."):
-        why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
-        yield ErrorCode.INVALID_TOPIC_EXCEPTION, why
-    if command.num_partitions < 1:
-        yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1"
-    if command.num_partitions > MAX_PARTITIONS:
-        yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
-    if command.delay_ms < RETENTION_DELAY_MS:
-        yield ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
-    if command.successor == command.topic:
-        yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
-    if command.fence not in FENCES:
-        yield ErrorCode.INVALID_REQUEST, f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
-    if facts.successor is not None and facts.successor.topic_id is not None:
-        why = f"a topic {command.successor!r} exists already: choose another name for the successor"
-        yield ErrorCode.TOPIC_ALREADY_EXISTS, why
-
-
-def objection_to_change(replacement: Replacement) -> str:
-    """Return why nothing else is changed about a topic that is replaced, and what to do."""
-    successor = replacement.successor
-    if replacement.switched_ms is not None:
-        return f"its name leads to {successor!r}, which has replaced it: change that topic"
-    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
-
-
-def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
-    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
-    (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
-    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
-
-    Raises:
-        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
-    """
-    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
-    for record in records:
-        replacement = record.replacement
-        if replacement is None or (record.topic == command.topic and record.topic_id == topic_id):
-            continue
-        if record.topic in wanted and replacement.switched_ms is not None:
-            raise RequestRefused(
-                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
-                f"topic of id {record.topic_id}; clients do not use another topic of that name",
-                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-                topic=record.topic,
-            )
-        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
-        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
-            raise RequestRefused(
-                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
-                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                topic=replacement.successor,
-            )
-
-
-# One pass
 
 
 def advance_replacement(
@@ -241,7 +101,7 @@ def advance_replacement(
     elif replacement.successor_id is None:
         step = _create(record, replacement, facts.successor, now_ms)
     elif replacement.switched_ms is None:
-        step = _switch(record, replacement, facts, facts.successor, requirement, now_ms)
+        step = _switch(record, replacement, facts, facts.successor, requirement, config, now_ms)
     else:
         step = _Move(record, replacement, facts, facts.successor, requirement, config, now_ms).step()
     after = step.record
@@ -252,20 +112,6 @@ def advance_replacement(
     if after is None or after == record:
         return replace(step, record=None)
     return replace(step, record=after.stamped(controller_epoch, now_ms))
-
-
-def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
-    """Return about the largest record that comes of one with a replacement: sealed, with the groups of today."""
-    retired = RetiredPartition(
-        replica_state=ReplicaState.DELETION_INELIGIBLE, seal_offset=2**53, seal_leader_epoch=2**20, read_up_to=2**53
-    )
-    partitions = range(facts.partition_count)
-    return replace(
-        record,
-        modes=(PartitionMode.READ_ONLY,) * len(partitions),
-        retired=dict.fromkeys(partitions, retired),
-        required_groups=tuple(sorted(facts.groups)),
-    )
 
 
 def _without_reasons(record: TopicRecord) -> TopicRecord:
@@ -286,7 +132,7 @@ def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> Top
         return record
     # Nothing is left to wait for: every group may read the successor.
     gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
-    return replace(_with(record, gone), retired={}).stamped(controller_epoch, now_ms)
+    return replace(with_replacement(record, gone), retired={}).stamped(controller_epoch, now_ms)
 
 
 def _watch_alias(
@@ -296,7 +142,7 @@ def _watch_alias(
     reason = reasons.NAME_TAKEN if facts.topic_id is not None else None
     if reason == replacement.reason:
         return Advance()
-    noted = _with(record, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
+    noted = with_replacement(record, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
     return Advance(noted, alarms=_alarm(record, replacement, reason, facts))
 
 
@@ -314,9 +160,13 @@ def _without_predecessor(record: TopicRecord, facts: TopicFacts, controller_epoc
 
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
     """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
-    intended."""
+    intended.
+
+    Every leader has to have answered: one that is about to lead may refuse an idempotent producer's first batch and
+    take the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
+    """
     if found.topic_id is None:
-        return Advance(effects=(_creation(record.topic, record.topic_id, replacement),))
+        return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
     if found.untouched is None:
         return Advance()
     if not _as_intended(found, replacement):
@@ -326,7 +176,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         )
         return Advance(_without(record), alarms=(alarm,))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
-    return Advance(_with(record, announced), due_ms=now_ms + ANNOUNCE_MS)
+    return Advance(with_replacement(record, announced), due_ms=now_ms)
 
 
 def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
@@ -355,7 +205,7 @@ def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> A
         alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
     if replacement.successor_id is None:
-        return Advance(_with(record, replace(replacement, successor_id=found.topic_id)))
+        return Advance(with_replacement(record, replace(replacement, successor_id=found.topic_id)))
     return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
 
 
@@ -372,6 +222,7 @@ def _switch(
     facts: TopicFacts,
     found: TopicFacts,
     requirement: Requirement,
+    config: ControllerConfig,
     now_ms: int,
 ) -> Advance:
     """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more.
@@ -383,17 +234,22 @@ def _switch(
         if not found.gone:
             return Advance()
         alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}: it is created again"
-        return Advance(_with(record, replace(replacement, successor_id=None, announced_ms=None)), alarms=(alarm,))
+        return Advance(
+            with_replacement(record, replace(replacement, successor_id=None, announced_ms=None)), alarms=(alarm,)
+        )
     assert replacement.announced_ms is not None, "it has an id"
     reason = _objection(replacement, facts, requirement)
     if reason is not None:
         alarms = () if reason == replacement.reason else _alarm(record, replacement, reason, facts)
-        return Advance(_with(record, replace(replacement, reason=reason)), alarms=alarms)
-    if now_ms < replacement.announced_ms + ANNOUNCE_MS:
-        return Advance(due_ms=replacement.announced_ms + ANNOUNCE_MS)
+        is_settling = requirement.doubt is not None and requirement.doubt.settling is not None
+        due_ms = now_ms + LOOK_AGAIN_MS if is_settling else None
+        return Advance(with_replacement(record, replace(replacement, reason=reason)), due_ms=due_ms, alarms=alarms)
+    due_ms = replacement.announced_ms + config.announce_ms
+    if now_ms < due_ms:
+        return Advance(due_ms=due_ms)
     count = max(facts.partition_count, len(record.modes))
     switched = replace(
-        _with(record, replace(replacement, switched_ms=now_ms, reason=None)),
+        with_replacement(record, replace(replacement, switched_ms=now_ms, reason=None)),
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
         retired={p: _carried(record.retired.get(p)) for p in range(count)},
@@ -428,6 +284,8 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
     if facts.compacted:
         return reasons.COMPACTED
     if requirement.doubt is not None:
+        if (settling := requirement.doubt.settling) is not None:
+            return reasons.of_group(reasons.GROUP_SETTLING, settling)
         return doubt_reason(requirement.doubt)
     for name, group in sorted(facts.groups.items()):
         if group.stateful and name not in replacement.accept_state_loss:
@@ -448,13 +306,19 @@ def _fence_doubt(facts: TopicFacts) -> str | None:
 
 def _alarm(record: TopicRecord, replacement: Replacement, reason: str | None, facts: TopicFacts) -> tuple[str, ...]:
     """Return the alarm to raise when ``reason`` becomes what holds the replacement up as a whole."""
-    if reason is None or reason in reasons.AS_ASKED | reasons.PASSING:
+    if reason is None or reasons.code_of(reason) in reasons.AS_ASKED | reasons.PASSING or _is_coming(reason, facts):
         return ()
     failure = facts.fence.failure if facts.fence is not None else None
     of_fence = failure is not None and reason in (reasons.FENCE_DENIED, reasons.FENCE_UNKNOWN)
     detail = f" ({failure})" if of_fence else ""
     what = f"topic {record.topic!r}, replaced by {replacement.successor!r}"
     return (f"{what}: {reasons.text(reason)}{detail}",)
+
+
+def _is_coming(reason: str, facts: TopicFacts) -> bool:
+    """Return whether members of the group that has not moved are on the successor: their gate opens in a moment."""
+    found = {} if facts.successor is None else facts.successor.groups
+    return any(g.has_members and reason == reasons.of_group(reasons.GROUP_NOT_MOVED, name) for name, g in found.items())
 
 
 class _Move:
@@ -480,9 +344,10 @@ class _Move:
         self._config = config
         self._now_ms = now_ms
         self._before = replacement.reason
-        self._record = _all_groups(_all_retired(record, facts.partition_count), requirement)
+        self._record = _all_groups(_all_retired(record, facts.partition_count), requirement, facts)
         self._due_ms: list[int] = []
         self._alarms: list[str] = []
+        self._is_broken = False
 
     def step(self) -> Advance:
         retired = {p: self._sealed(p, state) for p, state in sorted(self._record.retired.items())}
@@ -491,7 +356,8 @@ class _Move:
         effects: tuple[Effect, ...] = (*fence, *created)
         # Once it is let go no group holds it up, and none is asked for: what its seals leave out is.
         waived: dict[str, str] = {}
-        is_kept = replacement.let_go_ms is not None and all(r.seal_offset is not None for r in retired.values())
+        is_sealed = all(each.seal_offset is not None for each in retired.values()) and not self._is_broken
+        is_kept = replacement.let_go_ms is not None and is_sealed
         if is_kept:
             retired = {p: replace(each, reason=None) for p, each in retired.items()}
         else:
@@ -508,7 +374,7 @@ class _Move:
         if reason != self._before:
             self._alarms += _alarm(self._record, replacement, reason, self._facts)
         after = replace(
-            _with(self._record, replace(replacement, reason=reason)),
+            with_replacement(self._record, replace(replacement, reason=reason)),
             retired=retired,
             waived={**self._record.waived, **waived},
         )
@@ -527,7 +393,7 @@ class _Move:
             return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
         if found.topic_id is not None and _as_intended(found, replacement):
             return replace(replacement, successor_id=found.topic_id, reason=None), (), None
-        new = _creation(self._record.topic, self._record.topic_id, replacement)
+        new = creation(self._record.topic, self._record.topic_id, replacement)
         created = (new,) if found.topic_id is None and found.gone else ()
         return replacement, created, reasons.SUCCESSOR_GONE
 
@@ -540,6 +406,7 @@ class _Move:
             retired = replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch)
         if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
             retired, alarm = break_seal(topic, partition, retired, log)
+            self._is_broken = True
             self._alarms.append(alarm)
         if retired.seal_offset is None and not self._replacement.has_fence:
             quiet_ms = self._config.seal_quiet_ms
@@ -551,9 +418,7 @@ class _Move:
             retired = blocked(retired, self._not_fenced)
         elif retired.seal_offset is None and retired.reason == reasons.UNAVAILABLE:
             retired = replace(retired, reason=None)
-        if retired.seal_offset is None:
-            retired = replace(retired, read_up_to=None)
-        elif retired.read_up_to is None and log.read_up_to is not None:
+        if retired.seal_offset is not None and retired.read_up_to is None and log.read_up_to is not None:
             retired = replace(retired, read_up_to=log.read_up_to)
         if retired.reason != before.reason and (alarm_text := reason_alarm(topic, partition, retired.reason, log)):
             self._alarms.append(alarm_text)
@@ -570,7 +435,8 @@ class _Move:
     def _fenced(self, retired: dict[int, RetiredPartition]) -> tuple[Replacement, tuple[FenceTopic, ...]]:
         """Put the fence on when the predecessor is quiet, or after a while; and again where it was lifted.
 
-        The configs before it are on the record first, and are never noted again: what is found later may be the fence.
+        The configs before it are on the record first, because records are appended before effects, and are never noted
+        again: what is found later may be the fence.
         """
         replacement = self._replacement
         if not replacement.has_fence or self._facts.fence is None or not self._is_fence_due(retired):
@@ -578,12 +444,10 @@ class _Move:
         if self._fence.failure is not None and not self._fence.configs:  # they may be hidden
             return replacement, ()
         if replacement.own_configs is None:
-            own = {name: self._fence.configs.get(name) for name in FENCE_CONFIGS}
-            self._due_ms.append(self._now_ms)
-            return replace(replacement, own_configs=own), ()
-        if self._in_force:
+            replacement = replace(replacement, own_configs={n: self._fence.configs.get(n) for n in FENCE_CONFIGS})
+        elif self._in_force:
             return replace(replacement, fenced_ms=replacement.fenced_ms or self._now_ms), ()
-        if replacement.fenced_ms is not None:
+        elif replacement.fenced_ms is not None:
             self._alarms.append(
                 f"topic {self._record.topic!r}: the fence was lifted, by someone who set its configs; it is restored"
             )
@@ -646,9 +510,7 @@ class _Move:
             return self._not_fenced
         expected = frozenset(range(self._successor.partition_count))
         for name in self._requirement.groups:
-            group = self._facts.groups.get(name)
-            partition = next(iter(group.committed), -1) if group is not None else -1
-            if self._requirement.waiver(name, group, partition) is not None:
+            if self._requirement.waiver_of_topic(name, self._facts.groups.get(name)) is not None:
                 continue
             moved = self._successor.groups.get(name)
             if moved is None or not moved.committed.keys() >= expected:
@@ -664,10 +526,10 @@ def is_followed(record: TopicRecord | None) -> Replacement | None:
 
 def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:
     """Return whether the log has grown behind its seal, and readers are given nothing of that."""
-    seal, read_up_to = retired.seal_offset, retired.read_up_to
-    if seal is None or read_up_to is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
+    seal = retired.seal_offset
+    if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
         return False
-    return log.read_up_to is not None and log.read_up_to <= max(read_up_to, log.log_start)
+    return log.read_up_to is not None and log.read_up_to <= max(seal, log.log_start)
 
 
 def _all_retired(record: TopicRecord, count: int) -> TopicRecord:
@@ -682,15 +544,22 @@ def _all_retired(record: TopicRecord, count: int) -> TopicRecord:
     )
 
 
-def _all_groups(record: TopicRecord, requirement: Requirement) -> TopicRecord:
+def _all_groups(record: TopicRecord, requirement: Requirement, facts: TopicFacts) -> TopicRecord:
     """Return the record with the groups of the first certain listing after the switch."""
-    if record.groups_complete or requirement.doubt is not None:
+    # Groups without a commit are found by the topic that they are assigned: not where somebody has deleted it.
+    if record.groups_complete or requirement.doubt is not None or len(facts.partitions) < facts.partition_count:
         return record
     groups = {*record.required_groups, *requirement.groups}
     return replace(record, groups_complete=True, required_groups=tuple(sorted(groups)))
 
 
-def _with(record: TopicRecord, replacement: Replacement) -> TopicRecord:
+def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
+    """Return the effect that creates the successor of ``topic``."""
+    return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
+
+
+def with_replacement(record: TopicRecord, replacement: Replacement) -> TopicRecord:
+    """Return the record of a topic that is replaced, which clients have to understand."""
     return replace(record, replacement=replacement, min_reader=REPLACEMENT_READER)
 
 

@@ -70,6 +70,7 @@ def break_seal(
     broken = replace(
         unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
         seal_offset=None,
+        read_up_to=None,  # of that seal alone: it may be made anew in the same pass
         seal_leader_epoch=log.leader_epoch,
         resume_offset=min(log.lowest_end, resume),
         stragglers=retired.stragglers + (not truncated),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from modeaware.modelog.records import JsonFields, VersionedRecord, form, optional_int, text
+from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
 LITERAL_READER = 2

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
+from modeaware.modelog.json_form import VersionedRecord
 from modeaware.modelog.records import (
     CLAIM_KEY,
     OBSERVED_BROKERS_KEY,
     ClaimRecord,
     ObservedBrokersRecord,
     TopicRecord,
-    VersionedRecord,
 )
 from modeaware.topic_view import TopicView
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from modeaware.admin.acls import TopicAcls
 from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.records import RETENTION_DELAY_MS
-from modeaware.reports.acls import TopicAcls
 
 FENCE_MS = 1_000
 """About how long it takes until every leader refuses data, and the ends are read."""
@@ -173,14 +173,21 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
         f"Readers in key order that keep up wait about {plan.pause_ms / 1000:g} s at the switch, and until their next "
         "commit; groups that lag read on meanwhile."
     )
-    if plan.acls is not None and plan.acls.unknown is not None:
-        lines.append(f"ACLs on the name {old} are not known, and not copied: {plan.acls.unknown}")
-    elif plan.acls is not None and plan.acls.commands:
-        lines.append(f"ACLs on the name {old} are not copied. Before the switch, have an administrator run:")
-        lines += [f"  {command}" for command in plan.acls.commands]
+    lines += acls_text(plan, plan.acls)
     lines += plan.hints
     if plan.fence == "none":
         lines.append(f"WARNING: without the fence, brokers take what other producers still write to {plan.topic}.")
     else:
         lines.append(f"Producers without modeaware are refused (MSG_SIZE_TOO_LARGE) once {plan.topic} is fenced.")
     return lines
+
+
+def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:
+    """Return the ACLs that the successor lacks, in lines."""
+    old, new = what.topic, what.successor
+    if acls is None or (acls.unknown is None and not acls.commands):
+        return []
+    if acls.unknown is not None:
+        return [f"Whether {new} lacks ACLs of {old} is not known: {acls.unknown}"]
+    head = f"{new} lacks ACLs of {old}. Without --accept-access-loss an administrator has to run before the switch:"
+    return [head, *(f"  {command}" for command in acls.commands)]

@@ -1,4 +1,5 @@
-"""The drain certificate: what lets the records of retired partitions go, in a form that others can check.
+"""The drain certificate: what lets the records of retired partitions, or a topic that is replaced, go, in a form that
+others can check.
 
 It holds what the mode log says (seal, leader epoch, proof, waivers), the same looked up live, a verdict for each
 partition, and for each figure the command of Kafka's own tools that shows it. Pure, but for :func:`take_certificate`.
@@ -8,20 +9,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
+from modeaware.cluster.fence import fences
+from modeaware.cluster.groups import find_groups
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, evacuation_of, is_evacuation_group, requirement_of
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import partition_phase
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, Straggler, TopicRecord
-from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.modelog.records import Replacement, RetiredPartition, Straggler, TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState, format_ranges
 from modeaware.reports.groups import look_at_groups
 from modeaware.reports.session import Session
 
@@ -46,6 +50,37 @@ class ShrinkReport:
     previous_count: int = field(metadata={"json": "from"})
     count: int = field(metadata={"json": "to"})
     evacuation_group: str | None
+
+
+@dataclass(frozen=True)
+class ReplacementReport:
+    """The replacement of the topic by another one.
+
+    Attributes:
+        switched_ms: since when its name leads to the successor.
+        fence: config: no end counts as final before brokers refuse all data for the topic; none: they need not.
+        fenced_ms: when they were first seen to refuse it.
+        let_go_ms: when the controller noted that every required group had read the topic to its seals and had an offset
+            on each partition of the successor, with the fence proved.
+        reason: the code of what holds that up.
+        fence_proved_now: partitions whose leader refuses a probe, and whose replicas in sync all have the fence's
+            configs; null: not known, which takes the right to WRITE to the topic. Looked up live.
+        not_moved_now: required groups without an offset on each partition of the successor. Looked up live.
+        check_with: commands of Kafka's own tools that show the same.
+    """
+
+    successor: str
+    successor_id: str | None
+    num_partitions: int
+    requested_ms: int
+    switched_ms: int | None
+    fence: str
+    fenced_ms: int | None
+    let_go_ms: int | None
+    reason: str | None
+    fence_proved_now: tuple[int, ...] | None
+    not_moved_now: tuple[str, ...]
+    check_with: tuple[KafkaCommand, ...]
 
 
 @dataclass(frozen=True)
@@ -130,7 +165,8 @@ class Certificate:
     """The certificate. All but what is checked now is what the mode log says.
 
     Attributes:
-        required_groups: those that used the topic when the shrink was admitted.
+        shrink, replacement: what retired the partitions; null where it was the other one.
+        required_groups: those that used the topic when the shrink was admitted, or at the switch.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
         accepted_state_loss: groups whose loss of state was accepted.
         partitions: those that are retired.
@@ -148,6 +184,7 @@ class Certificate:
     controller_epoch: int
     recorded_ms: int
     shrink: ShrinkReport | None
+    replacement: ReplacementReport | None
     required_groups: tuple[str, ...]
     groups_complete: bool
     waived: Mapping[str, str]
@@ -157,8 +194,20 @@ class Certificate:
 
     @property
     def all_drained(self) -> bool:
-        """Whether every partition is drained or reclaimed."""
-        return all(partition.verdict in (DRAINED, RECLAIMED) for partition in self.partitions)
+        """Whether every partition is drained or reclaimed, and a topic that is replaced let go behind its fence."""
+        return self.objection is None and all(each.verdict in (DRAINED, RECLAIMED) for each in self.partitions)
+
+    @property
+    def objection(self) -> str | None:
+        """Why a topic that is replaced is not let go, or no longer fenced."""
+        now = self.replacement
+        if now is None:
+            return None
+        if now.let_go_ms is None:
+            return f"not let go: {reasons.text(now.reason) if now.reason is not None else 'in progress'}"
+        proved = now.fence_proved_now
+        open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
+        return f"the fence is not in force on partitions {format_ranges(open_now)}" if open_now else None
 
 
 @dataclass(frozen=True)
@@ -166,6 +215,7 @@ class Evidence:
     """What a certificate is made of: a topic's record, and what the cluster shows now (at ``checked_ms``).
 
     ``requirement`` is what a drain waits for now, ``rules`` those of any topic, ``bootstrap_server`` for the commands.
+    ``fence`` and ``moved`` (groups of the successor) are looked up for a topic that is replaced.
     """
 
     record: TopicRecord
@@ -175,6 +225,8 @@ class Evidence:
     bootstrap_server: str
     checked_ms: int
     rules: tuple[GroupRule, ...] = ()
+    fence: FenceFacts | None = None
+    moved: Mapping[str, GroupFacts] = field(default_factory=dict)
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
         """Return the groups one partition waits for: what was evacuated stays so."""
@@ -185,7 +237,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     """Return the certificate of a topic's retired partitions, or of some; RequestRefused: one that is not retired."""
     log = session.read_log()
     rules = log.rules
-    record = log.record(topic, session.shape(topic).topic_id)
+    record = log.record(topic, session.shape(topic, log).topic_id)
     chosen = _retired(topic, record, partitions)
     assert record is not None
     (facts,) = look_at_groups(session.observer(), [Look(topic, record)], rules)
@@ -196,13 +248,17 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
+    if (now := is_followed(record)) is not None:
+        moved = find_groups(session.cluster, {now.successor: range(now.num_partitions)})[now.successor].groups
+        fence = fences(session.cluster.brokers, [topic]).get(topic) if now.has_fence else None
+        evidence = replace(evidence, fence=fence, moved=moved)
     return certificate(evidence, chosen)
 
 
 def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
     """Return the certificate of these partitions."""
     record, facts, requirement = evidence.record, evidence.facts, evidence.requirement
-    deletion = record.deletion
+    deletion, change = record.deletion, record.replacement or record.deletion
     shrink = None
     if deletion is not None:
         shrink = ShrinkReport(
@@ -221,10 +277,11 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
         controller_epoch=record.controller_epoch,
         recorded_ms=record.changed_ms,
         shrink=shrink,
+        replacement=_replacement(record.replacement, evidence) if record.replacement is not None else None,
         required_groups=record.required_groups,
         groups_complete=record.groups_complete,
         waived=record.waived,
-        accepted_state_loss=deletion.accept_state_loss if deletion is not None else (),
+        accepted_state_loss=change.accept_state_loss if change is not None else (),
         partitions=tuple(_partition(partition, evidence) for partition in partitions),
         checked_now=LiveTopic(
             checked_ms=evidence.checked_ms,
@@ -234,6 +291,34 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
             rules_in_force=tuple(r.to_dict() for r in evidence.rules if r.applies(record.topic, evidence.checked_ms)),
         ),
     )
+
+
+def _replacement(now: Replacement, evidence: Evidence) -> ReplacementReport:
+    own = {f.name: getattr(now, f.name) for f in fields(ReplacementReport) if hasattr(now, f.name)}
+    fence, requirement, groups = evidence.fence, evidence.requirement, evidence.facts.groups
+    proved = None
+    if fence is not None and fence.failure is None:
+        logs = evidence.facts.partitions
+        proved = tuple(p for p, epoch in sorted(fence.proved.items()) if p in logs and logs[p].leader_epoch == epoch)
+    held = [name for name in requirement.groups if requirement.waiver_of_topic(name, groups.get(name)) is None]
+    moved = {name for name, group in evidence.moved.items() if group.has_committed(now.num_partitions)}
+    server, topic = ("--bootstrap-server", evidence.bootstrap_server), evidence.record.topic
+    commands = []
+    if now.has_fence:
+        configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", topic]
+        expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
+        commands.append(_command("brokers refuse data for the topic", configs, expect))
+    for name in held:
+        offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
+        expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"
+        commands.append(_command(f"group {name} has moved", offsets, expect))
+    not_moved = tuple(name for name in held if name not in moved)
+    return ReplacementReport(**own, fence_proved_now=proved, not_moved_now=not_moved, check_with=tuple(commands))
+
+
+def _group_tool(group: str, evidence: Evidence) -> str:
+    facts = evidence.facts.groups.get(group)
+    return _GROUP_TOOLS.get(facts.kind if facts is not None else "", "kafka-consumer-groups.sh")
 
 
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
@@ -273,10 +358,8 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
         _command("the start of the log", [*offsets, "--time", "earliest"], start),
     ]
     for group, offset in _provers(partition, seal, evidence).items():
-        facts = evidence.facts.groups.get(group)
-        tool = _GROUP_TOOLS.get(facts.kind if facts is not None else "", "kafka-consumer-groups.sh")
         expect = f"for partition {partition} of {record.topic} an offset of {offset} or more"
-        arguments = [tool, *server, "--describe", "--offsets", "--group", group]
+        arguments = [_group_tool(group, evidence), *server, "--describe", "--offsets", "--group", group]
         found.append(_command(f"group {group} has consumed it", arguments, expect))
     read = ["kafka-console-consumer.sh", *server, "--topic", record.topic, "--partition", str(partition)]
     read += ["--offset", str(seal), "--timeout-ms", "5000"]

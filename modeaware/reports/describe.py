@@ -200,6 +200,7 @@ class TopicDescription:
         handover: null where all keys are handed over.
         evacuation_group: the group whose commits prove that retired partitions are evacuated.
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
+        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
         replacement: null where the topic is not being replaced, and was not.
         replaces: the topic whose successor this one is; null for others.
         writable: the number of writable partitions.
@@ -221,6 +222,7 @@ class TopicDescription:
     handover: HandoverDescription | None = None
     evacuation_group: str | None = None
     gone_ids: tuple[str, ...] = ()
+    leads_to: str | None = None
     replacement: ReplacementDescription | None = None
     replaces: str | None = None
 
@@ -254,6 +256,7 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     return [
         replace(
             _describe(topic, shape, record, logs[topic], found[topic], log.gone_ids(topic, shape.topic_id)),
+            leads_to=log.leads_to(topic, shape.topic_id),
             replacement=None if record is None else ReplacementDescription.of(record, _moved(record, found)),
             replaces=replaces.get(shape.topic_id),
         )
@@ -381,7 +384,8 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
             f"Partitions: {len(topic.partitions)} ({topic.writable} writable)  Phase: {topic.phase}"
         )
     ]
-    lines += [f"  {line}" for line in (*gone_lines(topic.gone_ids), *_change_lines(topic), *_group_lines(topic))]
+    gone = gone_lines(topic.gone_ids, topic.leads_to)
+    lines += [f"  {line}" for line in (*gone, *_change_lines(topic), *_group_lines(topic))]
     lines += [
         f"  Straggler in partition {p.partition}: offset {number(p.straggler.offset)}, {_writer(p.straggler)}"
         + (f"; the last of {p.stragglers} times" if p.stragglers > 1 else "")
@@ -394,11 +398,14 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
     return lines + ["  " + line for line in rows]
 
 
-def gone_lines(gone_ids: Iterable[str]) -> list[str]:
+def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
     """Return a line for each record that was written for a deleted topic of the same name."""
-    return [
+    lines = [
         f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing" for gone in gone_ids
     ]
+    if leads_to is not None:
+        lines.append(f"The name leads to {leads_to}, which has replaced a deleted topic: clients do not use this one")
+    return lines
 
 
 def _change_lines(topic: TopicDescription) -> list[str]:

@@ -1,6 +1,6 @@
 """What a controller, an operator and a client may do on a cluster, against what they need: ``modeaware check``.
 
-:func:`needs` is the table of docs/permissions.md (a test compares them). Metadata and DescribeCluster return the
+Metadata and DescribeCluster return the
 operations a user is granted on topics and on the cluster (KIP-430). For groups and transactional ids the brokers are
 sent requests they must refuse: a heartbeat and a transaction's step, of a member and a producer that do not exist. A
 missing right is the first reason to refuse; any other answer means that the right is there, also from a broker that is
@@ -16,13 +16,22 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.confluent.router import RoutedProduce
 from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.topic import log_configs, unfit, weakness
+from modeaware.reports.needs import (
+    CLUSTER,
+    EVERY,
+    GROUP,
+    TOPIC,
+    Need,
+    Role,
+    Scope,
+    needs,
+)
 from modeaware.reports.topics import BROKER_RESOURCE, TOPIC_RESOURCE, configs_request
 from modeaware.wire.brokers import Brokers, Route, ask_controller
 from modeaware.wire.client import is_running
@@ -37,138 +46,9 @@ from modeaware.wire.requests import (
 )
 from modeaware.wire.transport import Ask
 
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional id"
-EVERY = "*"
-SHORT_LIVED = ("modeaware-control-records", "modeaware-stragglers")
-"""The groups of consumers that look at single records and commit nothing."""
 PLACEHOLDER = "User:NAME"
 """The principal where none is named."""
 ADMIN_CONFIG = "admin.properties"
-
-
-# The rights that each role needs
-
-
-class Role(Enum):
-    """Who connects to the cluster."""
-
-    CLIENT = "client"
-    CONTROLLER = "controller"
-    OPERATOR = "operator"
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a check is about.
-
-    Attributes:
-        topics: those to be shrunk, or used by a client; none: they stay unknown.
-        groups: those that use the topics; of a client: its own, which makes it a consumer.
-        transactional_ids: a client's own.
-        closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be visible.
-        mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
-        session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
-    """
-
-    role: Role
-    mode_log: str = DEFAULT_MODE_LOG_TOPIC
-    topics: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    transactional_ids: Sequence[str] = ()
-    closed: bool = False
-    mode_source: str = "auto"
-    session_timeout_ms: int = 8_000
-
-    @property
-    def reads_log(self) -> bool:
-        """Whether the modes come from the mode log."""
-        return self.role is not Role.CLIENT or self.mode_source != "wire"
-
-
-@dataclass(frozen=True)
-class Need:
-    """One right, and what it is for. ``named`` is False where a placeholder stands for a name."""
-
-    kind: str
-    name: str
-    operation: AclOperation
-    purpose: str
-    named: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name} {self.operation.name}"
-
-
-def controllers_name(mode_log: str) -> str:
-    """Return the group and the transactional id of the controllers of a mode log."""
-    return f"modeaware-controller.{mode_log}"
-
-
-def needs(scope: Scope) -> tuple[Need, ...]:
-    """Return what the role needs, in the order of the tables; each right once."""
-    listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
-    by_right: dict[tuple[str, str, AclOperation], Need] = {}
-    for need in listed:
-        by_right.setdefault((need.kind, need.name, need.operation), need)
-    return tuple(by_right.values())
-
-
-def _controller(scope: Scope) -> Iterator[Need]:
-    log, own = scope.mode_log, controllers_name(scope.mode_log)
-    yield Need(TOPIC, log, AclOperation.CREATE, "making the mode log where it is not there yet")
-    yield Need(TOPIC, log, AclOperation.READ, "reading the mode log")
-    yield Need(TOPIC, log, AclOperation.WRITE, "keeping the mode log")
-    yield Need(TOPIC, log, AclOperation.DESCRIBE_CONFIGS, "seeing that the mode log is compacted")
-    yield Need(TRANSACTIONAL_ID, own, AclOperation.WRITE, "appending to the mode log")
-    yield Need(GROUP, own, AclOperation.READ, "the election of the active controller")
-    yield from _visibility(scope)
-    for topic, named in _or_placeholder(scope.topics, "TOPIC"):
-        yield Need(TOPIC, topic, AclOperation.READ, "looking for control records and stragglers", named)
-        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "knowing cleanup.policy before a shrink", named)
-        yield Need(TOPIC, topic, AclOperation.DELETE, "deleting the records of drained partitions", named)
-        yield Need(TOPIC, topic, AclOperation.ALTER, "growing beyond the partitions there are", named)
-    for group, named in _or_placeholder(scope.groups, "GROUP"):
-        yield Need(GROUP, group, AclOperation.READ, "committing on new partitions for groups without members", named)
-
-
-def _operator(scope: Scope) -> Iterator[Need]:
-    yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes, and the controller's address")
-    yield from _visibility(scope)
-    for topic, named in _or_placeholder(scope.topics, "TOPIC"):
-        yield Need(TOPIC, topic, AclOperation.READ, "certificates of transactional topics", named)
-        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "seeing cleanup.policy", named)
-        yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking, rules about the topic's groups", named)
-        yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking", named)
-
-
-def _client(scope: Scope) -> Iterator[Need]:
-    if scope.reads_log:
-        yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes")
-    own = AclOperation.READ if scope.groups else AclOperation.WRITE
-    yield from (Need(TOPIC, topic, own, "its own records") for topic in scope.topics)
-    yield from (Need(GROUP, group, AclOperation.READ, "its own group") for group in scope.groups)
-    for name in scope.transactional_ids:
-        yield Need(TRANSACTIONAL_ID, name, AclOperation.WRITE, "its own transactions")
-
-
-def _visibility(scope: Scope) -> Iterator[Need]:
-    """The sight of all groups, or of those that the closed lists name."""
-    describe = AclOperation.DESCRIBE
-    if not scope.closed:
-        yield Need(CLUSTER, "kafka-cluster", describe, "seeing all groups: brokers hide some, and no drain is believed")
-        yield Need(GROUP, EVERY, describe, "seeing how far every group has come")
-        yield Need(TOPIC, EVERY, describe, "whether the listing of groups is complete, and which keep state")
-        return
-    for group, named in _or_placeholder(scope.groups, "GROUP"):
-        yield Need(GROUP, group, describe, "seeing how far the group has come", named)
-    yield from (Need(GROUP, name, describe, "looking at single records") for name in SHORT_LIVED)
-
-
-def _or_placeholder(names: Sequence[str], placeholder: str) -> list[tuple[str, bool]]:
-    return [(name, True) for name in names] or [(placeholder, False)]
-
-
-# What a check finds
 
 
 class State(Enum):
@@ -293,7 +173,8 @@ def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
     )
     route = Route(node, int(metadata.controller_id))
     count = len(metadata.brokers)
-    questions = _Questions(brokers, route, {topic.name: _seen(topic) for topic in metadata.topics}, count, stranger)
+    seen = {topic.name: _seen(topic) for topic in metadata.topics}
+    questions = _Questions(brokers, route, seen, count, stranger, mode_log)
     verdicts = {need: questions.verdict(need) for need in wanted}
     return Asked(verdicts, questions.topics, node, count, questions.not_creatable)
 
@@ -307,6 +188,7 @@ class _Questions:
     topics: Mapping[str, SeenTopic]
     count: int
     stranger: str
+    mode_log: str
     not_creatable: str | None = None
 
     def verdict(self, need: Need) -> Verdict:
@@ -347,13 +229,15 @@ class _Questions:
         return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
 
     def _creation(self, name: str, seen: SeenTopic) -> Verdict:
-        """By a creation as the controller would do it, validated only."""
+        """By a creation as the controller would do it (of a successor: with the brokers' defaults), validated only."""
         there = Verdict(State.PASS, "not needed: it exists")
         if seen.partitions is not None:
             return there
         entry = CreateTopicsRequest.CreatableTopic
-        configs = [entry.CreatableTopicConfig(name=k, value=value) for k, value in log_configs(self.count).items()]
-        factor = min(3, self.count)
+        is_log = name == self.mode_log
+        wanted = log_configs(self.count) if is_log else {}
+        configs = [entry.CreatableTopicConfig(name=k, value=value) for k, value in wanted.items()]
+        factor = min(3, self.count) if is_log else -1
         new = entry(name=name, num_partitions=1, replication_factor=factor, assignments=[], configs=configs)
         answer = ask_controller(
             self.brokers,
@@ -373,6 +257,8 @@ class _Questions:
             reason = f"{KafkaError(result.error_code).name()}: {result.error_message}"
             if result.error_code in _NO_VERDICT:
                 return Verdict(State.UNKNOWN, reason)
+            if not is_log:  # by a policy, say, that the real creation may fulfil
+                return Verdict(State.PASS, reason)
             self.not_creatable = reason
         return Verdict(State.PASS)
 
@@ -605,7 +491,7 @@ def check_report(scope: Scope, asked: Asked, settings: Mapping[str, Verdict], si
     """Return a check with the commands that grant what is missing; what is unknown has not failed."""
     missing = [need for need, verdict in asked.verdicts.items() if verdict.state is State.FAIL]
     log = asked.topics[scope.mode_log]
-    creates = any(need.operation is AclOperation.CREATE for need in missing)
+    creates = any(need.operation is AclOperation.CREATE and need.name == scope.mode_log for need in missing)
     hidden = any(need.kind == CLUSTER or need.name == EVERY for need in missing)
     hidden_note = _HIDDEN if scope.role is Role.CONTROLLER else _HIDDEN_OPERATOR
     return CheckReport(

@@ -63,7 +63,13 @@ class ModeLog:
 
     def gone_ids(self, topic: str, topic_id: str) -> tuple[str, ...]:
         """Return the ids of records written for deleted topics of that name; ``topic_id`` is the live topic's."""
-        return tuple(record.topic_id for record in self.replay.records_of(topic) if record.topic_id != topic_id)
+        others = (record for record in self.replay.records_of(topic) if record.topic_id != topic_id)
+        return tuple(record.topic_id for record in others if not _leads_on(record))
+
+    def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
+        """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`."""
+        others = [r.replacement for r in self.replay.records_of(topic) if r.topic_id != topic_id and _leads_on(r)]
+        return next((now.successor for now in others if now is not None), None)
 
 
 class Session:
@@ -105,10 +111,10 @@ class Session:
         topic = self.config.mode_log_topic
         return ModeLog(topic, read_mode_log(self.conf, topic, READ_TIMEOUT_S))
 
-    def shape(self, topic: str) -> TopicShape:
-        """Return the topic's id and partition count."""
+    def shape(self, topic: str, log: ModeLog | None = None) -> TopicShape:
+        """Return the topic's id and partition count; ``log``: as of :func:`no_such_topic`."""
         if (shape := self.cluster.shape(topic)) is None:
-            raise no_such_topic(topic)
+            raise no_such_topic(topic, log)
         return shape
 
     def records(
@@ -119,7 +125,7 @@ class Session:
             if isinstance(shape, ClusterError):
                 raise shape
             if shape is None and named:
-                raise no_such_topic(topic)
+                raise no_such_topic(topic, log)
             if shape is not None and (named or log.unusable(topic, shape.topic_id) is None):
                 yield topic, shape, log.record(topic, shape.topic_id)
 
@@ -128,6 +134,13 @@ class Session:
         return Observer(self.cluster, self.conf, self.clock)
 
 
-def no_such_topic(topic: str) -> RequestRefused:
-    """Return the error for a topic that does not exist."""
-    return RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
+def no_such_topic(topic: str, log: ModeLog | None = None) -> RequestRefused:
+    """Return the error for a topic that does not exist; with ``log`` it names the topic that has replaced it."""
+    successor = log.leads_to(topic) if log is not None else None
+    known = f" any more: its name leads to {successor!r}, which has replaced it" if successor is not None else ""
+    why = f"topic {topic!r} does not exist{known}"
+    return RequestRefused(why, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
+
+
+def _leads_on(record: TopicRecord) -> bool:
+    return record.replacement is not None and record.replacement.switched_ms is not None

@@ -17,18 +17,24 @@ from tests.support.rights import KINDS, Acls, Right, documented
 from tests.support.secured import SecuredKafka, login
 
 RUN = uuid.uuid4().hex[:8]
-TOPIC, GROUP, TRANSACTION, LOG = (f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent"))
+TOPIC, GROUP, TRANSACTION, LOG, SUCCESSOR = (
+    f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent", "orders-v2")
+)
 DEFAULT_LOG = "__partition_modes"
 NAMES = {
     "TOPIC": [TOPIC],
     "GROUP": [GROUP],
+    "SUCCESSOR": [SUCCESSOR],
     DEFAULT_LOG: [LOG],
     f"modeaware-controller.{DEFAULT_LOG}": [f"modeaware-controller.{LOG}"],
 }
 CLIENT = documented("producer and consumer", NAMES)
+CONTROLLER, OPERATOR = documented("controllers", NAMES), documented("Operators", NAMES)
 NEEDED: dict[str, set[Right]] = {
-    "controller": documented("controllers", NAMES),
-    "operator": documented("Operators", NAMES),
+    "controller": CONTROLLER,
+    "operator": OPERATOR,
+    "replacer": CONTROLLER | documented("replace topics", NAMES),
+    "requester": OPERATOR | documented("have topics replaced", NAMES),
     "client": CLIENT,
     "alice": CLIENT
     | {
@@ -38,14 +44,17 @@ NEEDED: dict[str, set[Right]] = {
     "bob": CLIENT | {(ResourceType.TOPIC, TOPIC, AclOperation.READ), (ResourceType.GROUP, GROUP, AclOperation.READ)},
 }
 """What the documents name, and a client's own rights: alice produces, bob consumes."""
+BASE = {"replacer": CONTROLLER, "requester": OPERATOR}
 ASKED = {
     "controller": ("--role", "controller", "--topic", TOPIC, "--group", GROUP),
     "operator": ("--role", "operator", "--topic", TOPIC),
+    "replacer": ("--role", "controller", "--topic", TOPIC, "--group", GROUP, "--successor", SUCCESSOR),
+    "requester": ("--role", "operator", "--topic", TOPIC, "--successor", SUCCESSOR),
     "client": ("--role", "client"),
     "alice": ("--role", "client", "--topic", TOPIC, "--transactional-id", TRANSACTION),
     "bob": ("--role", "client", "--topic", TOPIC, "--group", GROUP),
 }
-EACH = [(who, right) for who, rights in NEEDED.items() for right in sorted(rights, key=str)]
+EACH = [(who, right) for who, rights in NEEDED.items() for right in sorted(rights - BASE.get(who, set()), key=str)]
 LACKING = {each: f"lacking-{number}" for number, each in enumerate(EACH)}
 """A user for each right: it has all of the others."""
 CREATE: Right = (ResourceType.TOPIC, LOG, AclOperation.CREATE)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.fence import fences
@@ -11,6 +18,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import CreateTopic, Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from tests.support.guarded import OTHER, Guarded
+from tests.support.waiting import eventually
 
 ON_TOPIC = (AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 
@@ -60,3 +68,24 @@ def test_one_topic_whose_probe_is_denied_hides_no_other(guarded: Guarded) -> Non
     assert failure is not None
     assert failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "grant WRITE" in str(failure)
+
+
+def test_acl_that_denies_writes_to_all_keeps_the_controller_from_proving_the_fence(guarded: Guarded) -> None:
+    """Why there is no such fence: a controller that is no super user is bound by it, whatever it is allowed."""
+    topic = guarded.topic(1)
+    guarded.grant(OTHER, topic, *ON_TOPIC)
+    denied = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.WRITE)
+    for future in guarded.admin.create_acls([AclBinding(*denied, AclPermissionType.DENY)]).values():
+        future.result(30)
+    cluster = Cluster(guarded.client(OTHER, "SCRAM-SHA-256"))
+
+    def refused() -> ErrorCode | None:
+        failure = fences(cluster.brokers, [topic])[topic].failure
+        return None if failure is None else failure.code
+
+    try:
+        eventually(lambda: refused() is ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    finally:
+        cluster.close()
+        for gone in guarded.admin.delete_acls([AclBindingFilter(*denied, AclPermissionType.DENY)]).values():
+            gone.result(30)

@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 
 from modeaware import AdminClient as OurAdminClient
 from modeaware import Successor, TopicReplacement
-from modeaware.cluster import observer
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, Site
@@ -44,10 +43,21 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     told = site.run("replace", filled, *options, "--yes")
     assert told.status == 0, told.err
     eventually(lambda: site.describe(filled)["replacement"]["reason"] == "paused")
-    going_on = site.run("replace", filled, "--yes")
+    for other in (("--config", "retention.ms=6000"), ("--fence", "none"), ("--delete-partitions-delay", "5")):
+        refused = site.run("replace", filled, *other, "--yes")
+        assert (refused.status, "is already being replaced, with another" in refused.err) == (1, True), refused.err
+    repeated = site.run("replace", filled, *options, "--yes")
+    assert (repeated.status, "already under way: nothing changed" in repeated.err) == (0, True), repeated.err
+    going_on = site.run("replace", filled, "--config", "retention.ms=5000", "--yes")
     assert going_on.status == 0, going_on.err
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
+    early = site.run("certificate", "--topic", filled)
+    assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not let go" in early.err) == (
+        3,
+        None,
+        True,
+    )
     shown = site.describe(filled)["replacement"]
     assert (shown["successor"], shown["num_partitions"], shown["fence"]) == (name, 4, "config")
     assert shown["successor_id"] == site.describe(name)["topic_id"]
@@ -70,6 +80,20 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert again.status == 0, again.err
     assert f"{filled}: replaced by {name}; every group has moved. Nothing was deleted." in again.out
     assert len(watermarks(site.servers, name)) == 4
+    told = site.run("certificate", "--topic", filled)
+    assert told.status == 0, told.err
+    shown = json.loads(told.out)
+    assert {each["verdict"] for each in shown["partitions"]} == {"drained"}
+    assert (shown["shrink"], shown["required_groups"]) == (None, [group])
+    shown = shown["replacement"]
+    assert (shown["successor"], shown["let_go_ms"] > shown["fenced_ms"] > 0) == (name, True)
+    assert (shown["fence_proved_now"], shown["not_moved_now"]) == (list(range(6)), [])
+    admin = AdminClient({"bootstrap.servers": site.servers})
+    admin.delete_topics([filled])[filled].result(30)
+    eventually(lambda: not exists(site, filled))
+    for command in (("topics", "--describe"), ("certificate",), ("replace", filled, "--yes")):
+        gone = site.run(*command, *(() if command[0] == "replace" else ("--topic", filled)))
+        assert (gone.status, f"its name leads to '{name}'" in gone.err) == (1, True), gone.err
     assert own_configs(site, name) == {"retention.ms": "5000"}
 
 
@@ -85,10 +109,38 @@ def test_without_a_controller_the_command_replaces_the_topic_itself(site: Site, 
     assert own_configs(site, name) == {"retention.bytes": "250", "segment.bytes": "1048576"}
 
 
-def test_paused_replacement_waits_and_is_undone_until_the_switch(
-    site: Site, filled: str, monkeypatch: pytest.MonkeyPatch
+def test_several_topics_in_one_call(site: Site, filled: str, make_topic: MakeTopic) -> None:
+    other, missing = make_topic(3), f"{filled}-missing"
+    pairs = [f"{topic}={topic}-v2" for topic in (filled, other, missing)]
+    for last in ((), WAIT):
+        told = site.run("replace", *pairs, "--partitions", "2", *(last or ("--dry-run",)))
+        assert told.status == 1, "one topic is not there"
+        assert f"{missing}" in told.err
+        assert f"{filled}: 6 -> 2 partitions" in told.err
+        assert f"{other}: 3 -> 2 partitions" in told.err
+    for topic in (filled, other):
+        assert f"{topic}: replaced by {topic}-v2; every group has moved." in told.out
+        assert "kept up waited" in told.out
+    taken = site.run("replace", f"{filled}-v2=x-{filled}", f"{other}-v2=x-{filled}", "--partitions", "1", "--dry-run")
+    assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one successor of two topics"
+
+
+def test_several_paused_replacements_are_undone_in_one_call(
+    site: Site, filled: str, make_topic: MakeTopic, controller: Controller
 ) -> None:
-    monkeypatch.setattr(observer, "GONE_AFTER_MS", 1_000)
+    topics = (filled, make_topic(3))
+    pairs = [f"{topic}={topic}-v2" for topic in topics]
+    paused = site.run("replace", *pairs, "--partitions", "2", "--pause-before-switch", "--yes", "--wait")
+    assert paused.status == 0, paused.err
+    undone = site.run("replace", *topics, "--undo", "--yes", "--wait")
+    assert undone.status == 0, undone.err
+    for topic in topics:
+        assert f"{topic}: paused before the switch" in paused.out
+        assert f"{topic}: undone." in undone.out
+        assert not exists(site, f"{topic}-v2")
+
+
+def test_paused_replacement_waits_and_is_undone_until_the_switch(site: Site, filled: str) -> None:
     name = f"{filled}-v2"
     paused = site.run("replace", filled, "--with", name, "--partitions", "2", "--pause-before-switch", *WAIT)
     assert paused.status == 0, paused.err

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from modeaware import AdminClient, TopicReplacement
+from modeaware import AdminClient, TopicReplacement, cli
+from modeaware.admin.acls import read_acls
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.reports.acls import read_acls
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.messages import TopicResult
 from tests.support.guarded import NOBODY, OTHER, Guarded, address_of
@@ -96,6 +97,46 @@ def test_acls_of_the_old_name_are_shown_to_those_who_may_see_them(guarded: Guard
             acls = read_acls(brokers, topic, f"{topic}-v2", "broker:9093")
         assert acls is not None
         assert any(command.endswith(told) for command in acls.commands) if told else acls.unknown is not None
+
+
+@pytest.mark.parametrize("source", ["log", "wire"])
+def test_switch_is_refused_until_the_successor_has_the_acls_of_the_topic(
+    guarded: Guarded, topic: str, active: Controller, source: str
+) -> None:
+    guarded.grant(OTHER, topic, AclOperation.READ)
+    servers, wanted = address_of(active) if source == "wire" else None, TopicReplacement(f"{topic}-v2", 2)
+    conf = {**guarded.client(ADMIN, servers=servers), "modeaware.mode.source": source}
+    with AdminClient(conf) as admin:
+
+        def replaced(wanted: TopicReplacement = wanted, **options: Any) -> TopicResult:
+            return admin.replace_topics({topic: wanted}, **options)[topic].result()
+
+        with pytest.raises(RequestRefused, match="1 of its ACLs do not cover") as refused:
+            replaced()
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        assert guarded.record(topic) is None
+        replaced(replace(wanted, accept_access_loss=True), validate_only=True)
+        replaced(pause_before_switch=True)
+        guarded.grant(OTHER, f"{topic}-v2", AclOperation.READ)
+        replaced(validate_only=True)
+
+
+def test_command_shows_the_acls_that_hold_the_switch_back(
+    guarded: Guarded, topic: str, active: Controller, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guarded.grant(OTHER, topic, AclOperation.READ)
+    where = ("--bootstrap-server", guarded.servers, "--command-config", guarded.properties(ADMIN))
+    call = ("replace", topic, "--with", f"{topic}-v2", "--partitions", "2", *where)
+    assert cli.main([*call, "--dry-run"]) == 1
+    told = capsys.readouterr().err
+    assert f"--allow-principal User:{OTHER} --operation Read --topic {topic}-v2" in told
+    assert "1 of its ACLs do not cover" in told
+    assert cli.main([*call, "--accept-access-loss", "--dry-run"]) == 0
+    assert cli.main([*call, "--pause-before-switch", "--yes"]) == 0
+    assert cli.main([*call, "--yes"]) == 1
+    assert "1 of its ACLs do not cover" in capsys.readouterr().err
+    guarded.grant(OTHER, f"{topic}-v2", AclOperation.READ)
+    assert cli.main([*call, "--dry-run"]) == 0
 
 
 def test_configs_that_the_user_may_not_read_are_not_left_out(

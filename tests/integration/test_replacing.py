@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.cluster import last_records, observer
+from modeaware.cluster import last_records
 from modeaware.cluster.last_records import LastRecords
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
@@ -109,10 +109,7 @@ def test_a_fence_that_is_lifted_is_restored_and_what_came_is_drained(
     served.wait_done(topic)
 
 
-def test_a_replacement_is_undone_until_the_switch(
-    served: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(observer, "GONE_AFTER_MS", 1_000)
+def test_a_replacement_is_undone_until_the_switch(served: Controlled, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
     name = f"{topic}-v2"
     served.ask(ReplaceTopicCommand(topic, name, 4, pause_before_switch=True))

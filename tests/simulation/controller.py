@@ -15,7 +15,8 @@ from modeaware.cluster.cluster import Check, Cluster, no_check
 from modeaware.config import ControllerConfig
 from modeaware.controller.cluster_watch import TopicWatch
 from modeaware.controller.election import Election, LeasedEffects
-from modeaware.controller.engine import Engine, Failures
+from modeaware.controller.engine import Engine
+from modeaware.controller.failures import Failures
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
 from modeaware.lifecycle.commands import Command, CommandResult, CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.modelog.records import TopicRecord

@@ -148,7 +148,7 @@ a waiver may be for those without a commit  I2 1205
     lifecycle.drain: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
         => (rule.glob and is_registered)
 a change ends the rest of topics  I2 80
-    controller.engine: if not unchanged or self._looks > MOST_SMALL_LOOKS: => if self._looks > MOST_SMALL_LOOKS:
+    controller.schedule: if not unchanged or self._looks > MOST_SMALL_LOOKS: => if self._looks > MOST_SMALL_LOOKS:
 unreadable rules are a doubt  I2 303
     controller.engine: if not self._rules_unreadable: => if True:
 deleted is said after it is done  I1 3143
@@ -270,7 +270,7 @@ a name leads on without its topic  I8 3000000103
     lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None
 there is no undo after the switch  I8 3000000104
-    lifecycle.replacement: if replacement.switched_ms is not None:\n            return f"its name
+    lifecycle.intent: if replacement.switched_ms is not None:\n            return f"its name
         => if False:\n            return f"its name
 an undo looks once more before it deletes  I1 3000000408
     tests.simulation.succession.controller: if found is not None and found.touched:

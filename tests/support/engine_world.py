@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from modeaware.config import ControllerConfig
-from modeaware.controller.engine import Engine, Failures
+from modeaware.controller.engine import Engine
+from modeaware.controller.failures import Failures
 from modeaware.controller.log import Contact
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.support.waiting import eventually
 
@@ -33,15 +33,25 @@ def create_topic(
 
 
 def wait_until_led(admin: AdminClient, name: str, partitions: int) -> None:
-    """Return once the broker lists the topic with leaders for all partitions."""
+    """Return once each partition is answered for by its leader.
+
+    Before that a leader may refuse the first batch of a producer and take the next one. librdkafka then counts the
+    first one as acknowledged (confluent-kafka-go#921), and it is lost.
+    """
     eventually(lambda: _all_led(admin, name, partitions), TIMEOUT_S, interval_s=0.02)
 
 
 def _all_led(admin: AdminClient, name: str, partitions: int) -> bool:
     # A named look-up of a missing topic would create it where the broker allows that; the whole listing never does.
     topic = admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
-    led = [] if topic is None else [partition for partition in topic.partitions.values() if partition.leader >= 0]
-    return len(led) == partitions or (partitions < 0 and bool(led))
+    led = [] if topic is None else [number for number, each in topic.partitions.items() if each.leader >= 0]
+    if not led or (partitions >= 0 and len(led) != partitions):
+        return False
+    asked = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in led})
+    try:
+        return all(future.result(TIMEOUT_S) for future in asked.values())
+    except KafkaException:
+        return False
 
 
 def produce_keyed(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.support.background import Background
 from tests.support.plain import drain_topic
@@ -128,8 +128,6 @@ class Member(Background):
                 if message is None:
                     continue
                 if message.error() is not None:
-                    if message.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        continue
                     raise KafkaException(message.error())
                 self._delivered.take(message)
                 self.gaps.event()

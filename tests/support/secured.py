@@ -12,7 +12,10 @@ from modeaware.local import LocalKafka
 ADMIN = "admin"
 """A super user, of every mechanism."""
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
-USERS = ("alice", "bob", "mallory", "controller", "operator", "client", "creator", "managed", "describer", "nobody")
+USERS = (
+    *("alice", "bob", "mallory", "controller", "operator", "client", "creator", "managed", "describer", "nobody"),
+    *("replacer", "requester"),
+)
 """Users by SCRAM and PLAIN. A test grants what it needs and takes it away again: :meth:`tests.support.rights.Acls`."""
 LACKING = tuple(f"lacking-{number}" for number in range(40))
 """More users, by PLAIN alone."""

@@ -11,9 +11,9 @@ from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
-from modeaware.controller.engine import Schedule, elapsed_ms
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.log import NOWHERE
+from modeaware.controller.schedule import Schedule, elapsed_ms
 from modeaware.controller.status import Status
 from modeaware.controller.worker import Worker, run_worker
 from modeaware.errors import ClusterError, ModeAwareError

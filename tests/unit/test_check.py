@@ -11,12 +11,10 @@ import pytest
 from modeaware.errors import ClusterError, ControllerUnavailable
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.records import ClaimRecord
+from modeaware.reports.needs import SHORT_LIVED, Role, Scope, needs
 from modeaware.reports.rights import (
-    SHORT_LIVED,
     Asked,
     CheckReport,
-    Role,
-    Scope,
     SeenTopic,
     Settings,
     Site,
@@ -25,7 +23,6 @@ from modeaware.reports.rights import (
     ask,
     check_report,
     check_text,
-    needs,
     over_the_wire,
 )
 from modeaware.reports.serialise import to_json
@@ -122,6 +119,31 @@ def test_a_log_that_is_missing_is_tried(code: int | None, state: State, why: str
 
 
 # Rights
+
+
+@pytest.mark.parametrize("role", [Role.CONTROLLER, Role.OPERATOR])
+def test_replacements_need_more_rights_and_the_creation_of_a_successor_is_not_the_mode_logs(role: Role) -> None:
+    scope = Scope(role, topics=["a"], successors=["a-v2"])
+    more = {"topic a ALTER_CONFIGS", "topic a-v2 CREATE"}
+    if role is Role.CONTROLLER:
+        more |= {"topic a WRITE", "topic a-v2 DESCRIBE_CONFIGS", "topic a-v2 DELETE"}
+    assert names(scope) - names(replace(scope, successors=())) == more
+    refused = SimpleNamespace(topics=[SimpleNamespace(error_code=KafkaError.POLICY_VIOLATION, error_message="no")])
+    brokers = Answering(CreateTopics=refused)
+    brokers.partitions = []
+    found, asked = asked_of(brokers, scope)
+    assert found["topic a-v2 CREATE"] is State.PASS, "the right is there"
+    (new,) = (
+        brokers.asked[-1].topics
+        if role is Role.OPERATOR
+        else next(
+            r for r in brokers.asked if type(r).__name__ == "CreateTopicsRequest" and r.topics[0].name == "a-v2"
+        ).topics
+    )
+    assert (new.configs, new.replication_factor) == ([], -1)
+    assert (asked.not_creatable is None) is (role is Role.OPERATOR)
+    missing = replace(asked, verdicts={need: Verdict(State.FAIL) for need in asked.verdicts if need.name == "a-v2"})
+    assert not any("kafka-topics.sh" in each for each in check_report(scope, missing, {}, Site("b:1")).commands)
 
 
 def names(scope: Scope) -> set[str]:

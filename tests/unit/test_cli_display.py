@@ -18,9 +18,10 @@ from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
 from modeaware.errors import ClusterError, ControllerFenced
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import required_of
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Certificate, Evidence, certificate, check
 from modeaware.reports.describe import (
@@ -177,7 +178,7 @@ class Script:
 
 def _wait(script: Script, failure: BaseException | None = None) -> str:
     out = io.StringIO()
-    wait_until_done(script.look, script.changed, Progress(out), lambda: failure, 10.0)
+    wait_until_done(lambda: [script.look()], script.changed, Progress(out), lambda: failure, 10.0)
     return out.getvalue()
 
 
@@ -337,3 +338,63 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
     for fields in (*described, partition["check_with"][0]):
         for field in fields:
             assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"
+
+
+REPLACED = Replacement(
+    "orders-v2", 4, 100, successor_id="id-2", switched_ms=200, own_configs={}, fenced_ms=300, let_go_ms=400
+)
+
+
+def of_replaced(now: Replacement = REPLACED, **changes: Any) -> Evidence:
+    """Of a topic with one partition, read by its group, which has moved."""
+    record = TopicRecord(
+        "orders", "id", 4, 2, (RO,), retired={0: SEALED}, required_groups=("billing",), replacement=now
+    )
+    facts = TopicFacts("orders", "id", 1, partitions={0: READ}, groups={"billing": GroupFacts({0: 10})})
+    requirement = required_of(record.required_groups, facts, changes.pop("rules", ()), (), 3_000)
+    shown = Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000)
+    fence = FenceFacts(dict(FENCE_CONFIGS), {0: 0}, frozenset({0}))
+    return replace(shown, **({"fence": fence, "moved": {"billing": GroupFacts(dict.fromkeys(range(4), 0))}} | changes))
+
+
+LIFTED = FenceFacts({}, {}, frozenset({0}))
+
+
+@pytest.mark.parametrize(
+    ("shown", "objection", "proved", "not_moved"),
+    [
+        (of_replaced(), None, (0,), ()),
+        (of_replaced(moved={"billing": GroupFacts({0: 0})}), None, (0,), ("billing",)),
+        (of_replaced(moved={}, rules=(WAIVER,)), None, (0,), ()),
+        (of_replaced(fence=LIFTED), "the fence is not in force on partitions 0", (), ()),
+        (of_replaced(fence=replace(LIFTED, proved={0: 7})), "the fence is not in force on partitions 0", (), ()),
+        (of_replaced(fence=replace(LIFTED, failure=ClusterError("denied"))), None, None, ()),
+        (of_replaced(replace(REPLACED, fence="none"), fence=None), None, None, ()),
+        (
+            of_replaced(replace(REPLACED, let_go_ms=None, reason="group-not-moved:billing"), moved={}),
+            f"not let go: {reasons.text('group-not-moved:billing')}",
+            (0,),
+            ("billing",),
+        ),
+    ],
+)
+def test_certificate_of_a_replaced_topic_says_why_it_may_go(
+    shown: Evidence, objection: str | None, proved: tuple[int, ...] | None, not_moved: tuple[str, ...]
+) -> None:
+    found = certificate(shown, [0])
+    assert found.replacement is not None
+    assert (found.shrink, found.objection, found.partitions[0].verdict) == (None, objection, "drained")
+    assert (found.replacement.fence_proved_now, found.replacement.not_moved_now) == (proved, not_moved)
+    assert found.all_drained is (objection is None)
+    document = to_json(found)["replacement"]
+    for field in document:
+        assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"
+    commands = [each["command"] for each in document["check_with"]]
+    assert any("kafka-configs.sh" in command for command in commands) is (shown.fence is not None)
+    assert any("--group billing" in command for command in commands) is not bool(shown.requirement.waivers)
+
+
+def test_an_unread_partition_of_a_replaced_topic_is_not_certified() -> None:
+    shown = of_replaced()
+    behind = replace(shown.facts, groups={"billing": GroupFacts({0: 9})})
+    assert not certificate(replace(shown, facts=behind), [0]).all_drained

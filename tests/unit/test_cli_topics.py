@@ -108,7 +108,7 @@ def test_proposed_commands_connect_as_this_one_did(
     session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
     monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(Change, "look", lambda *_: SHRINKING)
-    monkeypatch.setattr(change, "wait_for_topic", interrupted)
+    monkeypatch.setattr(change, "wait_for_topics", interrupted)
     monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
     file = ("--command-config", "my conf/c")
     assert cli.main(["shrink", "t", "--to", "4", "--delete-partitions-delay", "0", "--wait", *SERVER, *file]) == 130
@@ -322,6 +322,7 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
         unusable=lambda name, _: error if name == "a" else None,
         record=lambda *_: None,
         gone_ids=lambda *_: (),
+        leads_to=lambda *_: None,
         replay=SimpleNamespace(records={}),
     )
     cluster = SimpleNamespace(brokers=brokers)

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from modeaware.clients.assignment import owned, possible_hidden, range_order, rejoin_turns, share
-from modeaware.confluent import group
-from modeaware.confluent.group import (
+from modeaware.confluent import ownership
+from modeaware.confluent.ownership import (
     GIVE_UP_S,
     TURN_S,
     GroupAssignment,
@@ -175,7 +175,7 @@ def described(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> GroupDescriber
     found = SimpleNamespace(**{**shown, **changed})
 
     admin = SimpleNamespace(list_groups=lambda group, timeout: [found] if group == "g" else [])
-    monkeypatch.setattr(group, "AdminClient", lambda conf: admin)
+    monkeypatch.setattr(ownership, "AdminClient", lambda conf: admin)
     return GroupDescriber({}, "g")
 
 

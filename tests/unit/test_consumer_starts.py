@@ -12,7 +12,8 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 # Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
 from modeaware.clients.starts import Starts, start_offset
-from modeaware.confluent.group import GroupConf, Membership
+from modeaware.confluent.group import Membership
+from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.partitions import Partitions
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.demo import Ack, ModeHistory, Stored, count, faults, report_lines
+from modeaware.demo.audit import Ack, ModeHistory, Stored, count, faults, report_lines
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 

@@ -17,7 +17,7 @@ import yaml
 from docs.picture import draw
 from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
-from modeaware.demo import report_lines
+from modeaware.demo.audit import report_lines
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 from modeaware.metrics import ClientCollector
@@ -197,6 +197,11 @@ def test_the_reasons_that_are_no_trouble_are_codes() -> None:
     (rule,) = [rule for rule in RULES if rule["alert"] == "ModeawareDrainBlocked"]
     (spared,) = re.findall(r'reason!~"([^"]+)"', rule["expr"])
     assert set(spared.split("|")) == reasons.AS_ASKED, "the page calls the same ones waiting"
+
+
+def test_every_reason_is_explained() -> None:
+    documented = set(re.findall(r"^\| `([a-z-]+)` \|", read("docs/drain.md") + read("docs/replace.md"), re.MULTILINE))
+    assert documented >= reasons.CODES - {reasons.OPENING}, "opening is a phase, too"
 
 
 # docs/architecture.md: the invariants, where each is guarded, and the tests that miss the guard

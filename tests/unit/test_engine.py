@@ -12,8 +12,8 @@ import pytest
 from modeaware.config import ControllerConfig
 from modeaware.controller import engine as engine_module
 from modeaware.controller import log as log_module
-from modeaware.controller.engine import elapsed_ms
 from modeaware.controller.log import ClaimWatch, Contact
+from modeaware.controller.schedule import MOST_SMALL_LOOKS, elapsed_ms
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, Effect
 from modeaware.lifecycle.facts import TopicFacts
@@ -183,7 +183,7 @@ class TestAtRest:
 
     def test_no_look_counts_for_ever(self, resting: World) -> None:
         before = resting.cluster.whole_looks
-        resting.run(engine_module.MOST_SMALL_LOOKS * INTERVAL_MS)
+        resting.run(MOST_SMALL_LOOKS * INTERVAL_MS)
         assert resting.cluster.whole_looks == before + 1
 
     def test_what_cannot_be_looked_at_is_looked_at_as_a_whole(self, resting: World) -> None:

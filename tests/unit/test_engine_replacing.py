@@ -11,8 +11,9 @@ from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.commands import CreateTopic, Effect, FenceTopic, ReplaceTopicCommand
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, Effect, FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.support.simulated import MemoryLog, SimClock, SimCluster
@@ -28,6 +29,8 @@ class World:
         self.clusters = {topic: SimCluster(self.clock, topic, 2) for topic in (A, B)}
         self.refused: dict[type[Effect], ErrorCode] = {}
         self.performed: list[Effect] = []
+        self.found: dict[str, TopicFacts] = {}
+        self.gone: list[str] = []
         effects: Any = self
         self.engine = Engine(MemoryLog(), effects, effects, ControllerConfig(), self.clock)
         self.engine.claim("test")
@@ -36,7 +39,7 @@ class World:
         return [
             self.clusters[look.topic].observe(look.topic, look.record)
             if look.topic in self.clusters
-            else TopicFacts(look.topic, None)
+            else self.found.get(look.topic, TopicFacts(look.topic, None))
             for look in looks
         ]
 
@@ -47,6 +50,9 @@ class World:
     def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         self.performed += effects
         return self.validate(effects)
+
+    def deleted(self, topic_id: str) -> None:
+        self.gone.append(topic_id)
 
     def ask(self, *commands: ReplaceTopicCommand) -> list[ErrorCode]:
         return [result.code for result in self.engine.execute(commands)]
@@ -119,3 +125,19 @@ def test_a_creation_is_given_up_on_definite_answers_alone(world: World, code: Er
     world.check()
     assert [type(effect) for effect in world.performed] == [CreateTopic]
     assert (world.record.replacement is not None) is stays
+
+
+def test_the_observer_is_told_of_an_acknowledged_deletion_alone(world: World) -> None:
+    """An unanswered one may not be done; then the successor has to be missing for a while."""
+    world.ask(ReplaceTopicCommand(A, NEW, 1))
+    world.found[NEW] = TopicFacts(NEW, "new-id", partition_count=1, partitions={0: PartitionFacts(0, 0, 0, 0, 0)})
+    world.check()
+    world.ask(ReplaceTopicCommand(A, NEW, 1, undo=True))
+    assert world.record.replacement is not None
+    assert world.record.replacement.reason == reasons.UNDOING
+    world.refused[DeleteTopic] = ErrorCode.REQUEST_TIMED_OUT
+    world.check()
+    assert world.gone == []
+    del world.refused[DeleteTopic]
+    world.check()
+    assert world.gone == ["new-id"]

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
 from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
-from modeaware.confluent.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNOWNED_S, Gates
+from modeaware.confluent.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S, Gates
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -155,6 +155,37 @@ def test_another_topic_of_the_successors_name_has_no_gate() -> None:
     assert member.topics() == ("a",)
 
 
+def absence(topic: str, code: int = KafkaError.UNKNOWN_TOPIC_OR_PART) -> Any:
+    return SimpleNamespace(topic=lambda: topic, error=lambda: KafkaError(code))
+
+
+def test_successor_of_an_undone_replacement_stays_hidden_and_its_absence_is_no_event() -> None:
+    member = Member()
+    assert not member.look()
+    member.view = replace(member.view, version=(1, 2), successor=None)
+    member.views.put(member.view)
+    assert not member.look()
+    assert member.topics() == ("a",)
+    assert not member.look()
+    assert member.gates.undone == {"b"}
+    assert member.gates.is_absence(absence("b"))
+    assert not member.gates.is_absence(absence("a"))
+    assert not member.gates.is_absence(absence("b", KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    member.names = ["a", "b"]
+    member.topics()
+    assert member.look(), "the application asks for it"
+    assert not member.gates.is_absence(absence("b"))
+
+
+def test_absence_of_a_successor_is_an_event_where_the_application_reads_or_names_it() -> None:
+    for names, settings in [(["a"], {"on_replace": "unordered"}), (["a", "b"], {}), (["^b"], {})]:
+        member = Member(**settings)
+        member.names = names
+        member.topics()
+        member.look()
+        assert not member.gates.is_absence(absence("b"))
+
+
 def test_gate_opens_when_the_group_has_handled_the_topic_to_its_end() -> None:
     member = Member()
     assert not member.look()
@@ -260,10 +291,36 @@ def test_start_of_a_partition_without_an_owner_is_committed_after_a_while() -> N
     assert member.look()
     assert ("b", 1) not in member.stock.committed_offsets, "its owner does it"
     member.stock.first["b", 1] = 3
-    member.look(UNOWNED_S)
+    member.look(UNCOMMITTED_S)
     assert member.stock.committed_offsets["b", 1] == (3, GATE_OPENED)
     member.look(1.0)
     assert member.gates.due_s() is None
+
+
+def test_first_commit_of_an_owner_is_not_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member()
+    member.sealed(0, 0)
+    assert member.look()
+    listed = member.stock.offsets_for_times
+
+    def owner_commits(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        member.commits("b", None, 500, note=None)
+        return listed(partitions, timeout)
+
+    monkeypatch.setattr(member.stock, "offsets_for_times", owner_commits)
+    member.look(UNCOMMITTED_S)
+    assert member.stock.committed_offsets["b", 1] == (500, None)
+
+
+def test_start_is_committed_at_the_first_poll_after_an_assignment_behind_an_open_gate() -> None:
+    member = Member()
+    member.sealed(0, 0)
+    member.commits("b", None, 0)
+    member.gates.on_assign(OWN, OWN)
+    assert ("b", 0) not in member.stock.committed_offsets
+    member.starts.started(("b", 0), 0)
+    member.look(0.0)
+    assert member.stock.committed_offsets["b", 0] == (0, GATE_OPENED)
 
 
 def test_unordered_member_reads_both_and_keeps_the_topic_until_the_group_has_read_it() -> None:

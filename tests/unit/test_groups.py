@@ -256,7 +256,15 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
 )
 def test_incomplete_answer_is_a_doubt(brokers: FakeBrokers, spoil: Callable[[FakeBrokers], object], why: str) -> None:
     spoil(brokers)
-    assert why in doubt(brokers).detail
+    found = doubt(brokers)
+    assert why in found.detail
+    assert found.settling == ("g" if "rebalance" in why else None), "what passes by itself is told apart"
+
+
+def test_a_group_in_a_rebalance_hides_no_other_doubt(brokers: FakeBrokers) -> None:
+    running(brokers, "a", member([]), state="PreparingRebalance")
+    running(brokers, "b", kind="quantum")
+    assert doubt(brokers).settling is None
 
 
 class TestTopicNames:

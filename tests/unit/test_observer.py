@@ -204,6 +204,13 @@ class TestGone:
         looking.clock.advance(1)
         assert looking.observer.observe(TOPIC, draining()).gone
 
+    def test_at_once_after_an_acknowledged_deletion_when_no_broker_has_it(self, looking: Looking) -> None:
+        looking.cluster.shape, looking.ids = None, {1: None, 2: TOPIC_ID}
+        looking.observer.deleted(TOPIC_ID)
+        assert not looking.observer.observe(TOPIC, draining()).gone, "broker 2 has it"
+        looking.ids = None
+        assert looking.observer.observe(TOPIC, draining()).gone
+
     def test_a_corrected_clock_is_no_time_that_passed(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(looking.clock, "monotonic_s", lambda: 7.0)
         looking.cluster.shape = None

@@ -12,14 +12,8 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.replacement import (
-    ANNOUNCE_MS,
-    FENCE_CONFIGS,
-    effects_to_come,
-    give_up_successor,
-    record_after,
-    refuse_alias,
-)
+from modeaware.lifecycle.intent import effects_to_come, refuse_alias
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, LOOK_AGAIN_MS, give_up_successor, record_after
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
@@ -52,6 +46,7 @@ from tests.support.lifecycle import (
 from tests.support.lifecycle import look as step
 from tests.support.lifecycle import refusal as refused
 
+ANNOUNCE_MS = CONFIG.announce_ms
 NAME, ID = "orders-v2", "id-of-the-successor"
 ABSENT = TopicFacts(NAME, None)
 COMMAND = ReplaceTopicCommand(TOPIC, NAME, 2)
@@ -165,11 +160,19 @@ def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: s
         assert ask(COMMAND, record, seen(successor())).record is None, "the same one changes nothing"
 
 
+def test_a_fence_is_not_put_on_by_a_repeat_nor_is_a_switch_that_was_made_paused() -> None:
+    without = admitted(replace(COMMAND, fence="none"), seen=seen())
+    assert "another fence ('none')" in str(refused(COMMAND, without, seen()))
+    late = refused(replace(COMMAND, pause_before_switch=True), switched(), seen(successor()))
+    assert "cannot pause before that any more" in str(late)
+
+
 def test_what_a_repeat_leaves_out_stays_as_it_is() -> None:
     configs = {"retention.ms": "1"}
-    command = replace(COMMAND, replication_factor=3, configs=configs, delay_ms=5, fence="none")
+    command = replace(COMMAND, replication_factor=3, configs={**configs, "retention.bytes": "9"}, delay_ms=5)
     record = admitted(command, seen=seen())
     assert ask(COMMAND, record, seen()).record is None
+    assert ask(replace(COMMAND, configs=configs), record, seen()).record is None
     fenced = admitted(replace(COMMAND, configs=configs), seen=seen())
     fenced = replace(fenced, replacement=replace(replacement(fenced), own_configs={}))
     copied = replace(COMMAND, configs={**configs, **FENCE_CONFIGS})
@@ -257,6 +260,14 @@ def test_only_a_topic_exactly_as_intended_is_the_successor(found: dict[str, Any]
     assert (after.replacement is not None) is is_it
 
 
+def test_the_successor_is_announced_once_each_of_its_leaders_has_answered() -> None:
+    record = admitted(COMMAND, seen=seen())
+    assert step(record, seen(replace(successor(), partitions={0: log()})), NOW_MS).record in (None, record)
+    announced = step(record, seen(successor()), NOW_MS).record
+    assert announced is not None
+    assert replacement(announced).announced_ms == NOW_MS
+
+
 def test_a_topic_in_another_change_is_not_replaced_and_one_that_is_replaced_is_not_changed() -> None:
     assert refused(COMMAND, admitted(shrink(2), seen=seen()), seen()).code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     record = admitted(COMMAND, seen=seen())
@@ -313,6 +324,24 @@ def test_a_replacement_goes_through_its_phases() -> None:
     assert step(let_go, seen(moved, fenced=True), quiet_ms).record is None
 
 
+@pytest.mark.parametrize(("members", "alarms"), [(True, 0), (False, 1)])
+def test_a_group_whose_members_are_on_the_successor_raises_no_alarm(members: bool, alarms: int) -> None:
+    record = switched()
+    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    coming = seen(successor(groups={"billing": group({0: 0}, members=members)}), fenced=True)
+    found = step(record, coming, NOW_MS + 60_000)
+    assert found.record is not None
+    assert replacement(found.record).reason == reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")
+    assert len([alarm for alarm in found.alarms if "has no offset on the successor" in alarm]) == alarms
+
+
+def test_groups_are_not_complete_by_a_listing_while_the_topic_does_not_answer() -> None:
+    gone = seen(successor(), groups={}, partitions={})
+    noted = step(switched(), gone, NOW_MS + ANNOUNCE_MS).record
+    assert noted is not None
+    assert not noted.groups_complete
+
+
 def test_a_doubtful_list_of_groups_lets_nothing_go_though_retention_has_emptied_it() -> None:
     record = switched()
     record = replace(record, replacement=replace(replacement(record), own_configs={}))
@@ -323,6 +352,22 @@ def test_a_doubtful_list_of_groups_lets_nothing_go_though_retention_has_emptied_
     assert waiting is not None
     assert replacement(waiting).reason == reasons.GROUPS_UNKNOWN
     assert topic_phase(waiting) == "drain"
+
+
+def test_a_record_behind_a_seal_is_drained_though_the_fence_is_proved_again_in_the_same_pass() -> None:
+    record = switched()
+    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    moved = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
+    let_go = step(record, moved, NOW_MS + 60_000).record
+    assert let_go is not None
+    assert topic_phase(let_go) == "done"
+    end = ENDS[0] + 1
+    late = replace(moved, partitions={**moved.partitions, 0: log(end, log_end=end, read_up_to=end)})
+    broken = step(let_go, late, NOW_MS + 61_000).record
+    assert broken is not None
+    assert (broken.retired[0].seal_offset, broken.retired[0].read_up_to) == (end, end), "gates wait for it, too"
+    assert replacement(broken).let_go_ms is None
+    assert broken.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, "billing")
 
 
 def test_only_markers_behind_a_seal_break_nothing() -> None:
@@ -347,6 +392,7 @@ def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
     later_ms = NOW_MS + ANNOUNCE_MS
     for found, reason in (
         (seen(successor(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
+        (seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), reasons.of_group(reasons.GROUP_SETTLING, "g")),
         (seen(successor(), groups={"s": group({0: 1}, stateful=True)}), reasons.of_group(reasons.GROUP_STATEFUL, "s")),
         (seen(successor(), cleanup_policy="compact"), reasons.COMPACTED),
         (seen(successor(), fence=FenceFacts(answered=frozenset({0, 1}))), reasons.FENCE_UNKNOWN),
@@ -361,6 +407,13 @@ def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
     assert waiting is not None
     assert replacement(waiting).reason == reasons.PAUSED
     assert replacement(admitted(COMMAND, waiting, seen(successor()))).pause_before_switch is False
+
+
+def test_groups_are_listed_again_soon_while_one_is_in_a_rebalance_and_that_is_no_alarm() -> None:
+    announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
+    waiting = step(announced, seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), NOW_MS + 60_000)
+    assert (waiting.due_ms, waiting.alarms) == (NOW_MS + 60_000 + LOOK_AGAIN_MS, ())
+    assert step(announced, seen(successor(), groups_doubt=GroupsDoubt("?")), NOW_MS + 60_000).due_ms is None
 
 
 def test_a_replacement_without_a_fence_needs_no_probe() -> None:

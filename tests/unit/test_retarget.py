@@ -108,3 +108,19 @@ def test_record_without_a_value_is_returned_by_a_hooked_poll(value: bytes | None
     hook.call()
     assert not message, "its truth is that of its length"
     assert hook.poll.call(30.0) is message
+
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_call_is_repeated_where_nothing_is_left_of_its_result(hooked: bool) -> None:
+    results: Iterator[list[str]] = iter([["event"], ["record", "event"]])
+
+    def finish(result: list[str]) -> bool:
+        result[:] = [each for each in result if each != "event"]
+        return not result
+
+    hook = PollHook(lambda *_, **__: next(results), list, lambda: None, lambda: None, idle_stats(), finish)
+    if hooked:
+        hook.call()
+    else:
+        hook.finish_all()
+    assert hook.poll.call(-1) == ["record"]

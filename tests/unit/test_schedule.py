@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modeaware.controller.engine import Schedule
+from modeaware.controller.schedule import Schedule
 
 INTERVAL_MS = 300_000
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
-from modeaware.demo import Flight, load_flights
+from modeaware.demo.flights import Flight, load_flights
 from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, foreach_batch_writer, progress_group, read_stream_from_kafka
 from tests.conftest import MakeTopic

@@ -301,7 +301,7 @@ class Group:
     def move(self) -> None:
         """The owner of a stock group stops it, commits 0 on the successor, and starts it on both names."""
         successor = self.world.topics.get(SUCCESSOR)
-        if self.aware or successor is None or self.committed.get(successor.topic_id):
+        if self.aware or successor is None or len(self.committed.get(successor.topic_id, ())) == len(successor.logs):
             return
         self.world.tell("the owner of group %s moves it", self.name)
         self.stop(commit=True)

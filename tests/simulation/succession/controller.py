@@ -146,6 +146,10 @@ class Observer:
         self._controller = controller
         self._seen: dict[tuple[str, int], tuple[int, int, int, bool]] = {}
         self._missing_since_ms: dict[str, int] = {}
+        self._deleted: set[str] = set()
+
+    def deleted(self, topic_id: str) -> None:
+        self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
         return False
@@ -214,6 +218,8 @@ class Observer:
 
     def _gone(self, look: Look) -> bool:
         now_ms, wanted = self._world.time_ms, look.expected_id
+        if wanted in self._deleted:
+            return True
         return wanted is not None and now_ms - self._missing_since_ms.setdefault(wanted, now_ms) >= GONE_AFTER_MS
 
     def _fence(self, look: Look, topic: SimTopic) -> FenceFacts | None:

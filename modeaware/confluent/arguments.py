@@ -1,0 +1,116 @@
+"""Checks of what AdminClient's methods are given, before anything is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from modeaware.confluent.controller_calls import DeletePartitions
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.librdkafka import NewTopic, TopicPartition
+from modeaware.modelog.group_rules import GroupRule
+
+_Key = TypeVar("_Key", TopicPartition, tuple[str, int])
+
+
+def refuse_duplicates(topics: Iterable[str]) -> None:
+    """Raise RequestRefused where a topic is named twice."""
+    twice = next((topic for topic, times in Counter(topics).items() if times > 1), None)
+    if twice is not None:
+        raise RequestRefused(
+            f"topic {twice!r} is named twice in one request; name each topic once",
+            code=ErrorCode.INVALID_REQUEST,
+            topic=twice,
+        )
+
+
+def check_numbers(new: NewTopic) -> None:
+    """Raise ValueError as the stock method does."""
+    given = new.replica_assignment
+    if not given:
+        return
+    if new.replication_factor != -1:
+        raise ValueError(f"topic {new.topic!r}: replication_factor and replica_assignment are mutually exclusive")
+    if new.num_partitions not in (-1, len(given)):
+        raise ValueError(
+            f"topic {new.topic!r}: replica_assignment must be of as many partitions as num_partitions: "
+            f"{len(given)}, not {new.num_partitions}"
+        )
+
+
+def check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
+    """Raise TypeError, or RequestRefused for a count below 1."""
+    for topic, wanted in partitions.items():
+        if not isinstance(wanted, DeletePartitions):
+            raise TypeError(f"topic {topic!r}: expected DeletePartitions, not {wanted!r}")
+        count = wanted.total_count
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise TypeError(f"topic {topic!r}: the partition count must be an int, not {count!r}")
+        groups = wanted.accept_state_loss
+        if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
+            raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
+        if not isinstance(wanted.evacuate, bool):
+            raise TypeError(f"topic {topic!r}: evacuate must be a bool, not {wanted.evacuate!r}")
+        if count < 1:
+            raise RequestRefused(
+                f"topic {topic!r}: {count} partitions: at least 1 must stay",
+                code=ErrorCode.INVALID_PARTITIONS,
+                topic=topic,
+            )
+
+
+def checked_rules(rules: Iterable[GroupRule]) -> tuple[GroupRule, ...]:
+    """Return the rules; raise TypeError where one is none."""
+    checked = tuple(rules)
+    for rule in checked:
+        if not isinstance(rule, GroupRule):
+            raise TypeError(f"expected a GroupRule, not {rule!r}")
+    return checked
+
+
+def checked_keys(keys: Iterable[Any]) -> tuple[tuple[str, str, str], ...]:
+    """Return the keys of rules; raise TypeError where one is none."""
+    checked = tuple(keys)
+    for key in checked:
+        if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
+            raise TypeError(f"expected (kind, group, topic) of a rule, not {key!r}")
+    return checked
+
+
+def checked_delay_ms(delay_ms: int) -> int:
+    """Return the delay; raise TypeError, or RequestRefused for one below 0."""
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
+        raise TypeError(f"the delay must be an int (milliseconds), not {delay_ms!r}")
+    if delay_ms < 0:
+        raise RequestRefused(f"a delay of {delay_ms} ms: 0 or more, or None to leave deletion to the topic's retention")
+    return delay_ms
+
+
+def pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:
+    """Return (topic, partition) -> the key as it was given; raise ValueError where one comes twice."""
+    found: dict[tuple[str, int], _Key] = {}
+    for key in keys:
+        pair = pair_of(key)
+        if pair in found:
+            raise ValueError(f"partition {pair[0]}-{pair[1]} is named twice")
+        found[pair] = key
+    return found
+
+
+def pair_of(key: Any) -> tuple[str, int]:
+    """Return (topic, partition) of a key in either form; raise TypeError where it is neither."""
+    pair = (key.topic, key.partition) if isinstance(key, TopicPartition) else key
+    match pair:
+        case (str() as topic, int() as partition) if isinstance(pair, tuple) and not isinstance(partition, bool):
+            return topic, partition
+    raise TypeError(f"expected a TopicPartition or (topic, partition), not {key!r}")
+
+
+def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...]:
+    """Return the replicas of a partition; raise TypeError where they are no broker ids."""
+    if isinstance(replicas, str | bytes) or not isinstance(replicas, Sequence):
+        raise TypeError(f"partition {pair[0]}-{pair[1]}: replicas must be a sequence of broker ids, not {replicas!r}")
+    if any(isinstance(broker, bool) or not isinstance(broker, int) for broker in replicas):
+        raise TypeError(f"partition {pair[0]}-{pair[1]}: broker ids are ints: {replicas!r}")
+    return tuple(replicas)

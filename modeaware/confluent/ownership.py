@@ -1,0 +1,408 @@
+"""What a member of a group owns: the settings that decide it, what the coordinator returns of the group, the rule.
+
+:mod:`modeaware.confluent.group` says what it is for, and :mod:`modeaware.clients.assignment` has the theory.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from modeaware.clients.assignment import hidden, possible_hidden, rejoin_turns, share
+from modeaware.clients.starts import Key
+from modeaware.config import with_topic_config
+from modeaware.errors import ModeSourceError
+from modeaware.librdkafka import AdminClient, KafkaError, KafkaException
+from modeaware.modelog.connection import connection_conf
+from modeaware.topic_view import TopicView
+from modeaware.views.source import Views
+
+log = logging.getLogger(__name__)
+
+REFRESH_TIMEOUT_S = 3.0
+REQUEST_TIMEOUT_S = 2.0
+RETRY_S = 0.5
+TURN_S = 1.0
+GIVE_UP_S = 30.0
+SEEN_VIEWS = 1_000
+"""How many changes of a topic are remembered since a join; with more of them it is in doubt who owns what."""
+RANGE = "range"
+_NOTHING_HIDDEN: frozenset[frozenset[int]] = frozenset({frozenset()})
+_METADATA_MAGIC = b"CGMDv2:"
+
+
+@dataclass(frozen=True)
+class GroupConf:
+    """The settings that decide how an assignment may be changed.
+
+    Attributes:
+        group_id: ``group.id``.
+        incremental: the rebalance protocol is cooperative (``cooperative-sticky``, or ``group.protocol=consumer``), so
+            partitions are added and taken away one by one; else (eager) an assignment is replaced as a whole.
+        may_be_range: the group may come to use the ``range`` strategy.
+        offset_reset: ``auto.offset.reset``, as given.
+        auto_commit: ``enable.auto.commit``.
+        static: a member of the classic protocol with a ``group.instance.id``.
+    """
+
+    group_id: str
+    incremental: bool = False
+    may_be_range: bool = True
+    offset_reset: str = "largest"
+    auto_commit: bool = True
+    static: bool = False
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any]) -> GroupConf:
+        """Read ``conf``; what stands in ``default.topic.config`` overrides the rest, as confluent_kafka has it."""
+        settings = with_topic_config(conf)
+        strategies = [name.strip() for name in str(settings.get("partition.assignment.strategy", "range")).split(",")]
+        consumer_protocol = str(settings.get("group.protocol", "classic")).lower() == "consumer"
+        return cls(
+            group_id=str(settings.get("group.id", "")),
+            incremental=consumer_protocol or "cooperative-sticky" in strategies,
+            may_be_range="range" in strategies and not consumer_protocol,
+            offset_reset=str(settings.get("auto.offset.reset", "largest")),
+            auto_commit=str(settings.get("enable.auto.commit", True)).lower() in ("true", "t", "1"),
+            static=bool(settings.get("group.instance.id")) and not consumer_protocol,
+        )
+
+
+# What the coordinator returns of the group
+
+
+class GroupAssignment(NamedTuple):
+    """The assignment of all members in the present generation: the strategy, and topic -> member id -> partitions."""
+
+    strategy: str
+    topics: Mapping[str, Mapping[str, tuple[int, ...]]]
+
+    def of(self, topic: str) -> Mapping[str, tuple[int, ...]]:
+        return self.topics.get(topic, {})
+
+
+class GroupMoved(Exception):
+    """The group is in another generation than the caller, or about to be: another assignment is coming."""
+
+
+class GroupUnknown(Exception):
+    """The coordinator's answer is missing; ``final``: another request will not help (not authorised)."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class GroupDescriber:
+    """Describes the consumer's own group; the admin client is made when first needed, and has no thread of ours."""
+
+    def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
+        self._conf = connection_conf(conf, "group")
+        self._group_id = group_id
+        self._admin: Any = None
+
+    def describe(self, member: str, given: set[Key]) -> GroupAssignment:
+        """Return the assignment of the generation in which ``member`` was given ``given``.
+
+        A group that is stable and shows exactly this for the member id is in the caller's generation: the next one
+        cannot be complete without a new join of this member.
+
+        Raises:
+            GroupMoved: it is not, or a rebalance is under way.
+            GroupUnknown: no answer, or one that cannot be used.
+        """
+        description = self._request()
+        if description.state != "Stable":
+            raise GroupMoved(f"group {self._group_id} is {description.state}")
+        topics: dict[str, dict[str, tuple[int, ...]]] = {}
+        own: set[Key] | None = None
+        for other in description.members:
+            assignment = _decoded(other.assignment)
+            if other.id == member:
+                own = {(topic, partition) for topic, partitions in assignment.items() for partition in partitions}
+            for topic, partitions in assignment.items():
+                topics.setdefault(topic, {})[other.id] = partitions
+        if own != given:
+            raise GroupMoved(f"group {self._group_id} shows another assignment for {member}")
+        return GroupAssignment(description.protocol, topics)
+
+    def _request(self) -> Any:
+        if self._admin is None:
+            self._admin = AdminClient(self._conf)
+        try:
+            # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout runs out while the
+            # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not.
+            # Its deprecation concerns us alone; where warnings are errors the call would fail.
+            warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
+            found = self._admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._unknown(error.args[0]) from error
+        for group in found:
+            if group.id == self._group_id:
+                if group.error is not None:
+                    raise self._unknown(group.error)
+                return group
+        raise GroupUnknown(f"group {self._group_id} not described: no broker lists it")
+
+    def _unknown(self, error: KafkaError) -> GroupUnknown:
+        final = error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+        return GroupUnknown(f"group {self._group_id} not described: {error.str()}", final=final)
+
+    def close(self) -> None:
+        self._admin = None
+
+
+def _decoded(data: bytes | None) -> dict[str, tuple[int, ...]]:
+    """Topic -> partitions in a member's assignment (Kafka's ConsumerProtocolAssignment, any version)."""
+    assignment: dict[str, tuple[int, ...]] = {}
+    if not data:
+        return assignment
+    try:
+        (count,), at = struct.unpack_from(">2xi", data), 6  # after the version
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", data, at)
+            topic = data[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+            (partitions,) = struct.unpack_from(">i", data, at)
+            assignment[topic] = struct.unpack_from(f">{partitions}i", data, at + 4)
+            at += 4 + 4 * partitions
+    except (struct.error, UnicodeDecodeError) as error:
+        raise GroupUnknown(f"a member's assignment cannot be read: {error}", final=True) from error
+    return assignment
+
+
+def generation_of(metadata: Any) -> int | None:
+    """Return the generation in a client's group metadata, None where its form is not the known one.
+
+    librdkafka writes ``CGMDv2:``, the generation (int32), group id, member id and group instance id
+    (``rd_kafka_consumer_group_metadata_write``); confluent_kafka returns these bytes.
+    """
+    if not isinstance(metadata, bytes) or not metadata.startswith(_METADATA_MAGIC):
+        return None
+    generation = metadata.removeprefix(_METADATA_MAGIC)[:4]
+    return int.from_bytes(generation, "little", signed=True) if len(generation) == 4 else None
+
+
+# What this member owns
+
+
+class Ownership:
+    """What one member owns in the group's generations under ``range``; under other strategies, all that it was given.
+
+    Attributes:
+        in_doubt: topics of the present assignment for which it is not certain what this member owns.
+        withheld: partitions that this member was given and does not read: of topics in doubt, or owned by another.
+        rejoins: how often this member requested a rebalance.
+    """
+
+    def __init__(
+        self,
+        stock: Any,
+        conf: GroupConf,
+        views: Views,
+        describer: GroupDescriber,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stock = stock
+        self._conf = conf
+        self._views = views
+        self._describer = describer
+        self._now_s = now_s
+        self._applies = conf.may_be_range and not conf.incremental
+        self._lock = threading.Lock()
+        self._joined: Mapping[str, TopicView] | None = None
+        self._seen: dict[str, deque[TopicView]] = {}
+        self._possible: dict[str, frozenset[frozenset[int]] | None] = {}
+        self._described: GroupAssignment | None = None
+        self._pin: tuple[str, int | None, frozenset[Key]] | None = None
+        self._pinned: set[Key] = set()
+        self._due_s: float | None = None
+        self._give_up_s = 0.0
+        self._turn_s: float | None = None
+        self._rejoined_for: frozenset[tuple[str, tuple[int, int]]] = frozenset()
+        self._short = False
+        self.in_doubt: set[str] = set()
+        self.withheld: set[Key] = set()
+        self.rejoins = 0
+
+    def note(self, view: TopicView) -> None:
+        """Remember a view that came into force (any thread), and give the next requests their full time again."""
+        self._give_up_s = self._now_s() + GIVE_UP_S
+        if self._applies:
+            with self._lock:
+                self._seen.setdefault(view.topic, deque(maxlen=SEEN_VIEWS)).append(view)
+
+    def before_join(self) -> None:
+        """Note the views now in force; the next generation begins after this."""
+        if self._applies:
+            with self._lock:
+                self._seen.clear()  # first: what arrives before the snapshot is in both
+            self._joined = self._views.views() if self._views.ready else None
+        self._due_s = self._turn_s = None
+        # What is withheld stays so until the next assignment, which may be the same one again.
+
+    def assigned(self, given: set[Key]) -> set[Key]:
+        """Return what to have assigned of a new assignment: what this member owns, and what is :attr:`withheld`.
+
+        Blocks for a read of the mode log and, where partitions are hidden under ``range``, for a description of the
+        group (seconds at most).
+        """
+        if not self._applies:
+            return set(given)
+        pin = (self._stock.memberid(), generation_of(self._stock.consumer_group_metadata()), frozenset(given))
+        if self._pin == pin and pin[1] is not None:
+            # The same generation again (a follower that joins anew gets its assignment back): no member has released
+            # anything.
+            return self._pinned | self.withheld
+        try:
+            self._views.refresh(REFRESH_TIMEOUT_S)
+        except ModeSourceError as error:
+            log.warning("%s: assignment made by the last known modes: %s", self._conf.group_id, error)
+        self._described, self._short = None, False
+        self._possible = {topic: self._possible_of(topic) for topic in topics_of(given)}
+        self.in_doubt = {t for t, possible in self._possible.items() if possible != _NOTHING_HIDDEN}
+        self.withheld = {key for key in given if key[0] in self.in_doubt}
+        self._give_up_s = self._now_s() + GIVE_UP_S
+        self._pin, self._pinned = pin, given - self.withheld
+        if self.in_doubt:
+            topics, own = set(self.in_doubt), self._resolve_doubt(given)
+            if own is not None:
+                self.withheld = {key for key in self.withheld if key[0] not in topics}
+                self._pinned |= own
+        return self._pinned | self.withheld
+
+    def _possible_of(self, topic: str) -> frozenset[frozenset[int]] | None:
+        now = self._views.view(topic)
+        if self._joined is None:
+            # Joined without any view (modeaware.on.unknown=writable): all is well unless partitions are hidden.
+            return None if hidden(now) else _NOTHING_HIDDEN
+        with self._lock:
+            seen = list(self._seen.get(topic, ()))
+        return possible_hidden(self._joined.get(topic) or TopicView.unlisted(topic), seen, now)
+
+    def settle(self, given: set[Key]) -> None:
+        """Resolve the topics that are still in doubt, if the group can be described now.
+
+        Of what was withheld this member then takes what it owns. If it owns what it was not given, only another
+        rebalance can bring that.
+        """
+        topics = set(self.in_doubt)
+        own = self._resolve_doubt(given) if topics else None
+        if own is not None:
+            self._short = not own <= self.withheld
+            self._pinned |= own & self.withheld
+            self.withheld = {key for key in self.withheld if key[0] not in topics or key not in own}
+
+    def _resolve_doubt(self, given: set[Key]) -> set[Key] | None:
+        """What this member owns of the topics in doubt; None: not known yet, and :meth:`due_s` is when to try again."""
+        self._due_s = None
+        try:
+            group = self._describe(given)
+        except (GroupMoved, GroupUnknown) as error:
+            if isinstance(error, GroupMoved) or not (error.final or self._now_s() >= self._give_up_s):
+                log.info("%s: partitions of %s withheld for now: %s", self._conf.group_id, sorted(self.in_doubt), error)
+                self._due_s = self._now_s() + RETRY_S
+                return None
+            log.warning("%s: %s keeps the assignment of all partitions, so members may be unevenly loaded: %s",
+                        self._conf.group_id, sorted(self.in_doubt), error)  # fmt: skip
+            group = GroupAssignment("unknown", {})
+        own = {key for key in given if key[0] in self.in_doubt}
+        if group.strategy == RANGE:
+            me = self._stock.memberid()
+            own = {(t, p) for t in self.in_doubt for p in share(group.of(t), me, self._possible.get(t))}
+        self.in_doubt = set()
+        return own
+
+    def _describe(self, given: set[Key]) -> GroupAssignment:
+        if self._described is None:
+            self._described = self._describer.describe(self._stock.memberid(), given)
+        return self._described
+
+    def needs_rejoin(self, given: set[Key]) -> bool:
+        """Return whether a rebalance would give this member other partitions, and none was requested by these views.
+
+        Sets the time of its turn. False as well when that is not known (the group moved on, or is not described).
+        """
+        if not self.in_doubt:
+            self._due_s = None
+        if self._short:
+            self._turn_s = self._turn_s or self._now_s()
+            return True
+        turn_s, self._turn_s = self._turn_s, None
+        changed = self._changed_since(given)
+        if not self._applies or not changed or changed == self._rejoined_for:
+            return False
+        try:
+            group = self._describe(given)
+        except (GroupMoved, GroupUnknown) as error:
+            log.info("%s: not known whether a rebalance is needed: %s", self._conf.group_id, error)
+            if self._now_s() < self._give_up_s:
+                self._due_s = self._now_s() + RETRY_S
+            return False
+        turns: list[str] = []
+        if group.strategy == RANGE:
+            for topic in sorted(topic for topic, _ in changed):
+                now = hidden(self._views.view(topic))
+                turns += rejoin_turns(group.of(topic), self._possible.get(topic), now)
+        me = self._stock.memberid()
+        if me not in turns:
+            return False
+        if turn_s is None:
+            turn_s = self._now_s() + TURN_S * list(dict.fromkeys(turns)).index(me)
+        self._turn_s = turn_s
+        return True
+
+    def _changed_since(self, given: set[Key]) -> frozenset[tuple[str, tuple[int, int]]]:
+        """The topics whose readable partitions may have changed since the assignment, with the versions in force."""
+        topics = [topic for topic in topics_of(given) if topic not in self.in_doubt and self.changed(topic)]
+        return frozenset((topic, self._views.view(topic).version) for topic in topics)
+
+    def changed(self, topic: str) -> bool:
+        """Return whether the readable partitions may not be those by which the present generation was assigned."""
+        return self._possible.get(topic, _NOTHING_HIDDEN) != frozenset({hidden(self._views.view(topic))})
+
+    def my_turn(self, given: set[Key]) -> bool:
+        """Return whether to request the rebalance now: the turn has come, and no other member has done it meanwhile."""
+        if self._turn_s is None or self._now_s() < self._turn_s:
+            return False
+        try:
+            self._describer.describe(self._stock.memberid(), given)
+        except (GroupMoved, GroupUnknown) as error:
+            log.debug("%s: no rebalance requested: %s", self._conf.group_id, error)
+            self._turn_s = self._now_s() + RETRY_S
+            return False
+        self._rejoined_for = self._changed_since(given)
+        self._turn_s, self._short = None, False
+        self.rejoins += 1
+        return True
+
+    def lacks_owner(self, topics: set[str], given: set[Key]) -> bool:
+        """Return whether no member of the group was given a partition of one of ``topics``; False where that is not
+        known."""
+        try:
+            group = self._describer.describe(self._stock.memberid(), given)
+        except (GroupMoved, GroupUnknown) as error:
+            log.debug("%s: owners of %s not known: %s", self._conf.group_id, sorted(topics), error)
+            return False
+        return not all(any(group.of(topic).values()) for topic in topics)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there may be more to do for the present assignment than to hold what is owned."""
+        return any(possible != _NOTHING_HIDDEN for possible in self._possible.values())
+
+    def due_s(self) -> float | None:
+        """Return when to act again, on the monotonic clock; None if there is nothing to wait for."""
+        return min((at for at in (self._due_s, self._turn_s) if at is not None), default=None)
+
+
+def topics_of(given: Iterable[Key]) -> set[str]:
+    """Return the topics of partitions."""
+    return {topic for topic, _ in given}

@@ -1,0 +1,68 @@
+"""What follows from a command on a topic: partitions to create, what brokers are to validate, and the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modeaware.errors import ErrorCode, ModeAwareError
+from modeaware.lifecycle.admission import Admission
+from modeaware.lifecycle.commands import (
+    Command,
+    CommandResult,
+    CreatePartitions,
+    CreatePartitionsCommand,
+    Effect,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.intent import effects_to_come
+from modeaware.modelog.records import TopicRecord
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A command that was admitted, with the record before it."""
+
+    command: TopicCommand
+    record: TopicRecord | None
+    facts: TopicFacts
+    admission: Admission
+
+    @property
+    def topic_id(self) -> str:
+        return self.facts.topic_id or ""
+
+    @property
+    def new(self) -> CreatePartitions | None:
+        """Return the partitions that the command creates."""
+        command, record = self.command, self.admission.record
+        count = self.facts.partition_count
+        if not isinstance(command, CreatePartitionsCommand) or record is None or len(record.modes) <= count:
+            return None
+        return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
+
+    @property
+    def to_validate(self) -> tuple[Effect, ...]:
+        """Return what brokers are to validate: a growth that is to be done, or was asked for to be validated; what a
+        replacement that begins will do."""
+        command, count = self.command, self.facts.partition_count
+        if isinstance(command, ReplaceTopicCommand):
+            has_begun = self.record is not None and self.record.replacement is not None
+            return () if has_begun else effects_to_come(command, self.topic_id)
+        if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
+            return ()
+        if self.new is None and not command.validate_only:
+            return ()
+        return (CreatePartitions(command.topic, self.topic_id, command.total_count, command.assignments),)
+
+    @property
+    def result(self) -> CommandResult:
+        record = self.admission.record or self.record
+        return CommandResult(self.command.topic, ErrorCode.NONE, self.admission.message, record.modes if record else ())
+
+
+def refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
+    """Return the answer to a command that failed."""
+    code = error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+    return CommandResult(command.topic, code, str(error), record.modes if record is not None else ())

@@ -1,0 +1,41 @@
+"""Unexpected errors of the work on one topic, contained to it."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
+
+logger = logging.getLogger("modeaware.controller")
+
+MAX_REMEMBERED_FAILURES = 1_000
+
+
+class Failures:
+    """Turns an unexpected exception into a ClusterError. Not thread-safe.
+
+    Each is logged with its traceback: at ERROR, and at DEBUG while the same one (type, and place) is repeated.
+    """
+
+    def __init__(self) -> None:
+        self._logged: dict[str, tuple[type[Exception], str]] = {}
+
+    @contextmanager
+    def isolated(self, what: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
+        """Contain an unexpected error in the work on one topic. Not for the mode log, whose failures end the claim."""
+        try:
+            yield
+        except (ClusterError, RequestRefused, ControllerFenced):
+            raise
+        except Exception as error:  # logged, and retried: uncontained, it would end every standby in turn
+            kind = type(error), str(traceback.extract_tb(error.__traceback__)[-1])
+            level = logging.DEBUG if self._logged.get(what) == kind else logging.ERROR
+            if len(self._logged) >= MAX_REMEMBERED_FAILURES:
+                self._logged.clear()
+            self._logged[what] = kind
+            logger.log(level, "%s failed unexpectedly", what, exc_info=error)
+            raise ClusterError(f"{what} failed unexpectedly: {type(error).__name__}: {error}", code=code) from error
+        self._logged.pop(what, None)

@@ -1,0 +1,100 @@
+"""When each topic is checked again, and of which a small look is enough. Pure."""
+
+from __future__ import annotations
+
+from modeaware.clock import Clock
+
+FIRST_RETRY_MS = 1_000
+MOST_SMALL_LOOKS = 72
+"""How many small looks in a row are enough: six hours of them, at the default interval."""
+
+
+def elapsed_ms(clock: Clock) -> int:
+    """Return the time of a schedule: a wall clock that is set back would delay every check by as much."""
+    return round(clock.monotonic_s() * 1000)
+
+
+class Schedule:
+    """When to check which topic again: due times by topic id, on the time of :func:`elapsed_ms`. Pure.
+
+    A topic without progress is checked after 1 s, 2 s, 4 s, ... and at the latest after the check interval
+    (``delete.topic.partition.check.interval.ms``); progress restarts that series.
+    """
+
+    def __init__(self, check_interval_ms: int) -> None:
+        self._check_interval_ms = check_interval_ms
+        self._due_ms: dict[str, int] = {}
+        self._next_ms: int | None = None
+        """The least of them, where it is known: asked for twice a second."""
+        self._retry_ms: dict[str, int] = {}
+
+    def now(self, topic_id: str, elapsed_ms: int) -> None:
+        self._set(topic_id, elapsed_ms)
+        self._retry_ms.pop(topic_id, None)
+
+    def after_check(
+        self, topic_id: str, elapsed_ms: int, *, progress: bool, settled: bool, due_in_ms: int | None = None
+    ) -> None:
+        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if
+        earlier."""
+        if progress:
+            self._retry_ms.pop(topic_id, None)
+        if settled:
+            self._set(topic_id, elapsed_ms + self._check_interval_ms)
+            return
+        retry_ms = min(self._retry_ms.get(topic_id, FIRST_RETRY_MS), self._check_interval_ms)
+        self._retry_ms[topic_id] = min(retry_ms * 2, self._check_interval_ms)
+        self._set(topic_id, elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0)))
+
+    def forget(self, topic_id: str) -> None:
+        self._due_ms.pop(topic_id, None)
+        self._retry_ms.pop(topic_id, None)
+        self._next_ms = None
+
+    def _set(self, topic_id: str, due_ms: int) -> None:
+        self._due_ms[topic_id] = due_ms
+        self._next_ms = None
+
+    def due(self, elapsed_ms: int) -> list[str]:
+        next_ms = self.next_ms()
+        if next_ms is None or next_ms > elapsed_ms:
+            return []
+        return sorted((t for t, due_ms in self._due_ms.items() if due_ms <= elapsed_ms), key=lambda t: self._due_ms[t])
+
+    def next_ms(self) -> int | None:
+        if self._next_ms is None:
+            self._next_ms = min(self._due_ms.values(), default=None)
+        return self._next_ms
+
+
+class Resting:
+    """Topics at rest, of which a small look is enough as long as it shows no change. Pure.
+
+    A topic *rests* when its last whole look led to nothing, and only its logs can change that. That look *counts* if a
+    small look came before it, and every small look since was the same: whatever happened, one of them has seen it. The
+    first small look at other topics than before is a change. No look counts for ever: :data:`MOST_SMALL_LOOKS`.
+    """
+
+    def __init__(self) -> None:
+        self.topic_ids: set[str] = set()
+        self._counting: set[str] = set()
+        self._looks = 0
+
+    def looked(self, *, unchanged: bool) -> frozenset[str]:
+        """Note a small look at all that rest; return those that need no whole look now: a change ends it for all
+        (invariant I2)."""
+        self._looks += 1
+        if not unchanged or self._looks > MOST_SMALL_LOOKS:
+            self._counting.clear()
+            self._looks = 0
+        return frozenset(self._counting)
+
+    def rests(self, topic_id: str) -> None:
+        """Note a whole look that led to nothing."""
+        self.topic_ids.add(topic_id)
+        self._counting.add(topic_id)
+
+    def stirs(self, topic_id: str) -> None:
+        """Note that the topic needs a whole look."""
+        self.topic_ids.discard(topic_id)
+        self._counting.discard(topic_id)

@@ -1,0 +1,211 @@
+"""The audit: the topic read back with a plain consumer, against what each thread noted; and the report of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from modeaware.errors import ModeAwareError
+from modeaware.librdkafka import Consumer, KafkaException, Message, TopicPartition
+from modeaware.topic_view import TopicView
+
+PARTITIONS, SHRINK_TO = 12, 4
+TIMEOUT_S = 60.0
+MAX_GAP_S = 5.0
+ID_HEADER = "id"
+BYTES_ARE = "keys and values of the deleted records, as the producers counted them"
+
+
+class Ack(NamedTuple):
+    """One acknowledged record; ``epochs`` bound the mode epoch by which its partition was chosen."""
+
+    id: str
+    key: bytes | None
+    size: int
+    partition: int
+    offset: int
+    epochs: tuple[int, int]
+    at_s: float
+
+
+class Stored(NamedTuple):
+    """A record as a plain consumer finds it in the topic."""
+
+    id: str
+    key: bytes | None
+
+
+@dataclass
+class ModeHistory:
+    """The topic's views in the order they came into force, with their times (monotonic seconds).
+
+    ``changed`` runs on the views' thread; the list only grows, and any thread may read it.
+    """
+
+    topic: str
+    views: list[tuple[float, TopicView]] = field(default_factory=list)
+
+    def changed(self, views: Mapping[str, TopicView]) -> None:
+        if self.topic in views:
+            self.views.append((time.monotonic(), views[self.topic]))
+
+    @property
+    def epoch(self) -> int:
+        return self.views[-1][1].epoch if self.views else TopicView.unlisted(self.topic).epoch
+
+    def since(self, condition: Callable[[TopicView], bool]) -> float | None:
+        """Return from when on the condition has held without a break; None where it does not hold now."""
+        since_s = None
+        for at_s, view in reversed(self.views):
+            if not condition(view):
+                break
+            since_s = at_s
+        return since_s
+
+    def writable(self, epoch: int) -> Sequence[int]:
+        """The partitions writable in an epoch; all before the first."""
+        return next((view.writable for _, view in self.views if view.epoch == epoch), range(PARTITIONS))
+
+    def between(self, epochs: tuple[int, int]) -> list[Sequence[int]]:
+        """The lists of writable partitions that may have been in force within these bounds."""
+        known = {view.epoch for _, view in self.views if epochs[0] < view.epoch < epochs[1]}
+        return [self.writable(epoch) for epoch in sorted({*epochs, *known})]
+
+
+def record_id_of(message: Message) -> str:
+    """The id that a demo producer gave the record; an error where another producer wrote it, or the message is one."""
+    error = message.error()
+    if error is not None:
+        raise KafkaException(error)
+    record_id = dict(message.headers() or []).get(ID_HEADER)
+    if not isinstance(record_id, bytes):
+        raise ModeAwareError(f"{message.topic()}-{message.partition()}: offset {message.offset()} is not of this demo")
+    return record_id.decode("ascii")
+
+
+def position_of(message: Message) -> tuple[int, int]:
+    """The record's partition and offset."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None, "of a record both are known"
+    assert offset is not None
+    return partition, offset
+
+
+def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[tuple[int, int], Stored]]:
+    """Read the whole topic with a plain consumer: the ends of each log, and (partition, offset) -> the record there."""
+    consumer = Consumer({**conf, "group.id": f"demo-audit-{uuid.uuid4()}", "enable.auto.commit": False})
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
+        logs = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S) for p in partitions}
+        consumer.assign([TopicPartition(topic, p, start) for p, (start, _) in logs.items()])
+        stored: dict[tuple[int, int], Stored] = {}
+        deadline_s = time.monotonic() + TIMEOUT_S
+        unread = sum(end - start for start, end in logs.values())
+        while len(stored) < unread:
+            if time.monotonic() > deadline_s:
+                raise ModeAwareError(f"{topic} could not be read to its end in {TIMEOUT_S:.0f} s")
+            for message in consumer.consume(5000, 0.5):
+                stored[position_of(message)] = Stored(record_id_of(message), message.key())
+        return logs, stored
+    finally:
+        consumer.close()
+
+
+def count(
+    acks: Sequence[Ack],
+    history: ModeHistory,
+    given: Counter[str],
+    stored: Mapping[tuple[int, int], Stored],
+    log_starts: Mapping[int, int],
+    choose: Callable[[bytes, int], int],
+) -> dict[str, Any]:
+    """Return the figures of the report. Pure.
+
+    Args:
+        given: record id -> how often the group was given it.
+        stored: (partition, offset) -> the record there, for all that is still in the topic.
+        log_starts: partition -> log start offset.
+        choose: (key, n) -> index, the partitioner's hash.
+    """
+    possible = {epochs: history.between(epochs) for epochs in {ack.epochs for ack in acks}}
+    switched_s, switch = next(
+        ((at_s, view.epoch) for at_s, view in history.views if len(view.writable) == SHRINK_TO), (float("inf"), 0)
+    )
+    lost = sorted({ack.id for ack in acks} - given.keys())
+    in_retired = late = misplaced = contradictions = 0
+    for ack in acks:
+        lists = possible[ack.epochs]
+        in_retired += all(ack.partition not in writable for writable in lists)
+        late += ack.epochs[0] < switch and ack.at_s > switched_s and ack.partition >= SHRINK_TO
+        record = stored.get((ack.partition, ack.offset))
+        if record is None:  # deleted, unless it lies at or after the log's start
+            contradictions += ack.offset >= log_starts[ack.partition]
+            continue
+        contradictions += record.id != ack.id
+        if record.key:
+            misplaced += all(ack.partition != writable[choose(record.key, len(writable))] for writable in lists)
+    deleted = [ack for ack in acks if ack.offset < log_starts[ack.partition]]
+    return {
+        "acknowledged": len(acks),
+        "delivered": len(given),
+        "lost": len(lost),
+        "duplicates": given.total() - len(given),
+        "in_retired_after_switch": in_retired,  # by the view that the producer had when it called produce()
+        "late_in_retired": late,  # queued before the switch, acknowledged after it: allowed
+        "misplaced": misplaced,  # with a key, in a writable partition other than the one its hash names
+        "contradictions": contradictions,  # not where the acknowledgement said, though not deleted
+        "records_reclaimed": len(deleted),
+        "bytes_reclaimed": sum(ack.size for ack in deleted),
+        "bytes_reclaimed_are": BYTES_ARE,
+    }
+
+
+def faults(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why the demo failed; nothing where it did not."""
+    if not report["acknowledged"]:
+        yield "nothing was acknowledged"
+    for figure, text in (
+        ("lost", "acknowledged records were never delivered"),
+        ("in_retired_after_switch", "records went to a partition that their producer's view showed as retired"),
+        ("misplaced", "records lie in a partition their key does not hash to"),
+        ("contradictions", "records do not lie where their acknowledgement said"),
+    ):
+        if report[figure]:
+            yield f"{report[figure]} {text}"
+    for number, gap_s in enumerate(report["longest_gap_s"]):
+        if gap_s >= MAX_GAP_S:
+            yield f"producer {number} went {gap_s:.1f} s without an acknowledgement"
+
+
+def report_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the report as lines of text."""
+    figures = {
+        "acknowledged": f"{report['acknowledged']:,}",
+        "delivered": f"{report['delivered']:,} distinct",
+        "lost": f"{report['lost']:,}",
+        "duplicates": f"{report['duplicates']:,}",
+        "in retired partitions": f"{report['in_retired_after_switch']:,} of those sent after the switch was seen",
+        "": f"{report['late_in_retired']:,} more were queued before it and arrived after it (allowed)",
+        "not where the key says": f"{report['misplaced']:,}",
+        "not where acknowledged": f"{report['contradictions']:,}",
+        "longest time without": ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"]),
+        "  an acknowledgement": f"(per producer; {MAX_GAP_S:.0f} s would be a failure)",
+        "reclaimed": f"{report['records_reclaimed']:,} records, {report['bytes_reclaimed']:,} bytes ({BYTES_ARE})",
+        "phases": "  ".join(f"{name} {seconds:.2f} s" for name, seconds in report["phases_s"].items()),
+    }
+    partitions = [
+        f"  {p:>9}  {end['mode']:<10} {end['log_start']:>10,} {end['log_end']:>10,}"
+        for p, end in report["partitions"].items()
+    ]
+    return [
+        *(f"  {name:<22} {text}" for name, text in figures.items()),
+        "",
+        f"  {'partition':>9}  {'mode':<10} {'log start':>10} {'log end':>10}",
+        *partitions,
+        "",
+        *([f"FAILED: {fault}" for fault in report["faults"]] or ["OK: nothing acknowledged was lost."]),
+    ]

@@ -1,0 +1,334 @@
+"""The run: topic, controller and clients, the shrink and the growth, and a line about each."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import modeaware
+from modeaware.config import ClientConfig, parse_controller_config
+from modeaware.controller.daemon import Controller
+from modeaware.demo.audit import (
+    ID_HEADER,
+    PARTITIONS,
+    SHRINK_TO,
+    TIMEOUT_S,
+    Ack,
+    ModeHistory,
+    count,
+    faults,
+    position_of,
+    read_topic,
+    record_id_of,
+)
+from modeaware.demo.flights import Flight, load_flights
+from modeaware.errors import ModeAwareError
+from modeaware.librdkafka import KafkaError, KafkaException, Message, NewPartitions, NewTopic, consistent
+from modeaware.modes import PartitionMode, format_ranges
+from modeaware.topic_view import TopicView
+from modeaware.views import registry
+from modeaware.views.source import Views
+
+PRODUCERS, CONSUMERS = 2, 3
+GROW_TO = 6
+RETIRED = range(SHRINK_TO, PARTITIONS)
+PHASES = ("before", "ReadOnly", "seal", "drain", "reclaim", "shrunk", "grow", "grown")
+EXPECTED_SHRINK_S = 6.0
+PHASE_TIMEOUT_S = 120.0
+LINE_INTERVAL_S, QUIET_S = 2.0, 15.0
+CONTROLLER_CONFIGS = {
+    # Seconds instead of minutes: every client of this topic is mode-aware, and a person is watching.
+    "modeaware.seal.quiet.ms": "2000",
+    "delete.topic.partition.check.interval.ms": "2000",
+}
+
+
+@dataclass
+class ProducerThread:
+    """Sends its flights at an even rate until ``finishing`` is set, then the rest; notes every acknowledgement."""
+
+    conf: Mapping[str, Any]
+    topic: str
+    number: int
+    flights: Sequence[Flight]
+    views: Views
+    history: ModeHistory
+    rate_per_s: float
+    finishing: threading.Event
+    acks: list[Ack] = field(default_factory=list)
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.producer = modeaware.Producer({**self.conf, "acks": "all", "enable.idempotence": True, "linger.ms": 20})
+
+    def run(self, stopping: threading.Event) -> None:
+        """Send everything and return when all of it is acknowledged; ModeAwareError where a record was not."""
+        self.began_s = last_s = time.monotonic()
+        sent, due = 0, 0.0
+        while sent < len(self.flights) and not stopping.is_set():
+            now_s = time.monotonic()
+            # Nearly done, it slows down: no phase is without records, however long it takes.
+            due += (20 if due >= 0.95 * len(self.flights) else self.rate_per_s) * (now_s - last_s)
+            last_s = now_s
+            while sent < len(self.flights) and (sent < due or self.finishing.is_set()):
+                self._send(f"{self.number}-{sent}", self.flights[sent])
+                sent += 1
+            self.producer.poll(0.02)
+        self.producer.flush(TIMEOUT_S)
+        if len(self.acks) != sent:
+            raise ModeAwareError(f"{sent - len(self.acks)} records were not acknowledged in {TIMEOUT_S:.0f} s")
+        self.ended_s = time.monotonic()
+
+    def _send(self, record_id: str, flight: Flight) -> None:
+        before, after = self.history.epoch, self.history.epoch
+
+        def acknowledged(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                raise ModeAwareError(f"record {record_id} was not acknowledged: {error}")
+            size = len(flight.value) + len(flight.key or b"")
+            self.acks.append(Ack(record_id, flight.key, size, *position_of(message), (before, after), time.monotonic()))
+
+        headers = [(ID_HEADER, record_id.encode())]
+        while True:
+            before = self.history.epoch
+            try:
+                self.producer.produce(self.topic, flight.value, flight.key, headers=headers, on_delivery=acknowledged)
+                break
+            except BufferError:
+                self.producer.poll(0.02)  # the queue is full
+        after = self.views.view(self.topic).epoch
+        self.producer.poll(0)
+
+    @property
+    def longest_gap_s(self) -> float:
+        """The longest time without an acknowledgement."""
+        times_s = [self.began_s, *(ack.at_s for ack in self.acks), self.ended_s]
+        return max(after_s - before_s for before_s, after_s in pairwise(times_s))
+
+
+@dataclass
+class ConsumerThread:
+    """A member of the group: notes the id of every record it is given."""
+
+    conf: Mapping[str, Any]
+    topic: str
+    given: list[str] = field(default_factory=list)
+    assigned: bool = False
+
+    def run(self, stopping: threading.Event) -> None:
+        consumer = modeaware.Consumer(self.conf)
+        try:
+            consumer.subscribe([self.topic])
+            while not stopping.is_set():
+                self.given += [record_id_of(message) for message in consumer.consume(500, 0.1)]
+                self.assigned = bool(consumer.assignment())
+        finally:
+            consumer.close()
+
+
+def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
+    """Return the flights that each producer sends: each key belongs to one producer, in turn of first appearance.
+
+    A hash of the key would not do: the partitioner hashes it too, and each producer would use only some partitions.
+    """
+    owners: dict[bytes, int] = {}
+    shares: list[list[Flight]] = [[] for _ in range(PRODUCERS)]
+    for number, flight in enumerate(flights):
+        owner = number if flight.key is None else owners.setdefault(flight.key, len(owners))
+        shares[owner % PRODUCERS].append(flight)
+    return shares
+
+
+class Story:
+    """One run of the demo: :meth:`tell`. One thread owns it.
+
+    Args:
+        bootstrap_servers: the cluster.
+        records: how many flights; None: all.
+        lead_s: seconds of quiet work before the shrink and after the growth; half of it between the two.
+    """
+
+    def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
+        self._topic = f"flights-{uuid.uuid4().hex[:6]}"
+        self._conf = {"bootstrap.servers": bootstrap_servers, "log_level": 2}  # log lines would tear the screen
+        group = {"group.id": f"{self._topic}-readers", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
+        self._records = records
+        self._lead_s = lead_s
+        self._history = ModeHistory(self._topic)
+        self._producers: list[ProducerThread] = []
+        self._consumers = [ConsumerThread({**self._conf, **group}, self._topic) for _ in range(CONSUMERS)]
+        self._running: list[Future[None]] = []
+        self._finishing = threading.Event()
+        self._stage = "starting"
+        self._start_s = self._shown_s = time.monotonic()
+
+    def tell(self) -> dict[str, Any]:
+        """Run it all and return the report; no thread of it is left when this returns."""
+        with ExitStack() as closing:
+            admin = modeaware.AdminClient(self._conf)
+            new = NewTopic(self._topic, num_partitions=PARTITIONS, replication_factor=-1)
+            admin.create_topics([new])[self._topic].result(TIMEOUT_S)
+            self._event(f"topic {self._topic} with {PARTITIONS} partitions")
+            closing.callback(self._delete_topic, admin)
+            controller = Controller(
+                self._conf, parse_controller_config(CONTROLLER_CONFIGS), controller_id=f"demo-of-{self._topic}"
+            )
+            closing.callback(controller.stop)
+            controller.start(wait_active_s=TIMEOUT_S)
+            self._event("a controller that keeps the modes")
+            views = closing.enter_context(contextlib.closing(registry.acquire(self._conf, ClientConfig())))
+            pool, stopping = closing.enter_context(ThreadPoolExecutor(PRODUCERS + CONSUMERS)), threading.Event()
+            closing.callback(stopping.set)
+            self._start_threads(pool, stopping, views)
+            phases_s = self._shrink_and_grow(admin)
+            self._read_to_end()
+            return self._audit(phases_s)
+
+    def _delete_topic(self, admin: modeaware.AdminClient) -> None:
+        try:
+            admin.delete_topics([self._topic])[self._topic].result(TIMEOUT_S)
+        except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
+            self._event(f"the topic {self._topic} could not be deleted: {error}")
+
+    def _start_threads(self, pool: ThreadPoolExecutor, stopping: threading.Event, views: Views) -> None:
+        self._running += [pool.submit(consumer.run, stopping) for consumer in self._consumers]
+        flights = load_flights(self._records)
+        self._event(f"{len(flights):,} flights to send")
+        self._until(lambda: all(c.assigned for c in self._consumers), TIMEOUT_S, "partitions for every consumer")
+        self._event(f"a group of {CONSUMERS} consumers, every one with partitions")
+        for number, mine in enumerate(shares_of(flights)):
+            rate = len(mine) / (2.5 * self._lead_s + EXPECTED_SHRINK_S)
+            self._producers.append(
+                ProducerThread(self._conf, self._topic, number, mine, views, self._history, rate, self._finishing)
+            )
+        views.subscribe(self._history.changed)  # after the producers' own listeners
+        self._running += [pool.submit(producer.run, stopping) for producer in self._producers]
+        self._until(lambda: all(p.acks for p in self._producers), TIMEOUT_S, "the first acknowledgements")
+        self._event(f"{PRODUCERS} producers at work")
+
+    def _shrink_and_grow(self, admin: modeaware.AdminClient) -> dict[str, float]:
+        times_s = [self._linger(f"all {PARTITIONS} partitions ReadWrite", 0)]
+        times_s.append(self._linger(f"all {PARTITIONS} partitions ReadWrite", self._lead_s))
+        self._stage = f"shrinking to {SHRINK_TO}"
+        self._event(f"asking for {SHRINK_TO} partitions (delay 0: delete once drained)")
+        shrink = {self._topic: modeaware.DeletePartitions(SHRINK_TO)}
+        admin.delete_partitions(shrink, delay_ms=0)[self._topic].result(TIMEOUT_S)
+        retired = set(RETIRED)
+        for condition, text in (
+            (_writable_are(SHRINK_TO), f"partitions {format_ranges(RETIRED)} are ReadOnly"),
+            (lambda view: view.resume_offsets.keys() >= retired, "sealed: no aware producer writes to them any more"),
+            (_are_none, "drained by the group: they are in mode None"),
+            (lambda view: view.reclaimed >= retired, "reclaimed: their records are deleted"),
+        ):
+            times_s.append(self._await(condition, text))
+        times_s.append(self._linger(f"{SHRINK_TO} partitions at work", self._lead_s / 2))
+
+        self._stage = f"growing to {GROW_TO}"
+        self._event(f"asking for {GROW_TO} partitions")
+        admin.create_partitions([NewPartitions(self._topic, GROW_TO)])[self._topic].result(TIMEOUT_S)
+        revived = format_ranges(range(SHRINK_TO, GROW_TO))
+        times_s.append(self._await(_writable_are(GROW_TO), f"partitions {revived} are ReadWrite again"))
+        self._linger(f"{GROW_TO} partitions at work", self._lead_s)
+        self._stage = "sending the rest"
+        self._finishing.set()
+        self._until(lambda: all(p.ended_s for p in self._producers), PHASE_TIMEOUT_S, "the producers to finish")
+        times_s.append(time.monotonic())
+        self._event(f"every flight is sent and acknowledged: {self._acknowledged():,}")
+        seconds = [round(max(end_s - start_s, 0.0), 3) for start_s, end_s in pairwise(times_s)]
+        return dict(zip(PHASES, seconds, strict=True))
+
+    def _read_to_end(self) -> None:
+        """Until the group was given as many different records as were sent; or none for a while, which is an error."""
+        self._stage = "reading to the end"
+        delivered, last_s = 0, time.monotonic()
+
+        def at_end() -> bool:
+            nonlocal delivered, last_s
+            if self._delivered() > delivered:
+                delivered, last_s = self._delivered(), time.monotonic()
+            if delivered >= self._acknowledged() and len(self._given()) >= self._acknowledged():
+                return True
+            return time.monotonic() - last_s > QUIET_S
+
+        self._until(at_end, PHASE_TIMEOUT_S, "the group to read to the end")
+        self._event(f"the group has read to the end: {self._delivered():,}")
+
+    def _audit(self, phases_s: dict[str, float]) -> dict[str, Any]:
+        logs, stored = read_topic(self._conf, self._topic)
+        self._event(f"audit: {len(stored):,} records read back with a plain consumer")
+        view = self._history.views[-1][1]
+        acks = [ack for producer in self._producers for ack in producer.acks]
+        starts = {partition: start for partition, (start, _) in logs.items()}
+        report = {
+            "topic": self._topic,
+            "shrunk": [PARTITIONS, SHRINK_TO],
+            "grown": [SHRINK_TO, GROW_TO],
+            **count(acks, self._history, self._given(), stored, starts, consistent),
+            "longest_gap_s": [round(producer.longest_gap_s, 3) for producer in self._producers],
+            "phases_s": phases_s,
+            "partitions": {
+                str(p): {"mode": view.mode(p).label, "log_start": start, "log_end": end}
+                for p, (start, end) in sorted(logs.items())
+            },
+        }
+        return {**report, "faults": list(faults(report))}
+
+    # Waiting
+
+    def _linger(self, stage: str, seconds: float) -> float:
+        """Let time pass; returns when it has (monotonic seconds)."""
+        self._stage = stage
+        end_s = time.monotonic() + seconds
+        self._until(lambda: time.monotonic() >= end_s, seconds + PHASE_TIMEOUT_S, "time to pass")
+        return time.monotonic()
+
+    def _await(self, condition: Callable[[TopicView], bool], text: str) -> float:
+        """Wait until the topic's view fulfils the condition; returns since when it does (monotonic seconds)."""
+        self._until(lambda: self._history.since(condition) is not None, PHASE_TIMEOUT_S, text)
+        self._event(text)
+        return self._history.since(condition) or time.monotonic()
+
+    def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            for thread in self._running:
+                if thread.done():
+                    thread.result()  # raises its error
+            if self._producers and time.monotonic() - self._shown_s >= LINE_INTERVAL_S:
+                self._shown_s = time.monotonic()
+                figures = f"{self._acknowledged():,} acknowledged, {self._delivered():,} delivered"
+                writable = format_ranges(self._history.writable(self._history.epoch))
+                self._event(f"  {self._stage}: {figures}; writable: {writable}")
+            if time.monotonic() > deadline_s:
+                raise ModeAwareError(f"waited {timeout_s:.0f} s for: {what}; see modeaware topics --describe")
+            time.sleep(0.1)  # the pace of the display; every wait has a deadline
+
+    def _event(self, text: str) -> None:
+        print(f"{time.monotonic() - self._start_s:6.1f} s  {text}", flush=True)
+
+    def _acknowledged(self) -> int:
+        return sum(len(producer.acks) for producer in self._producers)
+
+    def _delivered(self) -> int:
+        return sum(len(consumer.given) for consumer in self._consumers)
+
+    def _given(self) -> Counter[str]:
+        return Counter(record_id for consumer in self._consumers for record_id in consumer.given)
+
+
+def _writable_are(count: int) -> Callable[[TopicView], bool]:
+    return lambda view: view.writable == tuple(range(count))
+
+
+def _are_none(view: TopicView) -> bool:
+    return all(view.mode(partition) is PartitionMode.NONE for partition in RETIRED)

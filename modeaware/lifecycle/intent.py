@@ -1,0 +1,164 @@
+"""The intent to replace a topic: whether a command may put it on the topic's record, change it, or take it back.
+
+What follows from it, pass by pass, is in :mod:`modeaware.lifecycle.replacement`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import CreateTopic, FenceTopic, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creation, with_replacement
+from modeaware.modelog.records import (
+    MAX_PARTITIONS,
+    RETENTION_DELAY_MS,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
+from modeaware.modes import PartitionMode, ReplicaState
+
+FENCES = ("config", "none")
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
+    """Return the record with the intent of ``command``, which nothing objects to."""
+    replacement = Replacement(
+        successor=command.successor,
+        num_partitions=command.num_partitions,
+        requested_ms=now_ms,
+        replication_factor=command.replication_factor,
+        configs=dict(command.configs),
+        delay_ms=command.delay_ms,
+        fence=command.fence,
+        pause_before_switch=command.pause_before_switch,
+        accept_state_loss=tuple(sorted(command.accept_state_loss)),
+    )
+    return replace(with_replacement(record, replacement), required_groups=(), groups_complete=True, waived={})
+
+
+def changed_replacement(
+    record: TopicRecord, replacement: Replacement, command: ReplaceTopicCommand, now_ms: int
+) -> TopicRecord | str:
+    """Return the record after a command about the replacement in progress, or why it is refused."""
+    if command.successor != replacement.successor:
+        return f"the topic is already being replaced, by {replacement.successor!r}"
+    if command.undo:
+        if replacement.switched_ms is not None:
+            return f"its name already leads to {replacement.successor!r}: to go back, replace that by another topic"
+        undone_ms = replacement.undone_ms or now_ms
+        return with_replacement(record, replace(replacement, undone_ms=undone_ms, reason=reasons.UNDOING))
+    if replacement.undone_ms is not None:
+        return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
+    if differing := _differing(command, replacement):
+        remedy = "undo that first (--undo)" if replacement.switched_ms is None else "repeat the command as it was"
+        return f"it is already being replaced, with {', '.join(differing)}: {remedy}"
+    if command.pause_before_switch and replacement.switched_ms is not None:
+        return f"its name already leads to {replacement.successor!r}: it cannot pause before that any more"
+    accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
+    pause = command.pause_before_switch
+    changed = replace(replacement, pause_before_switch=pause, accept_state_loss=accepted, reason=None)
+    return record if changed == replace(replacement, reason=None) else with_replacement(record, changed)
+
+
+def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[CreateTopic | FenceTopic, ...]:
+    """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
+    refuse it."""
+    fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
+    return (creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
+
+
+def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:
+    """Return what a repeated command wants otherwise than the first one. A count of replicas, a delay and configs that
+    it does not name stay as they are, and it may name the fence's: copied from a predecessor that has them since."""
+    spared = FENCE_CONFIGS if replacement.own_configs is not None else {}
+    named = {name: value for name, value in command.configs.items() if name not in spared}
+    held = [
+        ("number of partitions", command.num_partitions, replacement.num_partitions, None),
+        ("replication factor", command.replication_factor, replacement.replication_factor, DEFAULT_FACTOR),
+        ("delay", command.delay_ms, replacement.delay_ms, RETENTION_DELAY_MS),
+        ("fence", command.fence, replacement.fence, None),
+    ]
+    found = [f"another {what} ({now!r})" for what, wanted, now, unnamed in held if wanted not in (now, unnamed)]
+    if named.items() <= replacement.configs.items():
+        return found
+    return [*found, f"another set of configs ({dict(replacement.configs)!r})"]
+
+
+def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
+    """Yield why a first command is refused, beside what a shrink would be refused for, with the error codes."""
+    if command.undo:
+        yield ErrorCode.INVALID_REQUEST, "it is not being replaced: there is nothing to undo"
+    if not _NAME.fullmatch(command.successor) or command.successor in (".", ".."):
+        why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
+        yield ErrorCode.INVALID_TOPIC_EXCEPTION, why
+    if command.num_partitions < 1:
+        yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1"
+    if command.num_partitions > MAX_PARTITIONS:
+        yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
+    if command.delay_ms < RETENTION_DELAY_MS:
+        yield ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
+    if command.successor == command.topic:
+        yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
+    if command.fence not in FENCES:
+        yield ErrorCode.INVALID_REQUEST, f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
+    if facts.successor is not None and facts.successor.topic_id is not None:
+        why = f"a topic {command.successor!r} exists already: choose another name for the successor"
+        yield ErrorCode.TOPIC_ALREADY_EXISTS, why
+
+
+def objection_to_change(replacement: Replacement) -> str:
+    """Return why nothing else is changed about a topic that is replaced, and what to do."""
+    successor = replacement.successor
+    if replacement.switched_ms is not None:
+        return f"its name leads to {successor!r}, which has replaced it: change that topic"
+    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
+
+
+def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
+    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
+    (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
+    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
+
+    Raises:
+        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
+    """
+    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
+    for record in records:
+        replacement = record.replacement
+        if replacement is None or (record.topic == command.topic and record.topic_id == topic_id):
+            continue
+        if record.topic in wanted and replacement.switched_ms is not None:
+            raise RequestRefused(
+                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
+                f"topic of id {record.topic_id}; clients do not use another topic of that name",
+                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                topic=record.topic,
+            )
+        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
+        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
+            raise RequestRefused(
+                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
+                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                topic=replacement.successor,
+            )
+
+
+def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
+    """Return about the largest record that comes of one with a replacement: sealed, with the groups of today."""
+    retired = RetiredPartition(
+        replica_state=ReplicaState.DELETION_INELIGIBLE, seal_offset=2**53, seal_leader_epoch=2**20, read_up_to=2**53
+    )
+    partitions = range(facts.partition_count)
+    return replace(
+        record,
+        modes=(PartitionMode.READ_ONLY,) * len(partitions),
+        retired=dict.fromkeys(partitions, retired),
+        required_groups=tuple(sorted(facts.groups)),
+    )

@@ -1,0 +1,147 @@
+"""The rights that each role needs on a cluster: the table of docs/permissions.md (a test compares them)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from modeaware.config import DEFAULT_MODE_LOG_TOPIC
+from modeaware.endpoint.changes import AclOperation
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional id"
+EVERY = "*"
+SHORT_LIVED = ("modeaware-control-records", "modeaware-stragglers")
+"""The groups of consumers that look at single records and commit nothing."""
+
+
+class Role(Enum):
+    """Who connects to the cluster."""
+
+    CLIENT = "client"
+    CONTROLLER = "controller"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a check is about.
+
+    Attributes:
+        topics: those to be shrunk, or used by a client; none: they stay unknown.
+        groups: those that use the topics; of a client: its own, which makes it a consumer.
+        transactional_ids: a client's own.
+        successors: the names of topics that are to be created in the place of ``topics``.
+        closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be visible.
+        mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
+        session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
+    """
+
+    role: Role
+    mode_log: str = DEFAULT_MODE_LOG_TOPIC
+    topics: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    transactional_ids: Sequence[str] = ()
+    successors: Sequence[str] = ()
+    closed: bool = False
+    mode_source: str = "auto"
+    session_timeout_ms: int = 8_000
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether the modes come from the mode log."""
+        return self.role is not Role.CLIENT or self.mode_source != "wire"
+
+
+@dataclass(frozen=True)
+class Need:
+    """One right, and what it is for. ``named`` is False where a placeholder stands for a name."""
+
+    kind: str
+    name: str
+    operation: AclOperation
+    purpose: str
+    named: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.operation.name}"
+
+
+def controllers_name(mode_log: str) -> str:
+    """Return the group and the transactional id of the controllers of a mode log."""
+    return f"modeaware-controller.{mode_log}"
+
+
+def needs(scope: Scope) -> tuple[Need, ...]:
+    """Return what the role needs, in the order of the tables; each right once."""
+    listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
+    by_right: dict[tuple[str, str, AclOperation], Need] = {}
+    for need in listed:
+        by_right.setdefault((need.kind, need.name, need.operation), need)
+    return tuple(by_right.values())
+
+
+def _controller(scope: Scope) -> Iterator[Need]:
+    log, own = scope.mode_log, controllers_name(scope.mode_log)
+    yield Need(TOPIC, log, AclOperation.CREATE, "making the mode log where it is not there yet")
+    yield Need(TOPIC, log, AclOperation.READ, "reading the mode log")
+    yield Need(TOPIC, log, AclOperation.WRITE, "keeping the mode log")
+    yield Need(TOPIC, log, AclOperation.DESCRIBE_CONFIGS, "seeing that the mode log is compacted")
+    yield Need(TRANSACTIONAL_ID, own, AclOperation.WRITE, "appending to the mode log")
+    yield Need(GROUP, own, AclOperation.READ, "the election of the active controller")
+    yield from _visibility(scope)
+    for topic, named in _or_placeholder(scope.topics, "TOPIC"):
+        yield Need(TOPIC, topic, AclOperation.READ, "looking for control records and stragglers", named)
+        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "knowing cleanup.policy before a shrink", named)
+        yield Need(TOPIC, topic, AclOperation.DELETE, "deleting the records of drained partitions", named)
+        yield Need(TOPIC, topic, AclOperation.ALTER, "growing beyond the partitions there are", named)
+        if scope.successors:
+            yield Need(TOPIC, topic, AclOperation.WRITE, "probing the fence, by a batch that no broker appends", named)
+            yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "the fence of a topic that is replaced", named)
+    for name in scope.successors:
+        yield Need(TOPIC, name, AclOperation.CREATE, "creating it in the place of a topic that is replaced")
+        yield Need(TOPIC, name, AclOperation.DESCRIBE_CONFIGS, "seeing that it was created as requested")
+        yield Need(TOPIC, name, AclOperation.DELETE, "undoing the replacement")
+    for group, named in _or_placeholder(scope.groups, "GROUP"):
+        yield Need(GROUP, group, AclOperation.READ, "committing on new partitions for groups without members", named)
+
+
+def _operator(scope: Scope) -> Iterator[Need]:
+    yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes, and the controller's address")
+    yield from _visibility(scope)
+    for topic, named in _or_placeholder(scope.topics, "TOPIC"):
+        yield Need(TOPIC, topic, AclOperation.READ, "certificates of transactional topics", named)
+        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "seeing cleanup.policy", named)
+        yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking, rules about the topic's groups", named)
+        yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking", named)
+        if scope.successors:
+            yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "having it replaced", named)
+    for name in scope.successors:
+        yield Need(TOPIC, name, AclOperation.CREATE, "having a topic replaced by it")
+
+
+def _client(scope: Scope) -> Iterator[Need]:
+    if scope.reads_log:
+        yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes")
+    own = AclOperation.READ if scope.groups else AclOperation.WRITE
+    yield from (Need(TOPIC, topic, own, "its own records") for topic in scope.topics)
+    yield from (Need(GROUP, group, AclOperation.READ, "its own group") for group in scope.groups)
+    for name in scope.transactional_ids:
+        yield Need(TRANSACTIONAL_ID, name, AclOperation.WRITE, "its own transactions")
+
+
+def _visibility(scope: Scope) -> Iterator[Need]:
+    """The sight of all groups, or of those that the closed lists name."""
+    describe = AclOperation.DESCRIBE
+    if not scope.closed:
+        yield Need(CLUSTER, "kafka-cluster", describe, "seeing all groups: brokers hide some, and no drain is believed")
+        yield Need(GROUP, EVERY, describe, "seeing how far every group has come")
+        yield Need(TOPIC, EVERY, describe, "whether the listing of groups is complete, and which keep state")
+        return
+    for group, named in _or_placeholder(scope.groups, "GROUP"):
+        yield Need(GROUP, group, describe, "seeing how far the group has come", named)
+    yield from (Need(GROUP, name, describe, "looking at single records") for name in SHORT_LIVED)
+
+
+def _or_placeholder(names: Sequence[str], placeholder: str) -> list[tuple[str, bool]]:
+    return [(name, True) for name in names] or [(placeholder, False)]
