@@ -78,10 +78,13 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
     return [*names, view.topic]
 
 
-def logical_topic(topic: str, is_named: Callable[[str], bool], views: Mapping[str, TopicView]) -> str:
+def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[str, TopicView]) -> str:
     """Return the earliest name in the chain that led to ``topic`` for which ``is_named`` is true; ``topic`` where none
-    is."""
-    before = predecessors(views)
+    is.
+
+    Args:
+        before: :func:`predecessors`.
+    """
     found, passed = topic, {topic}
     while (view := before.get(topic)) is not None and view.topic not in passed:
         topic = view.topic

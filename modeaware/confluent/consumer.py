@@ -80,6 +80,7 @@ class Consumer(librdkafka.Consumer):
         self._membership = Membership(
             stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
         )
+        self._renames = False
         self._pending = False  # a subscription waits for the first view
         self._look_again_s = 0.0
         self._bind()
@@ -252,8 +253,12 @@ class Consumer(librdkafka.Consumer):
             self._hook.call()
 
     def _take_names(self, *, anew: bool = False) -> None:
-        if self._names.take(self._logical_names, anew=anew):
-            self._hook.finish_all()
+        self._renames = self._names.take(self._logical_names, anew=anew)
+        self._finish_what_is_needed()
+
+    def _finish_what_is_needed(self) -> None:
+        # An event about a topic of an undone replacement may be in librdkafka's queue.
+        self._hook.finish_all(self._renames or bool(self._gates.undone))
 
     def _logical_names(self) -> dict[str, str]:
         subscription = self._membership.subscription
@@ -269,8 +274,7 @@ class Consumer(librdkafka.Consumer):
     def _act(self) -> None:
         if not self._pending:
             self._membership.apply(self)
-            if self._gates.undone:
-                self._hook.finish_all()  # an event about the deleted topic may be in librdkafka's queue
+            self._finish_what_is_needed()
             return
         self._look_again_s = time.monotonic() + _VIEW_POLL_S
         if self._first_view.arrived(0.0):
@@ -280,15 +284,13 @@ class Consumer(librdkafka.Consumer):
     def _finish(self, result: Message | list[Message] | None) -> bool:
         """Rename records and drop events about hidden topics; return whether there was nothing else."""
         self._names.rename(result)
-        hidden = self._gates.shut and self._gates.is_absence
-        if not hidden or result is None:
+        if result is None or not self._gates.shut:
             return False
         if not isinstance(result, list):
-            return hidden(result)
-        kept = [message for message in result if not hidden(message)]
-        is_empty = len(kept) < len(result) and not kept
-        result[:] = kept
-        return is_empty
+            return self._gates.is_absence(result)
+        count = len(result)
+        result[:] = [message for message in result if not self._gates.is_absence(message)]
+        return not result and count > 0
 
     def _due_s(self) -> float | None:
         return self._look_again_s if self._pending else self._membership.due_s()

@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ from modeaware.clients.gate import (
 )
 from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
+from modeaware.confluent.names import physical_topic
 from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
 from modeaware.errors import ModeSourceError
 from modeaware.librdkafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
@@ -59,6 +60,7 @@ SOON_S = 3.0
 """The first seconds after this member has read its share: others of a group that keeps up have, too."""
 SOON_LOOK_S = 0.1
 """How often a gate is looked at, and the group's offsets are requested, in these seconds."""
+TURN_S = 0.5
 LOG_STARTS_S = 5.0
 UNCOMMITTED_S = 15.0
 """How long other members are given to commit their own starts. An owner that reads commits sooner, by
@@ -99,6 +101,7 @@ class Gate:
     ask_s: float = 0.0
     log_starts_s: float = 0.0
     logged_s: float = 0.0
+    looked_s: float = 0.0
     ready_s: float | None = None
     moved_s: float = 0.0
     committed: dict[int, int] = field(default_factory=dict)
@@ -223,10 +226,10 @@ class Gates:
 
         A successor that is subscribed to by its own name is left out.
         """
-        views = self._views.views()
+        before = predecessors(self._views.views())
         chains = {
-            topic: logical_topic(topic, lambda each: _is_named(each, names), views)
-            for topic in predecessors(views)
+            topic: logical_topic(topic, lambda each: _is_named(each, names), before)
+            for topic in before
             if topic not in names
         }
         return {topic: name for topic, name in chains.items() if name != topic}
@@ -264,8 +267,9 @@ class Gates:
             if view.successor.gone:
                 gate.opened = gate.settled = True
             gates[name] = gate
-        # An open gate never shuts, also where the view is out of force for a while.
-        self._gates = gates | {name: gate for name, gate in self._gates.items() if gate.opened and name not in gates}
+        # An open gate never shuts, also where the view is out of force for a while; unless its replacement was undone.
+        kept = (name for name, gate in self._gates.items() if gate.opened and gate.successor.switched)
+        self._gates = {name: self._gates[name] for name in kept} | gates
         self._update_shut()
 
     def on_assign(self, new: Collection[Key], given: Collection[Key]) -> None:
@@ -279,8 +283,10 @@ class Gates:
                 log.warning("%s: %s assigned by the last known modes: %s", self._group_id, sorted(unknown), error)
         self._known |= topics
         self.follow(given)
-        for gate in self._gates.values():
-            if not gate.done and not gate.asked:
+        # What was subscribed to before this assignment was made is not shown any more.
+        self._added -= self.undone - {topic for topic, _ in given} - set(self.subscribed)
+        for gate in self._in_turn():
+            if not gate.asked:
                 self._ask(gate, ready=False, within=given)
             if gate.opened and not gate.settled:
                 self._next_s = gate.ask_s = 0.0  # its own starts are known at the next poll
@@ -288,8 +294,8 @@ class Gates:
 
     def ask_before_joining(self) -> None:
         """A predecessor that was let go is left out of the subscription from the start where the group has read it."""
-        for gate in self._gates.values():
-            if gate.successor.let_go and not gate.done and not gate.asked:
+        for gate in self._in_turn():
+            if gate.successor.let_go and not gate.asked:
                 self._ask(gate, ready=False, within=())
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
@@ -302,12 +308,22 @@ class Gates:
         now_s = self._now_s()
         if now_s < self._next_s or self._is_polling():
             return
-        for gate in self._gates.values():
-            if not gate.done:
-                self._look_at(gate, mine, held, now_s)
+        for gate in self._in_turn():
+            self._look_at(gate, mine, held, now_s)
         now_s = self._now_s()
         self._next_s = now_s + (SOON_LOOK_S if any(_is_soon(gate, now_s) for gate in self._gates.values()) else LOOK_S)
         self._update_shut()
+
+    def _in_turn(self) -> Iterator[Gate]:
+        """Yield the gates that are not through, the one looked at longest ago first, for :data:`TURN_S`: each may take
+        a request, and the polling thread has records to return."""
+        began_s = self._now_s()
+        for gate in sorted(self._gates.values(), key=lambda gate: gate.looked_s):
+            if self._now_s() >= began_s + TURN_S:
+                return
+            if not gate.done:
+                gate.looked_s = self._now_s()
+                yield gate
 
     def _update_shut(self) -> None:
         # What was added and has no gate any more (an undone replacement) is assigned for a while yet, and never shown.
@@ -324,9 +340,9 @@ class Gates:
         """Return whether ``message`` is the event that a hidden topic does not exist (any more): the application has
         never named it."""
         error = message.error()
-        if error is None or error.code() not in _ABSENT or message.topic() not in self._added & self.shut:
+        if error is None or error.code() not in _ABSENT or physical_topic(message) not in self._added & self.shut:
             return False
-        log.info("%s: %s: %s", self._group_id, message.topic(), error.str())
+        log.info("%s: %s: %s", self._group_id, physical_topic(message), error.str())
         return True
 
     def due_s(self) -> float | None:

@@ -78,8 +78,8 @@ class PollHook:
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
         stats: the ``stats_cb``, as :func:`idle_stats` made it; turned with the others.
-        finish: is given what a hooked call returns, to be changed in place, and what every call returns from
-            :meth:`finish_all` on. True: nothing is left of it, and the call is repeated.
+        finish: is given what a hooked call returns, to be changed in place, and what every call returns while
+            :meth:`finish_all` says so. True: nothing is left of it, and the call goes on for the rest of its timeout.
     """
 
     def __init__(
@@ -91,8 +91,13 @@ class PollHook:
         stats: Switch,
         finish: Callable[[Any], bool] = lambda _result: False,
     ) -> None:
-        self._direct: tuple[Target, ...] = (poll, consume, stats.target)
-        self._finished = (partial(self._call, poll), partial(self._call, consume), stats.target)
+        self._stock: tuple[Target, ...] = (poll, consume, stats.target)
+        self._finished = (
+            partial(self._call_finished, poll, _POLL_PARAMETERS),
+            partial(self._call_finished, consume, _CONSUME_PARAMETERS),
+            stats.target,
+        )
+        self._idle: tuple[Target, ...] = self._stock
         self._hooked = (
             partial(self._call_in_slices, poll, _POLL_PARAMETERS),
             partial(self._call_in_slices, consume, _CONSUME_PARAMETERS),
@@ -117,25 +122,24 @@ class PollHook:
                 self._called = True
                 self._point(self._hooked)
 
-    def finish_all(self) -> None:
-        """Have what is returned finished from now on, also where there is no work (any thread)."""
+    def finish_all(self, wanted: bool) -> None:
+        """Have what is returned finished also where there is no work, or not any more (any thread)."""
         with self._lock:
-            if not self.stopped and self._direct is not self._finished:
-                was_direct = self.direct
-                self._direct = self._finished
-                if was_direct:
-                    self._point(self._direct)
+            was_idle = self.poll.target is self._idle[0]
+            self._idle = self._finished if wanted else self._stock
+            if was_idle and not self.stopped:
+                self._point(self._idle)
 
     def stop(self) -> None:
         """Point at librdkafka's own methods for good (they raise that the consumer is closed)."""
         with self._lock:
             self.stopped = True
-            self._point(self._direct)
+            self._point(self._stock)
 
     @property
     def direct(self) -> bool:
-        """Whether no work is done before a caller reaches librdkafka."""
-        return self.poll.target is self._direct[0]
+        """Whether callers reach librdkafka's own methods."""
+        return self.poll.target is self._stock[0]
 
     def _point(self, targets: tuple[Target, ...]) -> None:
         for switch, target in zip((self.poll, self.consume, self._stats), targets, strict=True):
@@ -157,7 +161,7 @@ class PollHook:
             due_s = self._due_s()
         with self._lock:
             if due_s is None and not self._called:
-                self._point(self._direct)
+                self._point(self._idle)
                 return None
             return 0.0 if due_s is None or self._called else max(due_s - time.monotonic(), 0.0)
 
@@ -177,28 +181,36 @@ class PollHook:
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
         timeout = given.get("timeout", -1.0)
         wait_s = self.serve()
-        if len(args) > len(parameters) or not isinstance(timeout, int | float) or wait_s is None:
-            return self._polled(method, *args, **kwargs)
+        if len(args) > len(parameters) or not isinstance(timeout, int | float):
+            return method(*args, **kwargs)  # librdkafka refuses that
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
             last = left_s is not None and (wait_s is None or left_s <= wait_s)
             slice_s = left_s if last else (-1.0 if wait_s is None else wait_s)
             result = self._polled(method, **{**given, "timeout": slice_s})
+            if self._finish(result):
+                last = deadline_s is not None and time.monotonic() >= deadline_s
+                result = result if isinstance(result, list) else None
             # Not by its truth: a message's is that of its length, and a tombstone would be lost.
-            has_records = result is not None and result != []
-            if has_records or last or (left_s is None and wait_s is None):
+            if last or (result is not None and result != []):
                 return result
             wait_s = self.serve()
 
-    def _call(self, method: Target, *args: Any, **kwargs: Any) -> Any:
-        while self._finish(result := method(*args, **kwargs)):
-            pass
-        return result
+    def _call_finished(self, method: Target, parameters: tuple[str, ...], *args: Any, **kwargs: Any) -> Any:
+        """Call ``method``; where nothing is left of its result, go on for the rest of its timeout."""
+        began_s = time.monotonic()
+        result = method(*args, **kwargs)
+        if not self._finish(result):
+            return result
+        given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        if given.get("timeout", -1.0) >= 0:
+            given["timeout"] = max(given["timeout"] - (time.monotonic() - began_s), 0.0)
+        return self._call_in_slices(method, parameters, **given)
 
-    def _polled(self, method: Target, *args: Any, **kwargs: Any) -> Any:
+    def _polled(self, method: Target, **kwargs: Any) -> Any:
         self.polling = True
         try:
-            return self._call(method, *args, **kwargs)
+            return method(**kwargs)
         finally:
             self.polling = False

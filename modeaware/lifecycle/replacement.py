@@ -71,6 +71,8 @@ FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
 DEFAULT_FACTOR = -1
 """The replication factor that leaves it to the brokers."""
 SEARCH_AGAIN_MS = 1_000
+COMING_MS = 60_000
+"""How long after the switch members on the successor are expected to commit there, before that is a reason to wait."""
 LOOK_AGAIN_MS = 2_000
 """When to list the groups again while one of them is in a rebalance."""
 
@@ -246,7 +248,7 @@ def _switch(
         return Advance(with_replacement(record, replace(replacement, reason=reason)), due_ms=due_ms, alarms=alarms)
     due_ms = replacement.announced_ms + config.announce_ms
     if now_ms < due_ms:
-        return Advance(due_ms=due_ms)
+        return Advance(with_replacement(record, replace(replacement, reason=None)), due_ms=due_ms)
     count = max(facts.partition_count, len(record.modes))
     switched = replace(
         with_replacement(record, replace(replacement, switched_ms=now_ms, reason=None)),
@@ -306,19 +308,13 @@ def _fence_doubt(facts: TopicFacts) -> str | None:
 
 def _alarm(record: TopicRecord, replacement: Replacement, reason: str | None, facts: TopicFacts) -> tuple[str, ...]:
     """Return the alarm to raise when ``reason`` becomes what holds the replacement up as a whole."""
-    if reason is None or reasons.code_of(reason) in reasons.AS_ASKED | reasons.PASSING or _is_coming(reason, facts):
+    if reason is None or reasons.code_of(reason) in reasons.AS_ASKED | reasons.PASSING:
         return ()
     failure = facts.fence.failure if facts.fence is not None else None
     of_fence = failure is not None and reason in (reasons.FENCE_DENIED, reasons.FENCE_UNKNOWN)
     detail = f" ({failure})" if of_fence else ""
     what = f"topic {record.topic!r}, replaced by {replacement.successor!r}"
     return (f"{what}: {reasons.text(reason)}{detail}",)
-
-
-def _is_coming(reason: str, facts: TopicFacts) -> bool:
-    """Return whether members of the group that has not moved are on the successor: their gate opens in a moment."""
-    found = {} if facts.successor is None else facts.successor.groups
-    return any(g.has_members and reason == reasons.of_group(reasons.GROUP_NOT_MOVED, name) for name, g in found.items())
 
 
 class _Move:
@@ -369,6 +365,9 @@ class _Move:
             reason = self._not_let_go(replacement, retired)
             if reason is None and replacement.let_go_ms is None:
                 replacement = replace(replacement, let_go_ms=self._now_ms)
+            elif reason is not None and self._is_coming(reason):
+                reason = None
+                self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
         elif held_up and replacement.let_go_ms is not None:  # groups that are through read what arrived too late
             replacement = replace(replacement, let_go_ms=None)
         if reason != self._before:
@@ -493,6 +492,12 @@ class _Move:
             waived |= drain.waived
         return after, waived
 
+    def _is_coming(self, reason: str) -> bool:
+        """Return whether members of the group that has not moved are on the successor: their gate opens in a moment."""
+        found = self._successor.groups.items()
+        coming = {reasons.of_group(reasons.GROUP_NOT_MOVED, name) for name, group in found if group.has_members}
+        return reason in coming and self._now_ms < self._switched_ms + COMING_MS
+
     def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
         """Return why a predecessor that is drained is not let go: a required group has not come to the successor, the
         fence is not in force, or gates cannot open yet (invariant I2)."""
@@ -508,12 +513,11 @@ class _Move:
             self._in_force and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
         ):
             return self._not_fenced
-        expected = frozenset(range(self._successor.partition_count))
         for name in self._requirement.groups:
             if self._requirement.waiver_of_topic(name, self._facts.groups.get(name)) is not None:
                 continue
             moved = self._successor.groups.get(name)
-            if moved is None or not moved.committed.keys() >= expected:
+            if moved is None or not moved.has_committed(replacement.num_partitions):
                 return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
         return None
 

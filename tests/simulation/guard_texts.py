@@ -259,7 +259,7 @@ a fence that was lifted is restored  I2 3000000249
 the predecessor is drained before it is let go  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
 every group comes to the successor  I2 3000000000
-    lifecycle.replacement: if moved is None or not moved.committed.keys() >= expected:
+    lifecycle.replacement: if moved is None or not moved.has_committed(replacement.num_partitions):
 a successor that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
 what arrives too late is read  I2 3000004310

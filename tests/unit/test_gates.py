@@ -13,6 +13,7 @@ from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
 from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S, Gates
+from modeaware.confluent.names import LogicalName
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -177,8 +178,44 @@ def test_successor_of_an_undone_replacement_stays_hidden_and_its_absence_is_no_e
     assert not member.gates.is_absence(absence("b"))
 
 
+def test_undone_successor_is_hidden_for_an_unordered_member_and_under_its_logical_name_too() -> None:
+    member = Member(on_replace="unordered")
+    assert member.look()
+    member.view = replace(member.view, version=(1, 2), successor=None)
+    member.views.put(member.view)
+    assert not member.look()
+    assert member.gates.is_absence(absence("b"))
+    assert member.gates.is_absence(absence(LogicalName.of("a", "b")))
+    member.topics()
+    member.gates.on_assign((), {("a", 0)})
+    assert not member.gates.undone, "after the next assignment nothing of it is left"
+
+
+def test_one_look_at_many_gates_is_cut_short_and_goes_on_with_the_others() -> None:
+    """A coordinator that does not answer holds up the polling thread for one request, not for one of each gate."""
+    member = Member()
+    for n in range(4):
+        new = Successor(f"p{n}", f"id-p{n}", 1, switched=True)
+        member.views.put(TopicView(f"o{n}", f"id-o{n}", (1, 1), modes_of(2, 2), successor=new))
+        member.names.append(f"o{n}")
+    member.topics()
+    asked: list[str] = []
+
+    def silent(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        asked.append(partitions[0].topic)
+        member.now_s += timeout
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    member.stock.committed = silent  # type: ignore[method-assign]  # a coordinator that is down
+    for _ in range(5):
+        before = len(asked)
+        member.look(10)
+        assert len(asked) == before + 1
+    assert set(asked) == {"a", "o0", "o1", "o2", "o3"}
+
+
 def test_absence_of_a_successor_is_an_event_where_the_application_reads_or_names_it() -> None:
-    for names, settings in [(["a"], {"on_replace": "unordered"}), (["a", "b"], {}), (["^b"], {})]:
+    for names, settings in [(["a"], {"on_replace": "unordered"}), (["a", "b"], {}), (["^b"], {})]:  # none is undone
         member = Member(**settings)
         member.names = names
         member.topics()

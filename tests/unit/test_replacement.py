@@ -13,7 +13,14 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.intent import effects_to_come, refuse_alias
-from modeaware.lifecycle.replacement import FENCE_CONFIGS, LOOK_AGAIN_MS, give_up_successor, record_after
+from modeaware.lifecycle.replacement import (
+    COMING_MS,
+    FENCE_CONFIGS,
+    LOOK_AGAIN_MS,
+    SEARCH_AGAIN_MS,
+    give_up_successor,
+    record_after,
+)
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
@@ -324,15 +331,22 @@ def test_a_replacement_goes_through_its_phases() -> None:
     assert step(let_go, seen(moved, fenced=True), quiet_ms).record is None
 
 
-@pytest.mark.parametrize(("members", "alarms"), [(True, 0), (False, 1)])
-def test_a_group_whose_members_are_on_the_successor_raises_no_alarm(members: bool, alarms: int) -> None:
+@pytest.mark.parametrize(("members", "after_ms", "held_up"), [(True, 0, 0), (False, 0, 1), (True, COMING_MS, 1)])
+def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
+    members: bool, after_ms: int, held_up: int
+) -> None:
+    """Then it is what holds the replacement up, with an alarm: its members may be stuck, or be gone by then."""
     record = switched()
     record = replace(record, replacement=replace(replacement(record), own_configs={}))
     coming = seen(successor(groups={"billing": group({0: 0}, members=members)}), fenced=True)
-    found = step(record, coming, NOW_MS + 60_000)
+    now_ms = (replacement(record).switched_ms or 0) + after_ms
+    found = step(record, coming, now_ms)
     assert found.record is not None
-    assert replacement(found.record).reason == reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")
-    assert len([alarm for alarm in found.alarms if "has no offset on the successor" in alarm]) == alarms
+    reason = reasons.of_group(reasons.GROUP_NOT_MOVED, "billing") if held_up else None
+    assert (replacement(found.record).reason, replacement(found.record).let_go_ms) == (reason, None)
+    assert len([alarm for alarm in found.alarms if "has no offset on the successor" in alarm]) == held_up
+    if not held_up:
+        assert found.due_ms == now_ms + SEARCH_AGAIN_MS
 
 
 def test_groups_are_not_complete_by_a_listing_while_the_topic_does_not_answer() -> None:
@@ -414,6 +428,10 @@ def test_groups_are_listed_again_soon_while_one_is_in_a_rebalance_and_that_is_no
     waiting = step(announced, seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), NOW_MS + 60_000)
     assert (waiting.due_ms, waiting.alarms) == (NOW_MS + 60_000 + LOOK_AGAIN_MS, ())
     assert step(announced, seen(successor(), groups_doubt=GroupsDoubt("?")), NOW_MS + 60_000).due_ms is None
+    settled = step(step(announced, seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), NOW_MS).record,
+                   seen(successor()), NOW_MS + 1).record  # fmt: skip
+    assert settled is not None
+    assert (replacement(settled).reason, replacement(settled).switched_ms) == (None, None), "what is over is not shown"
 
 
 def test_a_replacement_without_a_fence_needs_no_probe() -> None:

@@ -122,5 +122,28 @@ def test_call_is_repeated_where_nothing_is_left_of_its_result(hooked: bool) -> N
     if hooked:
         hook.call()
     else:
-        hook.finish_all()
+        hook.finish_all(True)
     assert hook.poll.call(-1) == ["record"]
+
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_events_of_which_nothing_is_left_do_not_lengthen_a_call(hooked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    waits: list[float] = []
+
+    def poll(timeout: float) -> str:
+        nonlocal now_s
+        waits.append(timeout)
+        now_s += 0.75
+        return "event"
+
+    monkeypatch.setattr(retarget.time, "monotonic", lambda: now_s)
+    hook = PollHook(poll, list, lambda: None, lambda: None, idle_stats(), lambda result: result == "event")
+    if hooked:
+        hook.call()
+    else:
+        hook.finish_all(True)
+    assert hook.poll.call(2.0) is None
+    assert waits == [2.0, 1.25, 0.5]
+    hook.finish_all(False)
+    assert hook.direct

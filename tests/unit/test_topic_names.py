@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from modeaware.clients.gate import logical_topic
+from modeaware.clients.gate import logical_topic, predecessors
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.topic_view import Successor, TopicView
@@ -50,13 +50,13 @@ def named(stock: Stock) -> LogicalNames:
 def test_logical_topic_is_the_earliest_of_the_chain_that_is_subscribed_to(
     topic: str, subscribed: str, logical: str
 ) -> None:
-    assert logical_topic(topic, lambda name: name in subscribed, {"a": A, "b": B}) == logical
+    assert logical_topic(topic, lambda name: name in subscribed, predecessors({"a": A, "b": B})) == logical
 
 
 def test_chain_that_leads_back_to_its_name_ends() -> None:
     assert B.successor is not None
     back = replace(B, successor=replace(B.successor, topic="a", topic_id="id-a"))
-    assert logical_topic("b", lambda name: name == "a", {"a": A, "b": back}) == "a"
+    assert logical_topic("b", lambda name: name == "a", predecessors({"a": A, "b": back})) == "a"
 
 
 def test_renamed_message_is_committed_where_its_record_is() -> None:
