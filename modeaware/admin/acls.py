@@ -1,102 +1,166 @@
-"""ACLs that match a topic's name and not that of its successor: who gains or loses access when its name leads there."""
+"""ACLs that match a topic's name or that of its successor, and not both: who gains or loses access at the switch.
+
+An ACL of one name is *covered* where the other name has one with the same permission, for the same principal or
+``User:*``, the same host or ``*``, and the same operation, All, or, of those that allow, one that implies it.
+
+- An ACL of the topic that is not covered on the successor takes or gives access at the switch, by whether it allows or
+  denies. So does one of the successor that denies, and is not covered on the topic. Both refuse a replacement.
+- One of the successor that allows, and is not covered on the topic, is shown alone: it may be meant.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from modeaware.cluster.metadata import TOPIC_RESOURCE, refusal
-from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import DescribeAclsRequest
 
-ANY_OPERATION, ALL_OPERATIONS, MATCH, DENY = 1, 2, 2, 2
-"""Kafka's numbers in DescribeAcls: operations, kinds of names, permissions."""
+ADMIN_CONFIG = "admin.properties"
+"""Stands in commands of Kafka's tools for the file with an administrator's settings."""
+ANY, ALL_OPERATIONS, DENY, PREFIXED = 1, 2, 2, 4
+"""Kafka's numbers in DescribeAcls: of any filter, operations, permissions, kinds of names."""
 OPERATIONS = (
     *("Unknown", "Any", "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction"),
-    *("DescribeConfigs", "AlterConfigs"),
+    *("DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
 )
-"""Those of topics as kafka-acls.sh names them, by their numbers."""
-SECURITY_DISABLED = 54
+"""As kafka-acls.sh names them, by their numbers."""
+_IMPLIED_BY = {"Describe": ("Read", "Write", "Delete", "Alter"), "DescribeConfigs": ("AlterConfigs",)}
+"""As brokers have it, of ACLs that allow."""
+SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED = 54, 31
+
+
+class Acl(NamedTuple):
+    """An ACL on topics; ``name`` is a topic's, ``*``, or a prefix."""
+
+    permission: int
+    principal: str
+    host: str
+    operation: int
+    name: str
+    is_prefix: bool
+
+    def matches(self, topic: str) -> bool:
+        """Return whether the ACL is one of ``topic``."""
+        return topic.startswith(self.name) if self.is_prefix else self.name in (topic, "*")
+
+    def covers(self, other: Acl) -> bool:
+        """Return whether ``other`` adds nothing to this ACL, on one topic."""
+        implied = () if self.permission == DENY else _IMPLIED_BY.get(OPERATIONS[other.operation], ())
+        return (
+            self.permission == other.permission
+            and self.principal in (other.principal, "User:*")
+            and self.host in (other.host, "*")
+            and (self.operation in (other.operation, ALL_OPERATIONS) or OPERATIONS[self.operation] in implied)
+        )
+
+    def __str__(self) -> str:
+        pattern = f"prefix {self.name!r}" if self.is_prefix else f"name {self.name!r}"
+        kind = "denies" if self.permission == DENY else "allows"
+        host = "" if self.host == "*" else f" from host {self.host}"
+        return f"{pattern} {kind} {self.principal} {OPERATIONS[self.operation]}{host}"
+
+
+@dataclass(frozen=True)
+class ClusterAcls:
+    """The ACLs on the topics of a cluster; ``unknown``: why they are not known."""
+
+    found: Sequence[Acl] = ()
+    unknown: str | None = None
 
 
 @dataclass(frozen=True)
 class TopicAcls:
-    """The ACLs on a topic that its successor lacks.
+    """The ACLs that a topic and its successor do not share.
 
     Attributes:
-        commands: of kafka-acls.sh, which give them to the successor; those that deny come first.
+        commands: of kafka-acls.sh, which give the successor those of the topic that it lacks; those that deny first.
+        denied: ACLs of the successor's name alone that deny.
+        allowed: ACLs of the successor's name alone that allow.
         unknown: why they are not known; null: they are.
     """
 
     commands: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
     unknown: str | None = None
 
 
-def read_acls(brokers: Brokers, topic: str, successor: str, servers: str) -> TopicAcls | None:
-    """Read the ACLs whose names or prefixes match ``topic`` alone; None: the cluster has no authorizer."""
-    found: list[set[tuple[int, str, str, int]]] = []
-    for name in (topic, successor):
-        request = DescribeAclsRequest(
-            resource_type_filter=TOPIC_RESOURCE,
-            resource_name_filter=name,
-            pattern_type_filter=MATCH,
-            principal_filter=None,
-            host_filter=None,
-            operation=ANY_OPERATION,
-            permission_type=ANY_OPERATION,
-            min_version=1,
-        )
-        try:
-            answer = brokers.ask(request)
-        except ClusterError as error:
-            return TopicAcls(unknown=str(error))
-        if answer.error_code == SECURITY_DISABLED:
-            return None
-        if answer.error_code:
-            return TopicAcls(unknown=str(refusal("list the ACLs", answer.error_code, answer.error_message)))
-        found.append({_key(acl) for resource in answer.resources for acl in resource.acls})
-    old, new = found
-    lost = [key for key in old if key not in new and (*key[:3], ALL_OPERATIONS) not in new]
-    in_order = sorted(lost, key=lambda key: (key[0] != DENY, *key[1:]))
-    return TopicAcls(tuple(_command(key, successor, servers) for key in in_order))
+def read_acls(brokers: Brokers) -> ClusterAcls | None:
+    """Return the ACLs on topics, which takes DESCRIBE on the cluster; None: the cluster has no authorizer.
 
-
-def access_refusal(command: ReplaceTopicCommand, acls: TopicAcls | None) -> RequestRefused | None:
-    """Return why a command that leads to the switch is refused: ACLs of the topic are missing on its successor."""
-    if acls is None or not acls.commands or _stops_before_switch(command):
+    Raises:
+        ClusterError: no answer, or one that says nothing of the right to list them.
+    """
+    request = DescribeAclsRequest(
+        resource_type_filter=TOPIC_RESOURCE,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+        min_version=1,
+    )
+    answer = brokers.ask(request)
+    if answer.error_code == SECURITY_DISABLED:
         return None
-    return RequestRefused(
-        f"topic {command.topic!r}: {len(acls.commands)} of its ACLs do not cover {command.successor!r}, so users would "
-        "gain or lose access at the switch. Add them with the commands that `modeaware replace --dry-run` shows, or "
-        "accept that (--accept-access-loss)",
-        code=ErrorCode.POLICY_VIOLATION,
-        topic=command.topic,
+    if answer.error_code:
+        error = refusal("list the ACLs", answer.error_code, answer.error_message)
+        if answer.error_code != CLUSTER_AUTHORIZATION_FAILED:
+            raise error
+        return ClusterAcls(unknown=str(error))
+    return ClusterAcls(
+        [
+            Acl(a.permission_type, a.principal, a.host, a.operation, of.resource_name, of.pattern_type == PREFIXED)
+            for of in answer.resources
+            for a in of.acls
+        ]
     )
 
 
-def check_access(brokers: Brokers, command: ReplaceTopicCommand, servers: str) -> None:
-    """Raise :func:`access_refusal` of what the brokers return, where there is one."""
-    if _stops_before_switch(command):
-        return
-    refused = access_refusal(command, read_acls(brokers, command.topic, command.successor, servers))
-    if refused is not None:
-        raise refused
+def compare_acls(acls: ClusterAcls | None, topic: str, successor: str, servers: str) -> TopicAcls | None:
+    """Return which ACLs a topic and its successor do not share; ``servers`` are for the commands."""
+    if acls is None or acls.unknown is not None:
+        return None if acls is None else TopicAcls(unknown=acls.unknown)
+    old, new = ([acl for acl in acls.found if acl.matches(name)] for name in (topic, successor))
+    added = _uncovered(new, old)
+    return TopicAcls(
+        tuple(dict.fromkeys(_command(acl, successor, servers) for acl in _uncovered(old, new))),
+        tuple(str(acl) for acl in added if acl.permission == DENY),
+        tuple(str(acl) for acl in added if acl.permission != DENY),
+    )
 
 
-def _stops_before_switch(command: ReplaceTopicCommand) -> bool:
-    return command.undo or command.pause_before_switch
+def _uncovered(acls: Iterable[Acl], others: Sequence[Acl]) -> list[Acl]:
+    lost = (acl for acl in acls if not any(other.covers(acl) for other in others))
+    return sorted(lost, key=lambda acl: (acl.permission != DENY, acl))
 
 
-def _key(acl: Any) -> tuple[int, str, str, int]:
-    return acl.permission_type, acl.principal, acl.host, acl.operation
+def check_access(command: ReplaceTopicCommand, acls: TopicAcls | None) -> None:
+    """Refuse a replacement where ACLs that the names do not share would change who has access.
+
+    Raises:
+        RequestRefused: with the code POLICY_VIOLATION.
+    """
+    if acls is not None and (acls.commands or acls.denied):
+        raise RequestRefused(
+            f"topic {command.topic!r}: users would gain or lose access at the switch: {len(acls.commands)} of its ACLs "
+            f"do not cover {command.successor!r}, and {len(acls.denied)} deny access to {command.successor!r} alone. "
+            "Align the ACLs as `modeaware replace --dry-run` shows, or accept the difference (--accept-access-loss)",
+            code=ErrorCode.POLICY_VIOLATION,
+            topic=command.topic,
+        )
 
 
-def _command(key: tuple[int, str, str, int], successor: str, servers: str) -> str:
-    permission, principal, host, operation = key
-    kind = "deny" if permission == DENY else "allow"
-    to = ["--bootstrap-server", servers, "--add", f"--{kind}-principal", principal]
-    to += [] if host == "*" else [f"--{kind}-host", host]
-    return shlex.join(["kafka-acls.sh", *to, "--operation", OPERATIONS[operation], "--topic", successor])
+def _command(acl: Acl, successor: str, servers: str) -> str:
+    kind = "deny" if acl.permission == DENY else "allow"
+    to = ["--bootstrap-server", servers, "--command-config", ADMIN_CONFIG]
+    who = [f"--{kind}-principal", acl.principal, *([] if acl.host == "*" else [f"--{kind}-host", acl.host])]
+    what = ["--operation", OPERATIONS[acl.operation], "--topic", successor]
+    return shlex.join(["kafka-acls.sh", *to, "--add", *who, *what])

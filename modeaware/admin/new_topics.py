@@ -95,7 +95,8 @@ class TopicReplacement:
             are not, and a quiet topic has to be enough.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose it. Without
             its name here, such a group makes the controller refuse.
-        accept_access_loss: ACLs that match the topic's name and not the successor's are no reason to refuse.
+        accept_access_loss: ACLs that the two names do not share are no reason to refuse.
+        accept_mirroring: MirrorMaker 2, if it is in use, does not copy the configs of the fence.
     """
 
     successor: str
@@ -106,6 +107,7 @@ class TopicReplacement:
     fence: str = "config"
     accept_state_loss: Sequence[str] = ()
     accept_access_loss: bool = False
+    accept_mirroring: bool = False
 
 
 def check_replacement(topic: str, wanted: TopicReplacement) -> None:

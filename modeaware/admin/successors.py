@@ -6,15 +6,15 @@ be set, the requester's own rights decide what may be read, and the controller c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
-from modeaware.admin.acls import check_access
+from modeaware.admin.acls import ClusterAcls, check_access, compare_acls, read_acls
 from modeaware.admin.creation import create_topic
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.reassignments import request_failure
-from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request
+from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request, topic_names
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
@@ -119,28 +119,65 @@ def replace_commands(
     **options: bool,
 ) -> tuple[list[ReplaceTopicCommand], dict[str, ModeAwareError]]:
     """Return the commands to replace ``topics``, and the errors of those that cannot be described, or whose successors
-    lack ACLs.
+    do not have the same ACLs, or whose configs MirrorMaker may copy.
 
     Args:
         under_way: the successors of topics that are being replaced: what was copied then is not copied anew.
         servers: the bootstrap servers, as commands of Kafka's tools name them.
-        retrying: makes the attempts to describe one topic.
+        retrying: makes the attempts to describe one topic, and to read the ACLs or the names of all.
         options: as of :func:`replace_command`.
     """
     commands, failures = [], {}
+    acls = cache(lambda: retrying().call(partial(read_acls, brokers), repeatable=True))
+    names = cache(lambda: retrying().call(partial(topic_names, brokers), repeatable=True))
     for topic, wanted in topics.items():
         try:
             look = partial(look_at_predecessor, brokers, topic)
             skips = topic in under_way or options.get("undo")
             found = None if skips else retrying().call(look, repeatable=True)
             command = replace_command(topic, wanted, found, **options)
-            has_switched = topic in under_way and under_way[topic].switched
-            if not (has_switched or wanted.accept_access_loss):
-                check_access(brokers, command, servers)
+            if topic not in under_way or not under_way[topic].switched:
+                check_consequences(command, wanted, acls, names, servers)
             commands.append(command)
         except ModeAwareError as error:
             failures[topic] = error
     return commands, failures
+
+
+def mirrors(names: Collection[str]) -> list[str]:
+    """Return those of the topics that MirrorMaker 2 keeps for itself."""
+    own = ("mm2-configs", "mm2-offset", "mm2-status")
+    also = (".checkpoints.internal",) if "heartbeats" in names else ()
+    return [name for name in names if name.startswith(own) or name.endswith(also)]
+
+
+def check_consequences(
+    command: ReplaceTopicCommand,
+    wanted: TopicReplacement,
+    acls: Callable[[], ClusterAcls | None],
+    names: Callable[[], Collection[str]],
+    servers: str,
+) -> None:
+    """Refuse a command that leads to the switch and changes who has access, or mirrors; ``wanted`` may accept both.
+
+    Args:
+        acls: returns what :func:`read_acls` does, and ``names`` those of all topics; called where they decide.
+
+    Raises:
+        RequestRefused: with the code POLICY_VIOLATION.
+    """
+    if command.undo or command.pause_before_switch:
+        return
+    if not wanted.accept_access_loss:
+        check_access(command, compare_acls(acls(), command.topic, command.successor, servers))
+    if command.fence != "none" and not wanted.accept_mirroring and (found := mirrors(names())):
+        raise RequestRefused(
+            f"topic {command.topic!r}: MirrorMaker 2 is in use (topic {found[0]!r}) and may copy the fence. "
+            "Exclude compression.type and max.message.bytes (config.properties.exclude), then confirm that with "
+            "--accept-mirroring",
+            code=ErrorCode.POLICY_VIOLATION,
+            topic=command.topic,
+        )
 
 
 def validate_successor(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:

@@ -7,15 +7,15 @@ refused before the question, by the controller's own rules (:func:`modeaware.lif
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 from modeaware.admin.new_topics import NewPartitions, TopicReplacement
 from modeaware.cli import INTERRUPTED, Command
-from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
+from modeaware.cli.embedded import admin_client, carry_out, carry_out_all, embedded_controller
 from modeaware.cli.progress import status_without_change, tell, wait_for_topics
 from modeaware.cli.session import (
     add_change_options,
@@ -28,7 +28,7 @@ from modeaware.cli.session import (
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import (
     CreatePartitions,
@@ -42,7 +42,7 @@ from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.reports.describe import NOT_EVACUATED, TopicDescription, reclaim_text
+from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
@@ -73,6 +73,15 @@ class Situation:
     def writable_count(self) -> int:
         """The number of partitions that take writes."""
         return self.known.writable_count
+
+
+def situation_of(topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> Situation:
+    """Return a topic as the mode log and the facts show it; errors as of :mod:`.reports.session`."""
+    if isinstance(facts, ClusterError):
+        raise facts
+    if facts.topic_id is None:
+        raise no_such_topic(topic, log)
+    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules)
 
 
 class Change:
@@ -106,13 +115,17 @@ class Change:
         policy = RetryPolicy.from_conf(self.session.conf)
         return Retrying(self._deadline, policy).call(attempt, repeatable=True)
 
+    def retry_each(
+        self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Mapping[str, _T | ModeAwareError]]
+    ) -> dict[str, _T | ModeAwareError]:
+        """Return what a look at each topic results in; retried as of :meth:`retry`, for those that failed alone."""
+        policy = RetryPolicy.from_conf(self.session.conf)
+        return Retrying(self._deadline, policy).each(topics, attempt, repeatable=True, settle=lambda _, last: last)
+
     def look(self, topic: str, log: ModeLog | None = None) -> Situation:
         """Observe a topic, by this reading of the mode log or a new one; errors as of :mod:`.reports.session`."""
         log = self.session.read_log() if log is None else log
-        facts = self.session.observer().observe(topic, None, log.rules)
-        if facts.topic_id is None:
-            raise no_such_topic(topic, log)
-        return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules)
+        return situation_of(topic, log, self.session.observer().observe(topic, None, log.rules))
 
     def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
         """Return what a controller would make of the command. Brokers validate the partitions to be created.
@@ -157,18 +170,18 @@ class Change:
 
     def replace(self, commands: Sequence[ReplaceTopicCommand]) -> dict[str, ModeAwareError | None]:
         """Have topics replaced, or that undone: commands that agree on that, and on the pause. Returns what failed."""
-        done: dict[str, Callable[[], object]] = {}
         if self._embedded is not None:
-            done = {c.topic: partial(carry_out, self._embedded, c, self._timeout_s) for c in commands}
-        elif commands:
-            futures = self.admin.replace_topics(
-                {command.topic: _wanted(command) for command in commands},
-                pause_before_switch=commands[0].pause_before_switch,
-                undo=commands[0].undo,
-                request_timeout=self._timeout_s,
-            )
-            done = {topic: future.result for topic, future in futures.items()}
-        return {topic: _failure(result) for topic, result in done.items()}
+            results = carry_out_all(self._embedded, {c.topic: c for c in commands}, self._timeout_s)
+            return {topic: each if isinstance(each, ModeAwareError) else None for topic, each in results.items()}
+        if not commands:
+            return {}
+        futures = self.admin.replace_topics(
+            {command.topic: _wanted(command) for command in commands},
+            pause_before_switch=commands[0].pause_before_switch,
+            undo=commands[0].undo,
+            request_timeout=self._timeout_s,
+        )
+        return {topic: _failure(future.result) for topic, future in futures.items()}
 
     def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
         """Returns the modes of the partitions that are retired now."""
@@ -192,15 +205,13 @@ class Change:
         if result.under_replicated:
             (tell if validate_only else print)(result.describe())
 
-    def wait(
-        self, *topics: str, ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done"
-    ) -> None:
-        """Show the progress until no change of ``topics`` is in progress, or each has ``ended``."""
+    def wait(self, *topics: str, **watch: Any) -> None:
+        """Show the progress until no change of ``topics`` is in progress; ``watch``: as of :func:`wait_until_done`."""
 
         def failure() -> BaseException | None:
             return self._embedded.failure if self._embedded is not None else None
 
-        wait_for_topics(self.session, topics, failure, ended)
+        wait_for_topics(self.session, topics, failure, **watch)
 
 
 def _wanted(command: ReplaceTopicCommand) -> TopicReplacement:
@@ -212,7 +223,8 @@ def _wanted(command: ReplaceTopicCommand) -> TopicReplacement:
         None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
         command.fence,
         command.accept_state_loss,
-        accept_access_loss=True,  # judged before the question
+        accept_access_loss=True,  # judged before the question, as what follows
+        accept_mirroring=True,
     )
 
 

@@ -116,7 +116,7 @@ class PrintCertificate(Command):
 
     epilog = f"""\
 {json_help(Certificate, "Prints one JSON object:")}
-Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was let go and is fenced;
+Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was let go behind its fence;
 {FAILED} if not; 1 for an error.
 """
 
@@ -139,6 +139,7 @@ Exit status: 0 if every partition is drained or reclaimed, and a topic that is r
         for partition in certificate.partitions:
             if partition.reason is not None:
                 print(printable(f"{args.topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)
-        if certificate.objection is not None:
-            print(printable(f"{args.topic}: {certificate.objection}"), file=sys.stderr)
+        for line in (certificate.objection, certificate.not_checked):
+            if line is not None:
+                print(printable(f"{args.topic}: {line}"), file=sys.stderr)
         return 0 if certificate.all_drained else FAILED

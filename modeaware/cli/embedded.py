@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 
@@ -12,7 +12,7 @@ from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
 from modeaware.controller.daemon import ELECTION_SLACK_S, Controller, default_listen
 from modeaware.controller.log import describe_claim
 from modeaware.controller.status import Role
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
 from modeaware.modelog.records import ClaimRecord
 from modeaware.reports.session import Session
@@ -49,7 +49,8 @@ def alter_group_rules(session: Session, claim: ClaimRecord | None, command: Alte
         return
     controller.stop()
     for result in results:
-        _check_done(result)
+        if (error := _error_of(result)) is not None:
+            raise error
 
 
 def admin_client(session: Session) -> AdminClient:
@@ -58,21 +59,32 @@ def admin_client(session: Session) -> AdminClient:
 
 
 def carry_out(controller: Controller, command: Command, timeout_s: float = REQUEST_TIMEOUT_S) -> CommandResult:
-    """Have a controller in this process carry out a command, and wait for the result.
+    """Have a controller in this process carry out one command, as :func:`carry_out_all`; raise its error."""
+    (answer,) = carry_out_all(controller, {"": command}, timeout_s).values()
+    if isinstance(answer, ModeAwareError):
+        raise answer
+    return answer
 
-    Where nothing was done and another attempt may succeed, the command is submitted again until ``timeout_s`` have
-    passed. Raises RequestRefused, or as :meth:`Controller.submit`.
+
+def carry_out_all(
+    controller: Controller, commands: Mapping[str, Command], timeout_s: float = REQUEST_TIMEOUT_S
+) -> dict[str, CommandResult | ModeAwareError]:
+    """Have a controller in this process carry out commands together, and wait for the results.
+
+    Those of which nothing was done, where another attempt may succeed, are submitted again until ``timeout_s`` have
+    passed. An error is a RequestRefused, or as of :meth:`Controller.submit`.
     """
 
-    def attempt() -> CommandResult:
+    def attempt(names: Sequence[str]) -> dict[str, CommandResult | ModeAwareError]:
         try:
-            (result,) = controller.submit([command]).result(ANSWER_TIMEOUT_S)
-        except FutureTimeoutError as error:
-            raise _unanswered("modeaware topics --describe") from error
-        _check_done(result)
-        return result
+            results = controller.submit([commands[name] for name in names]).result(ANSWER_TIMEOUT_S)
+        except FutureTimeoutError:
+            return dict.fromkeys(names, _unanswered("modeaware topics --describe"))
+        except ModeAwareError as error:
+            return dict.fromkeys(names, error)
+        return {name: _error_of(result) or result for name, result in zip(names, results, strict=True)}
 
-    return Retrying(Deadline(timeout_s)).call(attempt, repeatable=False)
+    return Retrying(Deadline(timeout_s)).each(list(commands), attempt, repeatable=False)
 
 
 def _unanswered(look: str) -> ClusterError:
@@ -81,11 +93,12 @@ def _unanswered(look: str) -> ClusterError:
     )
 
 
-def _check_done(result: CommandResult) -> None:
-    """Raise RequestRefused where nothing was changed, ClusterError where the command may have been carried out."""
-    if result.code is not ErrorCode.NONE:
-        kind = ClusterError if result.code is ErrorCode.REQUEST_TIMED_OUT else RequestRefused
-        raise kind(result.message or "refused", code=result.code, topic=result.topic)
+def _error_of(result: CommandResult) -> ModeAwareError | None:
+    """Return RequestRefused where nothing was changed, ClusterError where the command may have been carried out."""
+    if result.code is ErrorCode.NONE:
+        return None
+    kind = ClusterError if result.code is ErrorCode.REQUEST_TIMED_OUT else RequestRefused
+    return kind(result.message or "refused", code=result.code, topic=result.topic)
 
 
 def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller | None, list[CommandResult]]:

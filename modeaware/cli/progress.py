@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import TextIO, TypeVar
 
 from rich.console import Console, Group
@@ -50,7 +51,7 @@ def confirmed(*, yes: bool) -> bool:
 
 
 def status_without_change(*, dry_run: bool, yes: bool, asks: bool = True) -> int | None:
-    """Return the exit status where nothing is to be changed: a dry run, or not confirmed. None: go on."""
+    """Return the exit status where nothing is to be changed: a dry run, or not confirmed. None: proceed."""
     if not dry_run and (not asks or confirmed(yes=yes)):
         return None
     print("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
@@ -166,37 +167,54 @@ def progress_on(out: TextIO) -> Iterator[Progress]:
         yield Progress(out)
         return
     console = Console(file=out, markup=False, emoji=False)  # a name is no style
-    with Live(console=console, refresh_per_second=4, transient=False) as live:
+    # Where standard output is a pipe, what is printed meanwhile goes there.
+    with Live(console=console, refresh_per_second=4, transient=False, redirect_stdout=sys.stdout.isatty()) as live:
         yield Progress(out, live)
 
 
+def _raise(error: RequestRefused) -> None:
+    raise error
+
+
 def wait_until_done(
-    describe: Callable[[], Sequence[TopicDescription]],
+    topics: Sequence[str],
+    describe: Callable[[Sequence[str]], Sequence[TopicDescription]],
     changed: threading.Event,
     progress: Progress,
     failure: Callable[[], BaseException | None],
     interval_s: float = LOOK_INTERVAL_S,
     ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
+    lost: Callable[[RequestRefused], None] = _raise,
 ) -> None:
     """Look, show, wait for a change or the next look; until no change of the topics is in progress.
 
-    A look that fails is noted and repeated.
+    A look that fails is noted and repeated. Only topics that have not ended are described.
 
     Args:
+        describe: describes topics; raises RequestRefused of the first that does not exist.
         changed: set by a listener for changes; cleared here.
         failure: why the change will not continue (the embedded controller has stopped); raised.
         ended: returns whether a topic is not to be waited for any more; called with each description.
+        lost: called with the error of a topic that does not exist any more, which is not waited for then.
     """
+    pending = list(topics)
     while True:
         changed.clear()
         try:
-            topics = describe()
+            found = describe(pending)
+            progress.show(*found)
+            for topic in found:
+                if ended(topic):
+                    pending.remove(topic.topic)
         except (ClusterError, ModeSourceError) as error:
             progress.note(f"cannot look just now: {error}")
-        else:
-            progress.show(*topics)
-            if not [topic for topic in topics if not ended(topic)]:  # each one is seen
-                return
+        except RequestRefused as error:
+            if error.topic not in pending:
+                raise
+            lost(error)
+            pending.remove(error.topic)
+        if not pending:
+            return
         if (error_now := failure()) is not None:
             raise error_now
         changed.wait(interval_s)
@@ -207,24 +225,29 @@ def wait_for_topics(
     topics: Sequence[str],
     failure: Callable[[], BaseException | None],
     ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
+    lost: Callable[[RequestRefused], None] = _raise,
 ) -> None:
-    """Show on standard error the progress of ``topics``, until no change is in progress (or each has ``ended``)."""
+    """Show on standard error the progress of ``topics``, as :func:`wait_until_done`."""
     changed = threading.Event()
 
     def listen(views: Mapping[str, TopicView]) -> None:
         if not views.keys().isdisjoint(topics):
             changed.set()
 
-    def look() -> list[TopicDescription]:
+    def look(pending: Sequence[str]) -> list[TopicDescription]:
         # With a connection of its own, which a look that was interrupted may still use.
         with Session(session.conf, session.config, session.controller) as own:
-            return describe_topics(own, topics)
+            return describe_topics(own, pending)
 
     views = registry.acquire(session.conf, session.config)
     try:
         views.subscribe(listen)
         with progress_on(sys.stderr) as progress:
-            wait_until_done(lambda: run_interruptibly(look), changed, progress, failure, ended=ended)
+
+            def describe(pending: Sequence[str]) -> list[TopicDescription]:
+                return run_interruptibly(partial(look, pending))
+
+            wait_until_done(topics, describe, changed, progress, failure, ended=ended, lost=lost)
     finally:
         views.unsubscribe(listen)
         views.close()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
-from modeaware.admin.acls import access_refusal, read_acls
+from modeaware.admin.acls import ClusterAcls, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement, check_replacement
 from modeaware.admin.successors import (
+    check_consequences,
     look_at_predecessor,
     replace_command,
     validate_successor,
 )
 from modeaware.cli import INTERRUPTED, BadUsage, Command, key_value
-from modeaware.cli.change import Change, Situation
+from modeaware.cli.change import Change, Situation, situation_of
 from modeaware.cli.progress import status_without_change, tell
 from modeaware.cli.session import (
     add_change_options,
@@ -25,29 +26,32 @@ from modeaware.cli.session import (
     server_options,
     whole_number,
 )
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.cluster.observer import Look
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import FENCES, refuse_alias
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
+from modeaware.reports.session import ModeLog
 
 _FIRST_ONLY = ("replication_factor", "config", "delete_partitions_delay", "fence")
 VALIDATION_TIMEOUT_S = 10.0
 
 
 class Replace(Command):
-    """``replace TOPIC=NAME ... --partitions N``; repeated, it watches the replacement or lets a paused one go on."""
+    """``replace TOPIC=NAME ... --partitions N``; repeated, it watches the replacement or continues a paused one."""
 
     epilog = f"""\
-Several topics: modeaware replace orders=orders-v2 payments=payments-v2 --partitions 4. One that is refused does not
-keep the others; the exit status is 1 then.
+Several topics: modeaware replace orders=orders-v2 payments=payments-v2 --partitions 4. If one is refused, the others
+proceed and the exit status is 1.
 
 {json_help(ReplacementPlan, "--json prints one object a topic:")}
-Repeat the command without --pause-before-switch to let a paused replacement go on, and with --wait to watch one.
+Repeat the command without --pause-before-switch to continue a paused replacement, and with --wait to watch one.
 --undo takes it back, until producers write to the new topic. Nothing is deleted but the new topic, by --undo.
 """
 
@@ -97,7 +101,8 @@ Repeat the command without --pause-before-switch to let a paused replacement go 
         )
         add_flags(
             parser,
-            accept_access_loss="go on to the switch although the new topic lacks ACLs of TOPIC",
+            accept_access_loss="switch although users gain or lose access: the ACLs of the new topic differ",
+            accept_mirroring="switch although MirrorMaker 2 is in use: it does not copy the configs of the fence",
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
             undo="give the replacement up, and delete the new topic; until producers write to it",
             json="print the plan as JSON, see below; with --dry-run",
@@ -112,14 +117,14 @@ Repeat the command without --pause-before-switch to let a paused replacement go 
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
         with open_session(args, "replace the topic") as session, Change(session, args.timeout) as change:
-            looks = _shown(args, _look_at_all(args, successors, change), alone=len(successors) == 1)
+            looks = _look_at_all(args, successors, change)
             refused = len(looks) < len(successors)
-            if args.json:
+            if args.json or not looks:
                 return int(refused)
             changing = [each.command for each in looks if each.changes]
             if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=bool(changing))) is not None:
                 return status or int(refused)
-            if args.wait and looks:
+            if args.wait:
                 change.embed(looks[-1].situation.claim)
             failures = _replace(args, change, changing)
             waited = [each.command for each in looks if each.command.topic not in failures]
@@ -132,6 +137,8 @@ def _successors(args: argparse.Namespace) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for each in args.topics:
         topic, separator, successor = each.partition("=")
+        if not topic or args.successor == "" or (separator and not successor):
+            raise BadUsage("the name of a topic is empty")
         if topic in found:
             raise BadUsage(f"{topic} is named twice")
         found[topic] = successor if separator else None
@@ -170,62 +177,91 @@ class _Look:
             tell(f"{self.command.topic}: {self.admission.message}")
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What one look at the cluster shows of all topics and their successors; ``acls`` and ``names`` read once."""
+
+    log: ModeLog
+    facts: Mapping[str, TopicFacts | ClusterError]
+    acls: Callable[[], ClusterAcls | None]
+    names: Callable[[], Collection[str]]
+
+
 def _look_at_all(args: argparse.Namespace, successors: Mapping[str, str | None], change: Change) -> list[_Look]:
-    """Look at all topics; of several, one that is refused is told, and does not keep the others."""
-    looks: list[_Look] = []
-    for topic, successor in successors.items():
-        attempt = partial(_look, args, change, topic, successor, [each.admission.record for each in looks])
+    """Look at all topics, and show what was found. Returns those that are not refused."""
+    looks: dict[str, _Look] = {}
+
+    def attempt(topics: Sequence[str]) -> dict[str, _Look | ModeAwareError]:
         try:
-            looks.append(change.retry(attempt))
-        except RequestRefused as error:
-            if len(successors) == 1:
-                raise
-            tell(f"error: {error}")
-    return looks
+            seen = _see(change, {topic: successors[topic] for topic in topics})
+        except ModeAwareError as error:
+            return dict.fromkeys(topics, error)
+        answers: dict[str, _Look | ModeAwareError] = {}
+        for topic in topics:
+            begun = [each.admission.record for each in looks.values()]
+            try:
+                answers[topic] = looks[topic] = _look(args, change, seen, topic, successors[topic], begun)
+            except ModeAwareError as error:
+                answers[topic] = error
+        return answers
+
+    errors = [
+        each for each in change.retry_each(list(successors), attempt).values() if isinstance(each, ModeAwareError)
+    ]
+    for look in looks.values():
+        look.show(as_json=args.json)
+    errors += [look.refusal for look in looks.values() if look.refusal is not None]
+    tell(*dict.fromkeys(f"error: {error}" for error in errors))
+    return [look for look in looks.values() if look.refusal is None]
 
 
-def _shown(args: argparse.Namespace, looks: Sequence[_Look], *, alone: bool) -> list[_Look]:
-    """Show what was found of each topic. Returns those that are not refused for it."""
-    for each in looks:
-        each.show(as_json=args.json)
-        if each.refusal is not None and alone:
-            raise each.refusal
-        if each.refusal is not None:
-            tell(f"error: {each.refusal}")
-    return [each for each in looks if each.refusal is None]
+def _see(change: Change, successors: Mapping[str, str | None]) -> _Seen:
+    session = change.session
+    log = session.read_log()
+    known = [record.replacement for topic in successors for record in log.replay.records_of(topic)]
+    names = {*successors, *filter(None, successors.values()), *(now.successor for now in known if now is not None)}
+    facts = session.observer().observe_all([Look(name, None) for name in names], log.rules)
+    acls = cache(partial(read_acls, session.cluster.brokers))
+    return _Seen(log, dict(zip(names, facts, strict=True)), acls, session.cluster.topic_names)
 
 
 def _look(
     args: argparse.Namespace,
     change: Change,
+    seen: _Seen,
     topic: str,
     successor_name: str | None,
     begun: Iterable[TopicRecord | None],
 ) -> _Look:
     """``begun``: the records that the commands before this one make, as the controller takes them in their order."""
-    session = change.session
-    log = session.read_log()
-    situation = change.look(topic, log)
+    session, brokers = change.session, change.session.cluster.brokers
+    situation = situation_of(topic, seen.log, seen.facts[topic])
     current = situation.record.replacement if situation.record is not None else None
     wanted = _wanted(args, topic, successor_name, current)
-    found = None if current is not None or args.undo else look_at_predecessor(session.cluster.brokers, topic)
+    found = None if current is not None or args.undo else look_at_predecessor(brokers, topic)
     command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
-    successor = session.observer().observe(wanted.successor, None)
+    successor = seen.facts[wanted.successor]
+    if isinstance(successor, ClusterError):
+        raise successor
     facts = replace(situation.facts, successor=successor)
-    others = [record for record in (*log.replay.records.values(), *begun) if record is not None]
+    others = [record for record in (*seen.log.replay.records.values(), *begun) if record is not None]
     refuse_alias(command, facts.topic_id, others)
     epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
     admission = admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
-    brokers, acls, refusal = session.cluster.brokers, None, None
+    acls, refusal, servers = None, None, session.bootstrap_server
     if not args.undo and (current is None or current.switched_ms is None):
-        acls = read_acls(brokers, topic, wanted.successor, session.bootstrap_server)
-        if admission.record is not None and not args.accept_access_loss:
-            refusal = access_refusal(command, acls)
+        acls = compare_acls(seen.acls(), topic, wanted.successor, servers)
+        try:
+            if admission.record is not None:
+                check_consequences(command, wanted, seen.acls, seen.names, servers)
+        except RequestRefused as error:
+            refusal = error
     if found is None:
-        return _Look(situation, command, admission, [*_changes(command, current), *acls_text(command, acls)], refusal)
+        lines = [*_changes(command, current, successor), *acls_text(command, acls)]
+        return _Look(situation, command, admission, lines, refusal)
     validate_successor(brokers, command, VALIDATION_TIMEOUT_S)
-    names, quiet_ms = session.cluster.topic_names(), session.controller.seal_quiet_ms
-    plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, names)
+    quiet_ms = session.controller.seal_quiet_ms
+    plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, seen.names())
     return _Look(situation, command, admission, plan, refusal)
 
 
@@ -235,13 +271,11 @@ def _wanted(
     """Return what the options ask for; of a replacement in progress, what they leave out is as it is."""
     count, fence = args.partitions, args.fence
     if current is not None:
-        successor, count, fence = (
-            successor or current.successor,
-            count or current.num_partitions,
-            fence or current.fence,
-        )
+        successor = current.successor if successor is None else successor
+        count = current.num_partitions if count is None else count
+        fence = fence or current.fence
     if args.undo and current is None:
-        why = f"topic {topic!r}: it is not being replaced: there is nothing to undo"
+        why = f"topic {topic!r}: it is not being replaced; nothing to undo"
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
     if successor is None or count is None:
         why = f"topic {topic!r} is not being replaced: name its successor (--with) and its partitions (--partitions)"
@@ -254,19 +288,22 @@ def _wanted(
         args.delete_partitions_delay,
         fence or FENCES[0],
         tuple(args.accept_state_loss),
+        args.accept_access_loss,
+        args.accept_mirroring,
     )
     check_replacement(topic, wanted)
     return wanted
 
 
-def _changes(command: ReplaceTopicCommand, current: Replacement | None) -> list[str]:
-    """What a command about a replacement in progress changes, in lines."""
+def _changes(command: ReplaceTopicCommand, current: Replacement | None, successor: TopicFacts) -> list[str]:
+    """Return what a command about a replacement in progress changes, in lines."""
     if command.undo:
-        return [f"{command.topic}: its replacement is undone. {command.successor} is deleted; it has no records."]
+        fate = "stays: it has records" if successor.untouched is False else "is deleted, unless it has records by then"
+        return [f"{command.topic}: its replacement is undone. {command.successor} {fate}."]
     lines = [f"{command.topic}: its replacement by {command.successor} is in progress."]
     if current is not None and current.pause_before_switch and not command.pause_before_switch:
         lines.append(
-            "It goes on to the switch: producers write to the new topic then, and it cannot be undone any more."
+            "It continues to the switch: producers write to the new topic then, and it cannot be undone any more."
         )
     return lines
 
@@ -274,8 +311,6 @@ def _changes(command: ReplaceTopicCommand, current: Replacement | None) -> list[
 def _replace(args: argparse.Namespace, change: Change, commands: list[ReplaceTopicCommand]) -> set[str]:
     """Have the topics replaced, and print what came of each. Returns those that failed."""
     failures = {topic: error for topic, error in change.replace(commands).items() if error is not None}
-    if len(commands) == 1 and failures:
-        raise next(iter(failures.values()))
     done = [command for command in commands if command.topic not in failures]
     for command in done:
         state = f"being replaced by {command.successor} ({command.num_partitions} partitions)."
@@ -325,35 +360,55 @@ class _Watch:
 
 
 def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTopicCommand]) -> int:
-    watches = {command.topic: _Watch(command.undo) for command in commands}
+    """Wait for the end of each, and print it at once. Returns the exit status."""
+    left, watches = {c.topic: c for c in commands}, {c.topic: _Watch(c.undo) for c in commands}
+    failed = False
+
+    def ended(topic: TopicDescription) -> bool:
+        nonlocal failed
+        if not watches[topic.topic].ended(topic):
+            return False
+        lines = _outcome(change, left[topic.topic], watches[topic.topic])
+        if lines:
+            print(*lines, sep="\n")
+        else:
+            failed = True
+            tell(
+                f"error: topic {topic.topic!r}: its replacement by {left[topic.topic].successor!r} was given up or "
+                "undone; the controller's log says why"
+            )
+        del left[topic.topic]
+        return True
+
+    def lost(error: RequestRefused) -> None:
+        nonlocal failed
+        failed = True
+        tell(f"error: {error}")
+        left.pop(error.topic or "")
+
     try:
-        change.wait(*watches, ended=lambda topic: watches[topic.topic].ended(topic))
+        change.wait(*watches, ended=ended, lost=lost)
     except KeyboardInterrupt:
         state = "continues in the controller"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
-        tell(f"Left. The replacement {state}", *_hints(args, commands))
+        tell(f"Left. The replacement {state}", *_hints(args, list(left.values())))
         return INTERRUPTED
-    given_up = [command for command in commands if not _print_end(command, watches[command.topic])]
-    for command in given_up:
-        tell(
-            f"error: topic {command.topic!r}: its replacement by {command.successor!r} was given up or undone; the "
-            "controller's log says why"
-        )
-    return int(bool(given_up))
+    return int(failed)
 
 
-def _print_end(command: ReplaceTopicCommand, watch: _Watch) -> bool:
-    """Print what a replacement has come to; False: it is no more."""
+def _outcome(change: Change, command: ReplaceTopicCommand, watch: _Watch) -> list[str]:
+    """Return what a replacement has come to, in lines; none: it is no more."""
     topic, successor = command.topic, command.successor
     if command.undo:
-        print(f"{topic}: undone.")
-    elif watch.is_paused:
-        print(f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch.")
-    elif watch.last is None or watch.last.replacement is None:
-        return False
-    else:
-        print(f"{topic}: replaced by {successor}; every group has moved. Nothing was deleted.")
-        if watch.pause_ms is not None:
-            print(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
-    return True
+        if change.session.cluster.shape(successor) is None:
+            return [f"{topic}: undone."]
+        return [f"{topic}: undone. {successor} stays: it has records, or another partition count."]
+    if watch.is_paused:
+        return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
+    if watch.last is None or watch.last.replacement is None:
+        return []
+    lines = [f"{topic}: replaced by {successor}; every group that is waited for has moved. Nothing was deleted."]
+    if watch.pause_ms is not None:
+        lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
+    return lines

@@ -37,6 +37,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
+from modeaware.wire.security import bootstrap_servers
 
 if TYPE_CHECKING:
     from modeaware.admin.creation import Creation, Placement
@@ -270,7 +271,7 @@ class AdminClient(librdkafka.AdminClient):
 
         Args:
             topics: per topic its successor. What is set on the topic is read and copied by this call.
-            pause_before_switch: do all that comes before the switch, and wait: a repetition without it goes on.
+            pause_before_switch: do all that comes before the switch, and wait: a repetition without it switches.
             undo: give the replacement up: the successor is deleted. Only until the switch. Of ``topics`` the names of
                 the successors count.
             validate_only: check it all, and change nothing.
@@ -286,8 +287,9 @@ class AdminClient(librdkafka.AdminClient):
             ClusterError (outcome unknown), or ModeSourceError (the mode log cannot be read).
 
             The user needs ALTER, DELETE and ALTER_CONFIGS on the topic, and CREATE on the successor or the cluster.
-            With DESCRIBE on the cluster, POLICY_VIOLATION also refuses a call that leads to the switch while ACLs that
-            match the topic's name do not match the successor's, unless its ``accept_access_loss`` is set.
+            POLICY_VIOLATION also refuses a call that leads to the switch: with DESCRIBE on the cluster, while an ACL of
+            the topic does not cover the successor, or one denies access to the successor alone, without
+            ``accept_access_loss``; and where MirrorMaker 2 is in use, without ``accept_mirroring``.
 
         Raises:
             RequestRefused: a number is out of range; nothing was sent.
@@ -308,7 +310,7 @@ class AdminClient(librdkafka.AdminClient):
             with closing(self._brokers(request_timeout)) as brokers:
                 found = {topic: views.view(topic).successor for topic in topics}
                 under_way = {topic: successor for topic, successor in found.items() if successor is not None}
-                servers = str(self._stock_conf["bootstrap.servers"])
+                servers = bootstrap_servers(self._stock_conf)
                 commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
 

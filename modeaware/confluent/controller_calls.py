@@ -27,6 +27,7 @@ from modeaware.modelog.replay import Replay
 from modeaware.views import registry
 from modeaware.views.source import Views
 from modeaware.wire.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
+from modeaware.wire.security import bootstrap_servers
 
 if TYPE_CHECKING:
     from modeaware.wire.messages import TopicResult
@@ -291,7 +292,7 @@ class ControllerCalls:
         }
 
     def _unavailable(self, why: str, error: ModeAwareError | None = None) -> ControllerUnavailable:
-        servers = self._conf.get("bootstrap.servers", "HOST:PORT")
+        servers = bootstrap_servers(self._conf)
         return ControllerUnavailable(
             f"{why}; start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds "
             "where another one stands by, or let a command do its work: shrink, grow, replace and apply with --wait",

@@ -48,7 +48,9 @@ def changed_replacement(
 ) -> TopicRecord | str:
     """Return the record after a command about the replacement in progress, or why it is refused."""
     if command.successor != replacement.successor:
-        return f"the topic is already being replaced, by {replacement.successor!r}"
+        if replacement.switched_ms is not None:
+            return objection_to_change(replacement)
+        return f"it is already being replaced, by {replacement.successor!r}: name that topic, or undo it first (--undo)"
     if command.undo:
         if replacement.switched_ms is not None:
             return f"its name already leads to {replacement.successor!r}: to go back, replace that by another topic"
@@ -94,7 +96,7 @@ def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[s
 def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
     """Yield why a first command is refused, beside what a shrink would be refused for, with the error codes."""
     if command.undo:
-        yield ErrorCode.INVALID_REQUEST, "it is not being replaced: there is nothing to undo"
+        yield ErrorCode.INVALID_REQUEST, "it is not being replaced; nothing to undo"
     if not _NAME.fullmatch(command.successor) or command.successor in (".", ".."):
         why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
         yield ErrorCode.INVALID_TOPIC_EXCEPTION, why
@@ -103,7 +105,7 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
     if command.num_partitions > MAX_PARTITIONS:
         yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
     if command.delay_ms < RETENTION_DELAY_MS:
-        yield ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
+        yield ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: name 0 or more, or none at all"
     if command.successor == command.topic:
         yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
     if command.fence not in FENCES:

@@ -448,7 +448,8 @@ class _Move:
             return replace(replacement, fenced_ms=replacement.fenced_ms or self._now_ms), ()
         elif replacement.fenced_ms is not None:
             self._alarms.append(
-                f"topic {self._record.topic!r}: the fence was lifted, by someone who set its configs; it is restored"
+                f"topic {self._record.topic!r}: the fence was lifted (compression.type, max.message.bytes); "
+                "restoring it. Find what sets these configs: Strimzi, Terraform, MirrorMaker 2"
             )
         return replacement, (FenceTopic(self._record.topic, self._record.topic_id, FENCE_CONFIGS),)
 

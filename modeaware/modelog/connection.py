@@ -8,6 +8,7 @@ from typing import Any
 
 from modeaware.librdkafka import NO_ANSWER, KafkaError
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.security import bootstrap_servers
 
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
 # All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.
@@ -77,13 +78,13 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
 
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
     """Return what clients share that share one tail: bootstrap servers (in any order), security settings, log."""
-    servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
     identity = {
         name: value if callable(value) else str(value)
         for name, value in conf.items()
         if name == "oauth_cb" or name.startswith(_IDENTITY_PREFIXES)
     }
-    return (frozenset(server.strip() for server in servers.split(",")), frozenset(identity.items()), topic)
+    servers = frozenset(server.strip() for server in bootstrap_servers(conf).split(","))
+    return (servers, frozenset(identity.items()), topic)
 
 
 def is_transient(error: KafkaError) -> bool:

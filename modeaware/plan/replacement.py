@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from modeaware.admin.acls import TopicAcls
-from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor
+from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
+from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor, mirrors
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.records import RETENTION_DELAY_MS
@@ -48,7 +48,7 @@ class ReplacementPlan:
     """What the replacement of one topic would do.
 
     Attributes:
-        acls: null where the cluster has none.
+        acls: null where the cluster has no authorizer.
         hints: what else may know the topic's name, or set its configs back.
         not_copied: configs of the topic that name its partitions.
         groups_doubt: why more groups may use the topic.
@@ -75,10 +75,10 @@ class ReplacementPlan:
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
     """Return what else may know the topic, by the names of all topics and of the groups that use it."""
     hints = [f"By hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
-    if any(name.startswith("mm2-") or name.endswith((".checkpoints.internal", f".{topic}")) for name in names):
+    if mirrors(names):
         hints.append(
-            "MirrorMaker 2 seems to be in use. It copies configs: exclude max.message.bytes and compression.type "
-            "(config.properties.exclude), or the fence reaches the copy; and add the new topic to its topics."
+            "MirrorMaker 2 is in use. It copies configs: exclude max.message.bytes and compression.type "
+            "(config.properties.exclude), or the fence reaches the mirror; and add the new topic to its topics."
         )
     if any(name.startswith(("__strimzi", "strimzi")) for name in names):
         hints.append(
@@ -183,11 +183,26 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
 
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:
-    """Return the ACLs that the successor lacks, in lines."""
+    """Return the ACLs that a topic and its successor do not share, in lines."""
     old, new = what.topic, what.successor
-    if acls is None or (acls.unknown is None and not acls.commands):
+    if acls is None:
         return []
     if acls.unknown is not None:
-        return [f"Whether {new} lacks ACLs of {old} is not known: {acls.unknown}"]
-    head = f"{new} lacks ACLs of {old}. Without --accept-access-loss an administrator has to run before the switch:"
-    return [head, *(f"  {command}" for command in acls.commands)]
+        return [f"The ACLs of {old} and {new} are not compared: {acls.unknown}"]
+    lines = []
+    if acls.commands:
+        lines.append(
+            f"{new} lacks ACLs of {old}. Without --accept-access-loss the switch is refused until an administrator has "
+            f"run, with settings in {ADMIN_CONFIG}:"
+        )
+        lines += [f"  {command}" for command in acls.commands]
+    if acls.denied:
+        lines.append(
+            f"ACLs deny access to {new} that {old} does not deny. Without --accept-access-loss the switch is refused "
+            "until they are removed, or added for the topic:"
+        )
+        lines += [f"  {acl}" for acl in acls.denied]
+    if acls.allowed:
+        lines.append(f"ACLs allow access to {new} that {old} does not allow; from the switch on to its new records:")
+        lines += [f"  {acl}" for acl in acls.allowed]
+    return lines

@@ -199,7 +199,7 @@ class Certificate:
 
     @property
     def objection(self) -> str | None:
-        """Why a topic that is replaced is not let go, or no longer fenced."""
+        """Why a topic that is replaced is not let go, or its fence is not proved."""
         now = self.replacement
         if now is None:
             return None
@@ -207,7 +207,17 @@ class Certificate:
             return f"not let go: {reasons.text(now.reason) if now.reason is not None else 'in progress'}"
         proved = now.fence_proved_now
         open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
-        return f"the fence is not in force on partitions {format_ranges(open_now)}" if open_now else None
+        if not open_now:
+            return None
+        return f"the fence is not proved on partitions {format_ranges(open_now)}: lifted, or no answer of the leaders"
+
+    @property
+    def not_checked(self) -> str | None:
+        """What could not be looked up; that alone makes no verdict."""
+        now = self.replacement
+        if now is None or now.fence == "none" or now.let_go_ms is None or now.fence_proved_now is not None:
+            return None
+        return "whether the fence is proved now is not known; that takes the right to WRITE to the topic"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from modeaware.admin.acls import ADMIN_CONFIG
 from modeaware.confluent.router import RoutedProduce
 from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
@@ -48,7 +49,6 @@ from modeaware.wire.transport import Ask
 
 PLACEHOLDER = "User:NAME"
 """The principal where none is named."""
-ADMIN_CONFIG = "admin.properties"
 
 
 class State(Enum):

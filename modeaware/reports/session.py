@@ -24,6 +24,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
+from modeaware.wire.security import bootstrap_servers
 
 READ_TIMEOUT_S = 20.0
 
@@ -104,7 +105,7 @@ class Session:
 
     @property
     def bootstrap_server(self) -> str:
-        return str(self.conf["bootstrap.servers"])
+        return bootstrap_servers(self.conf)
 
     def read_log(self) -> ModeLog:
         """Read the mode log to its end."""

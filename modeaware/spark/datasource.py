@@ -42,6 +42,7 @@ from modeaware.librdkafka import Consumer, KafkaError, Message, TopicPartition
 from modeaware.spark.errors import RecordsLost
 from modeaware.spark.snapshot import OUR_MARK, TopicClient, topic_view
 from modeaware.topic_view import TopicView
+from modeaware.wire.security import bootstrap_servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +122,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     for name in left:
         if name.startswith("kafka."):
             raise ConfigError(f"{name}: use librdkafka's name, without the prefix kafka.: {name[6:]!r}")
-    if not (left.get("bootstrap.servers") or left.get("metadata.broker.list")):
+    if not bootstrap_servers(left):
         raise ConfigError('format("modeaware"): the option bootstrap.servers is missing')
     split_client_config(left)
     return SourceOptions(topic, left, starting, ending, strict == "true")

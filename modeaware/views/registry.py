@@ -23,6 +23,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views.choice import ModeSource
 from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
+from modeaware.wire.security import bootstrap_servers
 
 STOP_TIMEOUT_S = 0.3
 """How long the last close() waits for the source's thread: one that waits for a dead broker ends on its own, later."""
@@ -76,7 +77,7 @@ class _Shared:
 
     def __init__(self, key: Hashable, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self._key = key
-        self.cluster, self.mode_log = str(conf.get("bootstrap.servers", "")), config.mode_log_topic
+        self.cluster, self.mode_log = bootstrap_servers(conf), config.mode_log_topic
         self.users: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self.source = ModeSource(conf, config, lambda: bool(self.users) or not self.retire_unless_used())
 

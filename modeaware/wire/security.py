@@ -36,9 +36,14 @@ TLS_SETTINGS = frozenset(
 """The settings that :func:`ssl_context` translates."""
 
 
+def bootstrap_servers(conf: Mapping[str, Any]) -> str:
+    """Return ``bootstrap.servers``, or ``metadata.broker.list``, its other name in librdkafka; "" without both."""
+    return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
+
+
 def servers(conf: Mapping[str, Any]) -> list[str]:
-    """Return ``bootstrap.servers`` as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
-    text = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
+    """Return the bootstrap servers as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
+    text = bootstrap_servers(conf)
     found = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
     if not found:
         raise ConfigError("bootstrap.servers is missing")

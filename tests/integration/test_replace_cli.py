@@ -78,7 +78,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert "nothing to do" in site.run(*prepare, "--yes").out
     again = site.run("replace", filled, *WAIT)
     assert again.status == 0, again.err
-    assert f"{filled}: replaced by {name}; every group has moved. Nothing was deleted." in again.out
+    assert f"{filled}: replaced by {name}; every group that is waited for has moved. Nothing was deleted." in again.out
     assert len(watermarks(site.servers, name)) == 4
     told = site.run("certificate", "--topic", filled)
     assert told.status == 0, told.err
@@ -119,7 +119,7 @@ def test_several_topics_in_one_call(site: Site, filled: str, make_topic: MakeTop
         assert f"{filled}: 6 -> 2 partitions" in told.err
         assert f"{other}: 3 -> 2 partitions" in told.err
     for topic in (filled, other):
-        assert f"{topic}: replaced by {topic}-v2; every group has moved." in told.out
+        assert f"{topic}: replaced by {topic}-v2; every group that is waited for has moved." in told.out
         assert "kept up waited" in told.out
     taken = site.run("replace", f"{filled}-v2=x-{filled}", f"{other}-v2=x-{filled}", "--partitions", "1", "--dry-run")
     assert (taken.status, "wait until that is done" in taken.err) == (1, True), "one successor of two topics"
@@ -158,7 +158,7 @@ def test_paused_replacement_goes_on_when_it_is_repeated_and_cannot_be_undone_the
     assert site.run("replace", filled, *options, "--pause-before-switch", *WAIT).status == 0
     told = site.run("replace", filled, *options, *WAIT)
     assert told.status == 0, told.err
-    assert "It goes on to the switch" in told.err
+    assert "It continues to the switch" in told.err
     undo = site.run("replace", filled, "--undo", "--yes")
     assert (undo.status, "already leads to" in undo.err) == (1, True), undo.err
 

@@ -8,16 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from modeaware import AdminClient, TopicReplacement, cli
-from modeaware.admin.acls import read_acls
+from modeaware.admin.acls import TopicAcls, compare_acls, read_acls
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.messages import TopicResult
 from tests.support.guarded import NOBODY, OTHER, Guarded, address_of
 from tests.support.secured import ADMIN
+from tests.support.waiting import eventually
 
 ON_TOPIC = (AclOperation.ALTER, AclOperation.DELETE, AclOperation.ALTER_CONFIGS)
 CREATE = AclOperation.CREATE
@@ -94,7 +102,7 @@ def test_acls_of_the_old_name_are_shown_to_those_who_may_see_them(guarded: Guard
     guarded.grant(OTHER, topic, AclOperation.READ)
     for user, told in ((ADMIN, f"--allow-principal User:{OTHER} --operation Read --topic {topic}-v2"), (NOBODY, None)):
         with closing(Brokers(guarded.client(user))) as brokers:
-            acls = read_acls(brokers, topic, f"{topic}-v2", "broker:9093")
+            acls = compare_acls(read_acls(brokers), topic, f"{topic}-v2", "broker:9093")
         assert acls is not None
         assert any(command.endswith(told) for command in acls.commands) if told else acls.unknown is not None
 
@@ -119,6 +127,45 @@ def test_switch_is_refused_until_the_successor_has_the_acls_of_the_topic(
         replaced(pause_before_switch=True)
         guarded.grant(OTHER, f"{topic}-v2", AclOperation.READ)
         replaced(validate_only=True)
+
+
+def test_acl_that_denies_access_to_the_successor_alone_refuses_and_wider_ones_cover(
+    guarded: Guarded, topic: str, active: Controller
+) -> None:
+    """The broker's own ACLs: by a prefix, and a right that another one implies."""
+    guarded.grant(OTHER, topic, AclOperation.DESCRIBE)
+    guarded.grant(OTHER, f"{topic}-v2", AclOperation.READ)
+    with AdminClient(guarded.client(ADMIN)) as admin, closing(Brokers(guarded.client(ADMIN))) as brokers:
+
+        def compared() -> TopicAcls | None:
+            return compare_acls(read_acls(brokers), topic, f"{topic}-v2", "broker:9093")
+
+        shown = f"name '{topic}-v2' allows User:{OTHER} Read"
+        eventually(lambda: compared() == TopicAcls(allowed=(shown,)))
+        binding = AclBinding(
+            ResourceType.TOPIC,
+            f"{topic}-",
+            ResourcePatternType.PREFIXED,
+            f"User:{OTHER}",
+            "*",
+            AclOperation.WRITE,
+            AclPermissionType.DENY,
+        )
+        admin.create_acls([binding])[binding].result(10)
+        denied = f"prefix '{topic}-' denies User:{OTHER} Write"
+        eventually(lambda: compared() == TopicAcls(denied=(denied,), allowed=(shown,)))
+        wanted = {topic: TopicReplacement(f"{topic}-v2", 2)}
+        with pytest.raises(RequestRefused, match="and 1 deny access"):
+            admin.replace_topics(wanted, validate_only=True)[topic].result()
+        (removed,) = admin.delete_acls([AclBindingFilter(*binding_fields(binding))]).values()
+        assert removed.result(10)
+        eventually(lambda: compared() == TopicAcls(allowed=(shown,)))
+        admin.replace_topics(wanted, validate_only=True)[topic].result()
+
+
+def binding_fields(acl: AclBinding) -> tuple[Any, ...]:
+    kind = (acl.restype, acl.name, acl.resource_pattern_type)
+    return (*kind, acl.principal, acl.host, acl.operation, acl.permission_type)
 
 
 def test_command_shows_the_acls_that_hold_the_switch_back(

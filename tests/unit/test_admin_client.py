@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions, GroupRule, TopicReplacement
 from modeaware.admin import successors
+from modeaware.admin.acls import Acl, ClusterAcls
 from modeaware.admin.successors import Predecessor
 from modeaware.errors import (
     ClusterError,
@@ -224,6 +225,8 @@ def predecessor(monkeypatch: pytest.MonkeyPatch) -> None:
         return Predecessor(3, 2, configs)
 
     monkeypatch.setattr(successors, "look_at_predecessor", look)
+    monkeypatch.setattr(successors, "read_acls", lambda _: None)
+    monkeypatch.setattr(successors, "topic_names", lambda _: ["a"])
 
 
 def test_replaced_topic_keeps_its_configs_and_replicas(
@@ -247,6 +250,24 @@ def test_replaced_topic_keeps_its_configs_and_replicas(
             "b", "b2", 1, -1, {"retention.bytes": "3000", "retention.ms": "9"}, 0, "none", True, ("app",)
         ),
     ]
+
+
+def test_commands_name_the_servers_by_whichever_setting_has_them(
+    views: FakeViews, controller: StubController, predecessor: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = ClusterAcls([Acl(3, "User:a", "*", 3, "a", False)])
+    seen: list[str] = []
+
+    def compare(acls: object, topic: str, successor: str, servers: str) -> None:
+        assert acls is lacking
+        seen.append(servers)
+
+    monkeypatch.setattr(successors, "read_acls", lambda _: lacking)
+    monkeypatch.setattr(successors, "compare_acls", compare)
+    named = {"metadata.broker.list" if name == "bootstrap.servers" else name: value for name, value in CONF.items()}
+    with AdminClient(named) as admin:
+        admin.replace_topics({"a": TopicReplacement("a2", 4)})["a"].result(10)
+    assert seen == [CONF["bootstrap.servers"]]
 
 
 def test_undone_replacement_looks_at_nothing_and_is_not_sent_twice_after_a_doubt(

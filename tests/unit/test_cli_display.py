@@ -9,13 +9,14 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
-from modeaware.errors import ClusterError, ControllerFenced
+from modeaware.errors import ClusterError, ControllerFenced, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
@@ -178,7 +179,7 @@ class Script:
 
 def _wait(script: Script, failure: BaseException | None = None) -> str:
     out = io.StringIO()
-    wait_until_done(lambda: [script.look()], script.changed, Progress(out), lambda: failure, 10.0)
+    wait_until_done(["orders"], lambda _: [script.look()], script.changed, Progress(out), lambda: failure, 10.0)
     return out.getvalue()
 
 
@@ -195,6 +196,33 @@ def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
     with pytest.raises(ControllerFenced, match="another"):
         _wait(Script(DRAIN, DRAIN), ControllerFenced("another controller has taken over"))
+
+
+def test_of_several_topics_each_ends_once_and_one_that_vanishes_does_not_end_the_others() -> None:
+    gone = RequestRefused("topic 'audit' does not exist", topic="audit")
+    asked: list[list[str]] = []
+    ended: list[str] = []
+    lost: list[RequestRefused] = []
+
+    def describe(pending: Sequence[str]) -> list[TopicDescription]:
+        changed.set()
+        asked.append(list(pending))
+        if "audit" in pending and len(asked) > 1:
+            raise gone
+        states = {"orders": DONE, "audit": DRAIN, "bills": DRAIN if len(asked) < 4 else DONE}
+        return [replace(states[topic], topic=topic) for topic in pending]
+
+    def has_ended(topic: TopicDescription) -> bool:
+        ended.extend([topic.topic] if topic.phase == "done" else [])
+        return topic.phase == "done"
+
+    changed, progress, names = threading.Event(), Progress(io.StringIO()), ["orders", "audit", "bills"]
+    wait_until_done(names, describe, changed, progress, lambda: None, 10.0, ended=has_ended, lost=lost.append)
+    assert asked == [names, ["audit", "bills"], ["bills"], ["bills"]]
+    assert (ended, lost) == (["orders", "bills"], [gone])
+    del asked[:]
+    with pytest.raises(RequestRefused, match="audit"):
+        wait_until_done(["audit"], describe, changed, progress, lambda: None, 10.0)
 
 
 class Deaf:
@@ -358,6 +386,7 @@ def of_replaced(now: Replacement = REPLACED, **changes: Any) -> Evidence:
 
 
 LIFTED = FenceFacts({}, {}, frozenset({0}))
+NOT_PROVED = "the fence is not proved on partitions 0: lifted, or no answer of the leaders"
 
 
 @pytest.mark.parametrize(
@@ -366,8 +395,8 @@ LIFTED = FenceFacts({}, {}, frozenset({0}))
         (of_replaced(), None, (0,), ()),
         (of_replaced(moved={"billing": GroupFacts({0: 0})}), None, (0,), ("billing",)),
         (of_replaced(moved={}, rules=(WAIVER,)), None, (0,), ()),
-        (of_replaced(fence=LIFTED), "the fence is not in force on partitions 0", (), ()),
-        (of_replaced(fence=replace(LIFTED, proved={0: 7})), "the fence is not in force on partitions 0", (), ()),
+        (of_replaced(fence=LIFTED), NOT_PROVED, (), ()),
+        (of_replaced(fence=replace(LIFTED, proved={0: 7})), NOT_PROVED, (), ()),
         (of_replaced(fence=replace(LIFTED, failure=ClusterError("denied"))), None, None, ()),
         (of_replaced(replace(REPLACED, fence="none"), fence=None), None, None, ()),
         (
@@ -386,6 +415,8 @@ def test_certificate_of_a_replaced_topic_says_why_it_may_go(
     assert (found.shrink, found.objection, found.partitions[0].verdict) == (None, objection, "drained")
     assert (found.replacement.fence_proved_now, found.replacement.not_moved_now) == (proved, not_moved)
     assert found.all_drained is (objection is None)
+    failed = shown.fence is not None and shown.fence.failure is not None
+    assert ("not known" in (found.not_checked or "")) is failed
     document = to_json(found)["replacement"]
     for field in document:
         assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"

@@ -47,9 +47,11 @@ class StubController:
         if self.stands_by and self.calls == ["submit"]:
             answer.set_exception(ControllerUnavailable("this controller stands by"))
         elif attempt < len(self.refusals):
-            answer.set_result([CommandResult(commands[0].topic, self.refusals[attempt], "not yet")])
+            first, *others = commands
+            refused = CommandResult(first.topic, self.refusals[attempt], "not yet")
+            answer.set_result([refused, *(CommandResult(each.topic, ErrorCode.NONE) for each in others)])
         elif self.code is not None:
-            answer.set_result([CommandResult(commands[0].topic, self.code, "no such rule")])
+            answer.set_result([CommandResult(each.topic, self.code, "no such rule") for each in commands])
         return answer
 
     def start(self) -> None:
@@ -126,6 +128,20 @@ def test_command_that_a_new_topic_refuses_is_given_again(stub: StubController) -
     command = DeletePartitionsCommand("orders", 1)
     assert embedded.carry_out(cast(Controller, stub), command).code is ErrorCode.NONE
     assert stub.calls == ["submit"] * 2
+
+
+def test_commands_are_submitted_together_and_again_those_that_were_refused_for_a_moment(stub: StubController) -> None:
+    stub.refusals = [ErrorCode.LEADER_NOT_AVAILABLE]
+    submitted: list[list[str]] = []
+
+    def submit(commands: Sequence[Command]) -> Future[list[CommandResult]]:
+        submitted.append([each.topic for each in commands])
+        return StubController.submit(stub, commands)
+
+    commands = {topic: DeletePartitionsCommand(topic, 1) for topic in ("orders", "bills")}
+    found = embedded.carry_out_all(cast(Controller, SimpleNamespace(submit=submit)), commands)
+    assert submitted == [["orders", "bills"], ["orders"]]
+    assert [isinstance(each, CommandResult) and each.code for each in found.values()] == [ErrorCode.NONE] * 2
 
 
 @pytest.mark.parametrize(

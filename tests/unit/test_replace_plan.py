@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,25 +11,29 @@ from typing import Any, cast
 import pytest
 
 from modeaware import cli
-from modeaware.admin.acls import TopicAcls, check_access, read_acls
+from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
 from modeaware.cli.change import Situation
-from modeaware.cli.replace import _Look, _Watch
+from modeaware.cli.replace import _Watch
 from modeaware.cli.topics import undo_command
-from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.observer import Look
+from modeaware.config import ControllerConfig
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
-from modeaware.plan.replacement import hints_of, plan_replacement, replacement_text
+from modeaware.plan.replacement import acls_text, hints_of, plan_replacement, replacement_text
 from modeaware.reports.describe import ReplacementDescription, TopicDescription, describe_text
 from modeaware.reports.serialise import json_text
 from modeaware.reports.session import ModeLog, no_such_topic
 from modeaware.topic_view import Successor
 from modeaware.wire.requests import DescribeAclsRequest
+from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
 OWN = {
     "retention.bytes": "1000",
@@ -75,6 +79,8 @@ def test_named_configs_and_replicas_outweigh_those_of_the_topic() -> None:
         "payments --with v2 --partitions 4",
         "orders --partitions 4",
         "payments=p2 --with v2 --partitions 4",
+        "payments= --partitions 4",
+        "=p2 --partitions 4",
     ],
 )
 def test_options_that_do_not_go_together_are_bad_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +107,7 @@ def test_plan_says_everything_beforehand() -> None:
         "Group connect-sink (classic): has no members now",
         "wait about 11 s",
         "  kafka-acls.sh --add",
-        "MirrorMaker 2 seems to be in use",
+        "MirrorMaker 2 is in use",
         "strimzi.io/managed=false",
         "Sink connectors of Kafka Connect: sink",
         "MSG_SIZE_TOO_LARGE",
@@ -119,7 +125,7 @@ def test_plan_names_what_is_not_known_and_what_goes_without_a_fence() -> None:
         "(as many replicas as brokers choose)",
         "No group uses it.",
         "There may be more groups, and the switch waits until that is known: a rebalance",
-        "Whether orders-v2 lacks ACLs of orders is not known: not authorized",
+        "The ACLs of orders and orders-v2 are not compared: not authorized",
         "WARNING: without the fence",
         "wait about 10 s",
     ):
@@ -129,63 +135,174 @@ def test_plan_names_what_is_not_known_and_what_goes_without_a_fence() -> None:
 
 
 def test_cluster_without_such_tools_gets_the_general_hints() -> None:
-    assert len(hints_of("orders", ["orders", "payments"], ["billing"])) == 2
+    assert len(hints_of("orders", ["orders", "west.orders", "heartbeats"], ["billing"])) == 2
 
 
-def acl(principal: str, operation: int, permission: int, host: str = "*") -> Any:
-    return SimpleNamespace(principal=principal, host=host, operation=operation, permission_type=permission)
+READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 4, 8, 10, 11
+DENIED, ALLOWED, LITERAL, PREFIX = 2, 3, 3, 4
+
+
+def brokers_with(*acls: Acl, error: int = 0, fails: int = 0) -> Any:
+    """Brokers that list these ACLs, after ``fails`` requests without an answer; ``asked`` counts the requests."""
+
+    def respond(request: Any) -> Any:
+        assert isinstance(request, DescribeAclsRequest)
+        brokers.asked += 1
+        if brokers.asked <= fails:
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        resources = [
+            SimpleNamespace(
+                resource_name=acl.name,
+                pattern_type=PREFIX if acl.is_prefix else LITERAL,
+                acls=[
+                    SimpleNamespace(
+                        permission_type=acl.permission, principal=acl.principal, host=acl.host, operation=acl.operation
+                    )
+                ],
+            )
+            for acl in acls
+        ]
+        return SimpleNamespace(error_code=error, error_message=None, resources=resources)
+
+    brokers = SimpleNamespace(ask=respond, asked=0)
+    return brokers
+
+
+def allow(user: str, operation: int, name: str = "orders", host: str = "*", *, prefix: bool = False) -> Acl:
+    return Acl(ALLOWED, f"User:{user}", host, operation, name, prefix)
+
+
+def deny(user: str, operation: int, name: str = "orders", host: str = "*", *, prefix: bool = False) -> Acl:
+    return allow(user, operation, name, host, prefix=prefix)._replace(permission=DENIED)
+
+
+def compared(*acls: Acl) -> TopicAcls:
+    found = compare_acls(read_acls(brokers_with(*acls)), "orders", "orders-v2", "broker:9092")
+    assert found is not None
+    return found
+
+
+def test_acls_become_the_commands_for_the_new_name_and_those_that_deny_come_first() -> None:
+    found = compared(allow("a", ALL_OPERATIONS), deny("b", WRITE, host="10.0.0.1"), allow("c", READ, "payments"))
+    head = "kafka-acls.sh --bootstrap-server broker:9092 --command-config admin.properties --add --"
+    assert found.commands == tuple(
+        f"{head}{each} --topic orders-v2"
+        for each in (
+            "deny-principal User:b --deny-host 10.0.0.1 --operation Write",
+            "allow-principal User:a --operation All",
+        )
+    )
+    with pytest.raises(RequestRefused, match="2 of its ACLs do not cover 'orders-v2', and 0 deny") as refused:
+        check_access(COMMAND, found)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("old", "new", "covers"),
     [
-        (54, None),
-        (31, "CLUSTER_AUTHORIZATION_FAILED"),
-        (0, ["deny-principal User:b --deny-host 10.0.0.1 --operation Write", "allow-principal User:a --operation All"]),
+        (allow("a", READ), allow("a", READ), True),
+        (allow("a", READ), allow("a", READ, host="10.0.0.1"), False),
+        (allow("a", READ, host="10.0.0.1"), allow("a", READ), True),
+        (allow("a", READ), allow("*", ALL_OPERATIONS), True),
+        (allow("*", READ), allow("a", READ), False),
+        (allow("a", DESCRIBE), allow("a", WRITE), True),
+        (allow("a", DESCRIBE), allow("a", ALTER_CONFIGS), False),
+        (allow("a", DESCRIBE_CONFIGS), allow("a", ALTER_CONFIGS), True),
+        (allow("a", READ), allow("a", DESCRIBE), False),
+        (deny("a", DESCRIBE), deny("a", READ), False),
+        (deny("a", READ), deny("*", ALL_OPERATIONS), True),
+        (deny("a", READ), allow("a", READ), False),
     ],
 )
-def test_acls_become_the_commands_for_the_new_name_and_those_that_deny_come_first(error: int, told: Any) -> None:
-    own = [acl("User:a", 2, 3), acl("User:b", 4, 2, "10.0.0.1")]
-    covered = [acl("User:c", 3, 3), acl("User:d", 4, 3)]
-    of = {"orders": [*own, *covered], "orders-v2": [acl("User:c", 3, 3), acl("User:d", 2, 3), acl("User:b", 4, 3)]}
-
-    def respond(request: Any, *_: Any) -> Any:
-        assert isinstance(request, DescribeAclsRequest)
-        assert request.pattern_type_filter == 2, "literal names, prefixes and * that match"
-        resource = SimpleNamespace(acls=of[request.resource_name_filter])
-        return SimpleNamespace(error_code=error, error_message=None, resources=[] if error else [resource])
-
-    brokers = cast(Any, SimpleNamespace(ask=respond))
-    found = read_acls(brokers, "orders", "orders-v2", "broker:9092")
-    if not isinstance(told, list):
-        assert (found and told in (found.unknown or "")) or found is told
-        check_access(brokers, COMMAND, "broker:9092")
-        return
-    assert found is not None
-    head = "kafka-acls.sh --bootstrap-server broker:9092 --add --"
-    assert list(found.commands) == [f"{head}{each} --topic orders-v2" for each in told]
-    with pytest.raises(RequestRefused, match="2 of its ACLs do not cover 'orders-v2'") as refused:
-        check_access(brokers, COMMAND, "broker:9092")
-    assert refused.value.code is ErrorCode.POLICY_VIOLATION
-    for later in (replace(COMMAND, pause_before_switch=True), replace(COMMAND, undo=True)):
-        check_access(brokers, later, "broker:9092")
-    of["orders"] = covered
-    check_access(brokers, COMMAND, "broker:9092")
+def test_acl_is_covered_by_one_of_the_same_permission_that_is_as_wide(old: Acl, new: Acl, covers: bool) -> None:
+    assert (compared(old, new._replace(name="orders-v2")).commands == ()) is covers
 
 
-@pytest.mark.parametrize(("accepted", "switched"), [(False, False), (True, False), (False, True)])
-def test_requests_of_programs_are_refused_while_acls_are_missing_before_the_switch(
-    accepted: bool, switched: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lacking = TopicAcls(("kafka-acls.sh",))
-    monkeypatch.setattr("modeaware.admin.acls.read_acls", lambda *_: lacking)
+def test_names_that_a_prefix_or_all_share_need_no_acl_of_their_own() -> None:
+    shared = (allow("a", READ, "ord", prefix=True), allow("b", READ, "*"), deny("c", WRITE, "orders", prefix=True))
+    assert compared(*shared) == TopicAcls()
+    assert len(compared(allow("a", READ, "ord")).commands) == 0, "a literal name is no prefix"
+
+
+def test_acls_of_the_successor_alone_that_deny_refuse_and_those_that_allow_are_shown() -> None:
+    found = compared(deny("w", WRITE, "orders-v2"), allow("x", READ, "orders-", "10.0.0.1", prefix=True))
+    assert found.commands == ()
+    assert found.denied == ("name 'orders-v2' denies User:w Write",)
+    assert found.allowed == ("prefix 'orders-' allows User:x Read from host 10.0.0.1",)
+    told = "\n".join(acls_text(COMMAND, found))
+    assert all(line in told for line in (*found.denied, *found.allowed))
+    with pytest.raises(RequestRefused, match="0 of its ACLs do not cover 'orders-v2', and 1 deny"):
+        check_access(COMMAND, found)
+    check_access(COMMAND, replace(found, denied=()))
+
+
+def test_acls_that_the_user_may_not_list_are_unknown_and_no_answer_is_an_error() -> None:
+    assert read_acls(brokers_with(error=54)) is None, "no authorizer"
+    hidden = compare_acls(read_acls(brokers_with(error=31)), "orders", "orders-v2", "")
+    assert hidden is not None
+    assert "CLUSTER_AUTHORIZATION_FAILED" in (hidden.unknown or "")
+    check_access(COMMAND, hidden)
+    for brokers in (brokers_with(error=7), brokers_with(fails=1)):
+        with pytest.raises(ClusterError) as failed:
+            read_acls(brokers)
+        assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def requested(
+    brokers: Any, *topics: str, wanted: TopicReplacement = WANTED, switched: bool = False, **options: bool
+) -> tuple[list[str], dict[str, ModeAwareError]]:
+    """What replace_commands makes of a request for these topics."""
+    under_way = {topic: Successor("orders-v2", "id", 4, switched=True) for topic in topics if switched}
+
+    def retrying() -> Retrying:
+        return Retrying(Deadline(30.0), RetryPolicy(backoff_max_s=100.0), sleep=lambda _: None)
+
+    commands, failures = replace_commands(brokers, dict.fromkeys(topics, wanted), under_way, "b:1", retrying, **options)
+    return [command.topic for command in commands], failures
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those of all topics, of which the brokers describe each to be replaced."""
+    found = ["orders", "payments.orders", "heartbeats"]
     monkeypatch.setattr("modeaware.admin.successors.look_at_predecessor", lambda *_: FOUND)
-    wanted = {"orders": replace(WANTED, accept_access_loss=accepted)}
-    under_way = {"orders": Successor("orders-v2", "id", 4, switched=True)} if switched else {}
-    at_once = SimpleNamespace(call=lambda look, repeatable: look())
-    commands, failures = replace_commands(cast(Any, None), wanted, under_way, "b:1", lambda: cast(Any, at_once))
-    passes = accepted or switched
-    assert ([c.topic for c in commands], list(failures)) == ((["orders"], []) if passes else ([], ["orders"]))
+    monkeypatch.setattr("modeaware.admin.successors.topic_names", lambda _: found)
+    return found
+
+
+def test_requests_of_programs_are_refused_while_acls_are_missing_before_the_switch(names: list[str]) -> None:
+    lacking = brokers_with(allow("a", READ), fails=1)
+    commands, failures = requested(lacking, "orders", "audit")
+    assert (commands, list(failures)) == (["audit"], ["orders"]), "no answer is asked for again"
+    assert lacking.asked == 2, "once for all topics"
+    assert failures["orders"].code is ErrorCode.POLICY_VIOLATION
+    accepting = replace(WANTED, accept_access_loss=True)
+    for options in ({"wanted": accepting}, {"switched": True}, {"pause_before_switch": True}, {"undo": True}):
+        assert requested(lacking, "orders", **cast(Any, options)) == (["orders"], {})
+    _, failures = requested(brokers_with(fails=99), "orders")
+    assert failures["orders"].code is ErrorCode.REQUEST_TIMED_OUT, "no answer is no consent"
+
+
+@pytest.mark.parametrize(
+    "evidence", ["mm2-configs.west.internal", "mm2-offset-syncs.b.internal", "a.checkpoints.internal"]
+)
+def test_topics_of_mirrormaker_refuse_the_switch_until_the_fence_is_known_to_stay(
+    evidence: str, names: list[str]
+) -> None:
+    brokers = brokers_with()
+    assert requested(brokers, "orders") == (["orders"], {}), "a topic .orders and heartbeats alone are no evidence"
+    names.append(evidence)
+    _, failures = requested(brokers, "orders")
+    assert evidence in str(failures["orders"])
+    assert "--accept-mirroring" in str(failures["orders"])
+    assert failures["orders"].code is ErrorCode.POLICY_VIOLATION
+    for wanted in (replace(WANTED, accept_mirroring=True), replace(WANTED, fence="none")):
+        assert requested(brokers, "orders", wanted=wanted) == (["orders"], {})
+    assert requested(brokers, "orders", pause_before_switch=True) == (["orders"], {})
+    assert "MirrorMaker" in "".join(hints_of("orders", names, []))
+    names.remove("heartbeats")
+    refused = evidence.startswith("mm2-")
+    assert bool(requested(brokers, "orders")[1]) is refused, "checkpoints of another tool"
 
 
 RECORD = TopicRecord("orders", "id", 3, 1, (PartitionMode.READ_WRITE,), changed_ms=9_000)
@@ -243,57 +360,181 @@ def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
     assert "topic id older: that topic was deleted" in told
 
 
-BEFORE = ("the look", "its ACLs")
+LOG = ModeLog("modes", Replay())
+COUNTS = {"orders": 3, "payments": 3}
 
 
 class FakeChange:
-    """Looks at topics as a test lays them out, and notes what is requested of the controller."""
+    """Topics that one look finds, and brokers whose every request is noted in ``asked``.
+
+    Attributes:
+        failures: what the controller returns of a topic.
+        ends: what each look of ``--wait`` finds.
+    """
 
     is_embedded = False
 
-    def __init__(self, failures: dict[str, ModeAwareError | None]) -> None:
-        self.failures = failures
+    def __init__(
+        self,
+        log: ModeLog = LOG,
+        failures: dict[str, ModeAwareError | None] | None = None,
+        ends: Sequence[TopicDescription | RequestRefused | BaseException] = (),
+        facts: dict[str, TopicFacts] | None = None,
+    ) -> None:
+        self.log, self.failures, self.ends, self.facts = log, failures or {}, ends, facts or {}
+        self.asked: list[Any] = []
         self.replaced: list[str] = []
+        self.acls: tuple[Acl, ...] = ()
+        cluster = SimpleNamespace(
+            brokers=SimpleNamespace(ask=self._ask),
+            topic_names=lambda: ["orders", "payments"],
+            shape=lambda topic: self.facts.get(topic),
+        )
+        self.session = SimpleNamespace(
+            cluster=cluster,
+            bootstrap_server="broker:9092",
+            controller=ControllerConfig(),
+            clock=SYSTEM_CLOCK,
+            read_log=self._read_log,
+            observer=lambda: SimpleNamespace(observe_all=self._observe_all),
+        )
 
-    def retry(self, attempt: Callable[[], Any]) -> Any:
-        return attempt()
+    def _read_log(self) -> ModeLog:
+        self.asked.append("log")
+        return self.log
+
+    def _ask(self, request: Any) -> Any:
+        self.asked.append("acls")
+        return brokers_with(*self.acls).ask(request)
+
+    def _observe_all(self, looks: Sequence[Look], rules: object) -> list[TopicFacts]:
+        self.asked.append({look.topic for look in looks})
+        known = {t: TopicFacts(t, "id", n, partitions=dict.fromkeys(range(n), ON)) for t, n in COUNTS.items()}
+        return [(known | self.facts).get(look.topic) or TopicFacts(look.topic, None) for look in looks]
+
+    def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Any]) -> Any:
+        return attempt(topics)
 
     def replace(self, commands: list[ReplaceTopicCommand]) -> dict[str, ModeAwareError | None]:
         self.replaced = [command.topic for command in commands]
         return {topic: self.failures.get(topic) for topic in self.replaced}
 
+    def embed(self, claim: object) -> None:
+        self.asked.append("embed")
+
+    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None]) -> None:
+        for each in self.ends:
+            if isinstance(each, RequestRefused):
+                lost(each)
+            elif isinstance(each, BaseException):
+                raise each
+            else:
+                assert ended(each)
+
+
+ON = PartitionFacts(0, 0, 0, 0, 0)
+REFUSAL = RequestRefused("topic 'payments': not so", code=ErrorCode.POLICY_VIOLATION, topic="payments")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run ``modeaware replace`` on a :class:`FakeChange`."""
+    monkeypatch.setattr("modeaware.cli.replace.look_at_predecessor", lambda *_: FOUND)
+    monkeypatch.setattr("modeaware.cli.replace.validate_successor", lambda *_: None)
+    monkeypatch.setattr("modeaware.cli.replace.open_session", lambda *_: nullcontext())
+
+    def run(change: FakeChange, *arguments: str) -> int:
+        monkeypatch.setattr("modeaware.cli.replace.Change", lambda *_: nullcontext(change))
+        return cli.main(["replace", *arguments, "--bootstrap-server", "127.0.0.1:1"])
+
+    return run
+
+
+BOTH = ("orders=o2", "payments=p2", "--partitions", "4")
+
+
+def test_log_topics_and_acls_are_read_once_for_all_topics(run: Callable[..., int]) -> None:
+    change = FakeChange()
+    assert run(change, *BOTH, "--yes") == 0
+    assert change.asked == ["log", {"orders", "payments", "o2", "p2"}, "acls"]
+    assert change.replaced == ["orders", "payments"]
+
 
 @pytest.mark.parametrize("failing", ["none", "the look", "its ACLs", "the controller"])
 def test_of_several_topics_one_that_is_refused_does_not_keep_the_others_and_fails_the_call(
-    failing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    failing: str, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refusal = RequestRefused("topic 'payments': not so", code=ErrorCode.POLICY_VIOLATION)
-    change = FakeChange({"payments": refusal} if failing == "the controller" else {})
-    seen: list[tuple[str, str | None]] = []
-
-    def look(args: Any, change: Any, topic: str, successor: str | None, begun: list[Any]) -> _Look:
-        seen.append((topic, successor))
-        assert len(begun) == (topic == "payments")
-        if (topic, failing) == ("payments", "the look"):
-            raise refusal
-        command = ReplaceTopicCommand(topic, successor or "", 4)
-        admission = Admission(replace(RECORD, topic=topic))
-        lacking = refusal if (topic, failing) == ("payments", "its ACLs") else None
-        return _Look(Situation(topic, None, FACTS), command, admission, [f"plan {topic}"], lacking)
-
-    monkeypatch.setattr("modeaware.cli.replace._look", look)
-    monkeypatch.setattr("modeaware.cli.replace.open_session", lambda *_: nullcontext())
-    monkeypatch.setattr("modeaware.cli.replace.Change", lambda *_: nullcontext(change))
-    call = ["replace", "orders=o2", "payments=p2", "--partitions", "4", "--bootstrap-server", "127.0.0.1:1"]
-    assert cli.main([*call, "--yes"]) == (0 if failing == "none" else 1)
+    change = FakeChange(failures={"payments": REFUSAL} if failing == "the controller" else {})
+    change.facts = {"p2": TopicFacts("p2", "taken", 1)} if failing == "the look" else {}
+    change.acls = (deny("b", WRITE, "p2"),) if failing == "its ACLs" else ()
+    assert run(change, *BOTH, "--yes") == (0 if failing == "none" else 1)
     told = capsys.readouterr()
-    assert seen == [("orders", "o2"), ("payments", "p2")]
     assert "orders: being replaced by o2 (4 partitions)." in told.out
     assert ("payments: being replaced by p2" in told.out) is (failing == "none")
-    assert ("error: topic 'payments': not so" in told.err) is (failing != "none")
-    assert "plan orders" in told.err
-    assert change.replaced == (["orders"] if failing in BEFORE else ["orders", "payments"])
-    assert cli.main([*call, "--dry-run"]) == (1 if failing in BEFORE else 0)
+    assert ("error: topic 'payments': " in told.err) is (failing != "none")
+    assert "orders: 3 -> 4 partitions" in told.err
+    before = failing in ("the look", "its ACLs")
+    assert change.replaced == (["orders"] if before else ["orders", "payments"])
+    assert run(change, *BOTH, "--dry-run") == (1 if before else 0)
+    del change.replaced[:]
+    alone = run(change, "payments=p2", "--partitions", "4", "--yes")
+    assert (alone, change.replaced) == (int(failing != "none"), [] if before else ["payments"])
+
+
+def replaced_log(replacement: Replacement) -> ModeLog:
+    return ModeLog("modes", fold([("id", replace(RECORD, replacement=replacement).to_json())]))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--with", "x2"), "already being replaced, by 'orders-v2': name that topic, or undo it first (--undo)"),
+        (("--partitions", "0"), "0 partitions: 1 to"),
+        (("--partitions", "5"), "another number of partitions (4)"),
+    ],
+)
+def test_option_that_differs_from_the_replacement_in_progress_is_refused(
+    options: tuple[str, ...], told: str, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(FakeChange(replaced_log(BEGUN)), "orders", *options, "--yes") == 1
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("end", "stays"), [(0, False), (3, True)])
+def test_undo_says_whether_the_successor_is_deleted_before_and_after(
+    end: int, stays: bool, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = TopicFacts("orders-v2", "v2", 1, partitions={0: PartitionFacts(0, end, end, 0, 0)})
+    change = FakeChange(replaced_log(BEGUN), facts={"orders-v2": found}, ends=[described(None, "done")])
+    assert run(change, "orders", "--undo", "--yes") == 0
+    told = capsys.readouterr().err
+    assert ("orders-v2 stays: it has records." in told, "orders-v2 is deleted" in told) == (stays, not stays)
+    change.session.cluster.shape = lambda topic: found if stays else None
+    assert run(change, "orders", "--undo", "--yes", "--wait") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == ("orders: undone." + (" orders-v2 stays: it has records, or another partition count." * stays))
+
+
+def test_each_end_is_printed_when_it_is_seen_and_stays_after_ctrl_c(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = described(replace(SWITCHED, let_go_ms=1), "done", 30_000)
+    change = FakeChange(ends=[done, KeyboardInterrupt()])
+    assert run(change, *BOTH, "--yes", "--wait") == cli.INTERRUPTED
+    told = capsys.readouterr()
+    assert "orders: replaced by o2; every group that is waited for has moved." in told.out
+    assert "--topic payments" in told.err
+    assert "--topic orders" not in told.err, "that one has ended"
+
+
+def test_topic_that_vanishes_or_whose_replacement_is_given_up_fails_the_wait(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = FakeChange(ends=[REFUSAL, described(None, "done")])
+    assert run(change, *BOTH, "--yes", "--wait") == 1
+    told = capsys.readouterr().err
+    assert "error: topic 'payments': not so" in told
+    assert "error: topic 'orders': its replacement by 'o2' was given up" in told
 
 
 def test_undo_of_a_shrink_is_none_of_a_replacement() -> None:
