@@ -68,8 +68,9 @@ class Consumer(librdkafka.Consumer):
         group = GroupConf.of(rest)
         self._starts = Starts(views, group.offset_reset, group.group_id)
         self._gates = Gates(
-            stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling
-        )
+            stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
+            is_inside=lambda: self._hook.inside or self._hook.polling,
+        )  # fmt: skip
         self._partitions = Partitions(
             stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut
         )

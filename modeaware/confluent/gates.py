@@ -25,6 +25,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,6 +137,7 @@ class Gates:
         group_id: for messages.
         auto_commit: ``enable.auto.commit``.
         is_polling: whether a call of ``poll`` or ``consume`` is under way, which may have taken records already.
+        is_inside: whether a callback of librdkafka is.
 
     Attributes:
         shut: successors whose partitions are hidden: their gate is shut, or their replacement was undone.
@@ -152,6 +154,7 @@ class Gates:
         starts: Starts,
         is_polling: Callable[[], bool],
         now_s: Callable[[], float] = time.monotonic,
+        is_inside: Callable[[], bool] = lambda: False,
     ) -> None:
         self._stock = stock
         self._group_id = group_id
@@ -162,9 +165,11 @@ class Gates:
         self._offsets = LibrdkafkaOffsets(stock, group_id)
         self._starts = starts
         self._is_polling = is_polling
+        self._is_inside = is_inside
         self._now_s = now_s
         self._gates: dict[tuple[str, str], Gate] = {}
         self._found: set[str] = set()
+        self._missed: set[str] = set()
         self._known: set[str] = set()
         self._warned: set[str] = set()
         self._added: set[str] = set()  # topics that this member has subscribed to for itself
@@ -192,7 +197,12 @@ class Gates:
         if topic in self._found:
             return True
         predecessor = predecessors(self._views.views()).get(topic)
-        if predecessor is not None and not _is_switched(predecessor):
+        if predecessor is not None and _is_switched(predecessor):
+            if topic in self._missed and not self._is_inside():
+                # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
+                with suppress(KafkaException):
+                    self._stock.list_topics(topic, timeout=ANSWER_S)
+        elif predecessor is not None:
             # Not by list_topics(): within a callback, it makes confluent_kafka abort at that poll's next callback.
             asked = [TopicPartition(topic, 0, OFFSET_END)]
             try:
@@ -201,6 +211,7 @@ class Gates:
                 error = failure.args[0]
             if error is not None and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 log.debug("%s: %s is not subscribed to yet: %s", self._group_id, topic, error)
+                self._missed.add(topic)
                 return False
         self._found.add(topic)
         return True
@@ -332,9 +343,8 @@ class Gates:
     @property
     def undone(self) -> set[str]:
         """Return the successors that were subscribed to, and whose replacement was undone before it was switched."""
-        return self._added - {
-            topic for gate in self._gates.values() for topic in (gate.view.topic, gate.successor.topic)
-        }
+        known = {topic for gate in self._gates.values() for topic in (gate.view.topic, gate.successor.topic)}
+        return self._added - known
 
     def is_absence(self, message: Message) -> bool:
         """Return whether ``message`` is the event that a hidden topic does not exist (any more): the application has
@@ -582,11 +592,8 @@ def _is_soon(gate: Gate, now_s: float) -> bool:
 
 def _unread(gate: Gate, committed: Mapping[int, int]) -> list[int]:
     """The partitions of the predecessor whose end is known, and not committed."""
-    return [
-        partition
-        for partition, end in gate.successor.read_up_to.items()
-        if max(committed.get(partition, 0), gate.log_starts.get(partition, 0)) < end
-    ]
+    starts = gate.log_starts
+    return [p for p, end in gate.successor.read_up_to.items() if max(committed.get(p, 0), starts.get(p, 0)) < end]
 
 
 def _is_named(topic: str, names: Iterable[str]) -> bool:

@@ -211,7 +211,9 @@ class Membership:
         else:
             self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
             self._partitions.manual = self.given is None
-            take(partitions)
+            # What a member was never shown it has not left out: it is shown when it is readable, as ever.
+            unseen = self._partitions.unseen if self.given is not None and not incremental else set()
+            take(partitions, hidden=unseen - {key_of(p) for p in partitions})
             if self._partitions.manual:
                 self._gates.warn_of_manual(topics_of(self._partitions.mine))
 

@@ -196,6 +196,11 @@ class Partitions:
         """What should be held by the views in force."""
         return self.readable(self.mine) - self._declined
 
+    @property
+    def unseen(self) -> set[Key]:
+        """What is assigned, and was never offered to the application."""
+        return self.mine - self.held - self._declined
+
     # Changes of the assignment: in a rebalance, or by the application
 
     def assign(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:

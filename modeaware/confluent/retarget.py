@@ -71,6 +71,7 @@ class PollHook:
     Attributes:
         stopped: :meth:`stop` was called.
         polling: a hooked call is inside librdkafka, which may have taken records that the caller was not given yet.
+        inside: the work is done within a callback of librdkafka.
 
     Args:
         poll: librdkafka's own bound method (or what stands between it and ours).
@@ -101,7 +102,7 @@ class PollHook:
         self._hooked = (
             partial(self._call_in_slices, poll, _POLL_PARAMETERS),
             partial(self._call_in_slices, consume, _CONSUME_PARAMETERS),
-            lambda _figures: self.serve(),
+            self._serve_inside,
         )
         self._act = act
         self._finish = finish
@@ -111,6 +112,7 @@ class PollHook:
         self._acting = False
         self.stopped = False
         self.polling = False
+        self.inside = False
         self.poll = Switch(poll)
         self.consume = Switch(consume)
         self._stats = stats
@@ -164,6 +166,13 @@ class PollHook:
                 self._point(self._idle)
                 return None
             return 0.0 if due_s is None or self._called else max(due_s - time.monotonic(), 0.0)
+
+    def _serve_inside(self, _figures: str) -> None:
+        self.inside = True
+        try:
+            self.serve()
+        finally:
+            self.inside = False
 
     def _do(self) -> None:
         self._acting, self._called = True, False

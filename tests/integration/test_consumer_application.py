@@ -127,6 +127,20 @@ def test_incremental_callbacks_see_what_goes_and_what_comes(reading: Reading) ->
     assert calls == [("assign", [0, 1, 2, 3]), ("revoke", [2, 3]), ("assign", [2]), ("revoke", [0, 1, 2])]
 
 
+def test_assignment_that_a_member_changes_itself_leaves_out_nothing_that_it_was_not_shown(reading: Reading) -> None:
+    topic = reading.topic(4)
+    reading.views.set(topic, modes_of(4, 2, NONE))
+    consumer = reading.consumer()
+    consumer.subscribe([topic])
+    await_held(consumer, range(2))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert held(consumer) == [0]
+    for partition in range(4):
+        reading.send(topic, partition)
+    reading.views.set(topic, modes_of(4, 4))
+    assert read(consumer, 3) == [(0, 0), (2, 0), (3, 0)]
+
+
 @protocols
 def test_an_exception_of_a_callback_is_raised_by_poll_and_what_is_held_is_right(
     reading: Reading, strategy: str

@@ -32,6 +32,7 @@ class Stock:
         self.stored: dict[Key, int] = {}
         self.requests = 0
         self.absent: set[str] = set()
+        self.renewed: list[str] = []
         self.down = False
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -60,6 +61,9 @@ class Stock:
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return [TopicPartition(p.topic, p.partition, self.first.get((p.topic, p.partition), 0)) for p in partitions]
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.renewed.append(topic)
+
 
 class Member:
     """A member of group ``g`` that is subscribed to ``a``, and its clock."""
@@ -69,11 +73,11 @@ class Member:
         self.stock.absent |= set(absent)
         self.views = FakeViews()
         self.now_s = 100.0
-        self.polling = False
+        self.polling = self.inside = False
         self.starts = Starts(self.views, reset, "g")
         self.gates = Gates(
             self.stock, "g", auto_commit, ClientConfig(**config), self.views, self.starts,
-            lambda: self.polling, lambda: self.now_s,
+            lambda: self.polling, lambda: self.now_s, lambda: self.inside,
         )  # fmt: skip
         self.names = ["a"]
         self.mine: set[Key] = set(OWN)
@@ -130,6 +134,20 @@ def test_successor_is_subscribed_to_once_a_broker_has_it_and_the_topic_until_it_
     member.look()
     assert member.topics() == ("b",)
     assert member.gates.due_s() is None, "nothing is looked at any more"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_successor_that_the_client_did_not_see_is_looked_at_anew_before_it_is_subscribed_to(inside: bool) -> None:
+    member = Member("b")
+    member.inside = inside
+    member.sealed(0, 0)
+    assert member.topics() == ("a", "b")
+    assert member.stock.renewed == ["b"] * (not inside), "within a callback, confluent_kafka would abort"
+    assert Member().topics() == ("a", "b")
+    seen = Member()
+    seen.sealed(0, 0)
+    seen.topics()
+    assert seen.stock.renewed == [], "nothing is asked for what is known"
 
 
 def test_chain_is_subscribed_to_as_far_as_the_group_needs_it() -> None:

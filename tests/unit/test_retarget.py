@@ -147,3 +147,14 @@ def test_events_of_which_nothing_is_left_do_not_lengthen_a_call(hooked: bool, mo
     assert waits == [2.0, 1.25, 0.5]
     hook.finish_all(False)
     assert hook.direct
+
+
+def test_work_knows_whether_it_is_done_within_a_callback() -> None:
+    found: list[bool] = []
+    stats = idle_stats()
+    hook = PollHook(lambda timeout: None, list, lambda: found.append(hook.inside), lambda: None, stats)
+    hook.call()
+    stats.call("{}")
+    hook.call()
+    hook.poll.call(0.0)
+    assert found == [True, False]
