@@ -258,8 +258,44 @@ a fence that was lifted is restored  I2 3000000249
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
 the predecessor is drained before it is let go  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
-every group comes to the successor  I2 3000000000
-    lifecycle.replacement: if moved is None or not moved.has_committed(replacement.num_partitions):
+every group comes to the successor  I2 3000000001
+    lifecycle.topic_deletion: return group is not None and group.has_committed(replacement.num_partitions)
+        => return True
+a deletion waits for the delay  delay 3000000001
+    lifecycle.topic_deletion: return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None => return None
+a deletion waits for retention  delay 3000000007
+    lifecycle.topic_deletion: return None if emptied else Stay(reasons.RETENTION) => return None
+a topic without a fence is never deleted  fence 3000000003
+    lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
+    lifecycle.replacement: elif replacement.let_go_ms is not None and replacement.has_fence:
+        => elif replacement.let_go_ms is not None:
+    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+the fence is proved before a deletion  fence 3000000003
+    lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
+    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+a deletion looks at the fence and the ends once more  fence 3000000293
+    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+    tests.simulation.succession.controller: if [len(log.records) for log in logs] != [
+        => if False and [len(log.records) for log in logs] != [
+a fence is in force for a while before a deletion  fence 3000000000
+    lifecycle.topic_deletion: return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
+        => return None
+a fence that was lifted has to settle anew  fence 3000000000
+    lifecycle.replacement: replacement = replace(replacement, fenced_ms=None)\n => pass\n
+a doubtful list of groups deletes nothing  I2 3000000021
+    lifecycle.topic_deletion: if doubt is not None:\n        return Stay(doubt_reason(doubt))
+        => if False:\n        return Stay(doubt_reason(doubt))
+    lifecycle.drain: if requirement.doubt is not None:\n        return Drain(
+        => if False:\n        return Drain(
+a group that was set back reads again before a deletion  I1 3000000326
+    lifecycle.topic_deletion: if drain.reason is not None:
+nothing is deleted under a subscriber  subscribed 3000000002
+    lifecycle.topic_deletion: if group.subscribed:
+a group in a rebalance may be subscribed  subscribed 3000000000
+    lifecycle.topic_deletion: if group.subscribed is None:
+a record says first that its topic is being deleted  record 3000000000
+    lifecycle.replacement: return replace(replacement, deleting_ms=deleting_ms), (deletion,)
+        => return replacement, (deletion,)
 a successor that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
 what arrives too late is read  I2 3000004310

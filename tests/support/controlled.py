@@ -17,7 +17,7 @@ from modeaware.lifecycle.commands import Command, CommandResult, CreatePartition
 from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.waiting import eventually
@@ -95,7 +95,14 @@ class Controlled:
         return self.record(topic)
 
     def wait_done(self, topic: str, deadline_s: float = 40) -> TopicRecord:
-        return self.wait_for(topic, lambda record: topic_phase(record) == "done", deadline_s)
+        """Wait for the end of a change; of a replacement without a delay, until the topic is let go."""
+        return self.wait_for(topic, lambda record: topic_phase(record) == "done" or is_let_go(record), deadline_s)
+
+
+def is_let_go(record: TopicRecord) -> bool:
+    """Whether a topic that is replaced is let go, and is deleted no sooner than its own retention has emptied it."""
+    now = record.replacement
+    return now is not None and now.let_go_ms is not None and now.delay_ms == RETENTION_DELAY_MS
 
 
 def values(count: int, prefix: str = "v") -> list[tuple[bytes, bytes]]:

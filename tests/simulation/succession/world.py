@@ -66,6 +66,8 @@ class SimTopic:
     configs: dict[str, str] = field(default_factory=dict)
     touched: bool = False
     touched_at: int = -1
+    lifted_ms: int = -1
+    lifted_at: int = -1
 
     @property
     def is_fenced(self) -> bool:
@@ -120,7 +122,7 @@ class World(Chance):
         self.by_id: dict[str, SimTopic] = {}
         self.sent: list[Sent] = []
         self.late: list[Callable[[], None]] = []
-        self.doubtful = self.denied = False
+        self.doubtful = self.denied = self.gitops = False
         self.switched_at: int | None = None
         self.policy = "delete"
         self.groups: dict[str, Group] = {}
