@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Self
 
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from modeaware import AdminClient as OurAdminClient
@@ -103,6 +104,13 @@ def is_let_go(record: TopicRecord) -> bool:
     """Whether a topic that is replaced is let go, and is deleted no sooner than its own retention has emptied it."""
     now = record.replacement
     return now is not None and now.let_go_ms is not None and now.delay_ms == RETENTION_DELAY_MS
+
+
+def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:
+    """What the owner of a stopped group does on the successor."""
+    consumer = Consumer({**served.conf, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, p, 0) for p in range(count)], asynchronous=False)
+    consumer.close()
 
 
 def values(count: int, prefix: str = "v") -> list[tuple[bytes, bytes]]:
