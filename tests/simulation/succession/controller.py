@@ -327,7 +327,7 @@ class Observer:
                 continue
             caught_up = frozenset(p for p, log in enumerate(topic.logs) if world.has_all(log, committed.get(p, 0)))
             subscribed: bool | None = topic.topic_id in group.assigned
-            if group.has_members and not world.calm and world.side_random() < 0.05:  # in a rebalance
+            if world.deletes and group.has_members and not world.calm and world.side_random() < 0.05:  # in a rebalance
                 subscribed = None
             found[name] = GroupFacts(
                 dict(committed), caught_up, group.has_members, stateful=group.stateful, subscribed=subscribed

@@ -19,6 +19,8 @@ from tests.simulation.succession.clients import Group, Producer
 from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, SimTopic, World
 
 ROUNDS, PERSONS_TURNS = 8, 20
+DELETE_FROM = 3_500_000_000
+"""From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
 Event = Callable[["Actions"], None]
 
 
@@ -27,9 +29,10 @@ class Actions:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        delay_ms = (RETENTION_DELAY_MS, 0, 0, 400_000)[world.below(4)]
+        count = 1 + world.below(4)
         fence = "none" if world.random() < 0.12 else "config"
-        self.command = ReplaceTopicCommand(NAME, SUCCESSOR, 1 + world.below(4), delay_ms=delay_ms, fence=fence)
+        delay_ms = (RETENTION_DELAY_MS, 0, 0, 400_000)[world.below(4)] if world.deletes else RETENTION_DELAY_MS
+        self.command = ReplaceTopicCommand(NAME, SUCCESSOR, count, delay_ms=delay_ms, fence=fence)
         self.asked = False
 
     # Time and controllers
@@ -70,7 +73,7 @@ class Actions:
             switched = record is not None and record.replacement is not None and record.replacement.switched_ms
             if not group.aware and switched and self.world.random() < 0.5:
                 group.move()
-                if self.world.random() < 0.2 and group.moved and group.has_read_all():
+                if self.world.deletes and self.world.random() < 0.2 and group.moved and group.has_read_all():
                     group.leave()
 
     def set_back(self) -> None:
@@ -125,7 +128,7 @@ class Actions:
     def configs(self) -> None:
         if self.world.gitops and self.world.random() < 0.5:
             self.lift()
-        odds = 1.0 if self.world.random() < 0.3 else 0.6
+        odds = 1.0 if self.world.deletes and self.world.random() < 0.3 else 0.6
         for topic in self.world.topics.values():
             for partition in range(len(topic.logs)):
                 if self.world.random() < odds:
@@ -236,7 +239,7 @@ class Actions:
         topic = self.world.topics.get(SUCCESSOR)
         record = self.world.record
         let_go = record is not None and record.replacement is not None and record.replacement.let_go_ms is not None
-        if topic is not None and (not let_go or self.world.random() < 0.2):
+        if topic is not None and (not let_go or (self.world.deletes and self.world.random() < 0.2)):
             self.world.hit("successor deleted")
             self.world.judge.lost_at = self.world.steps
             self.world.delete(SUCCESSOR)
@@ -320,7 +323,6 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
     (Actions.retention, 1),
     (Actions.grow, 0.7),
     (Actions.lift, 2),
-    (Actions.gitops, 0.5),
     (Actions.own_configs, 2),
     (Actions.recreate, 0.3),
     (Actions.take_name, 0.2),
@@ -338,12 +340,15 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
 )
 
 
+DELETING: tuple[tuple[Event, float], ...] = ((Actions.gitops, 0.5),)
+
+
 def run(seed: int, story: list[str] | None = None) -> World:
-    world = World(seed, story)
+    world = World(seed, story, deletes=seed >= DELETE_FROM)
     actions = Actions(world)
     _make_clients(world)
     weighted = list(ALWAYS)
-    for event, weight in SOMETIMES:
+    for event, weight in (*SOMETIMES, *(DELETING if world.deletes else ())):
         if world.random() < 0.4:
             weighted.append((event, weight * (0.5 + 2 * world.random())))
     sums = list(accumulate(weight for _, weight in weighted))
@@ -352,7 +357,7 @@ def run(seed: int, story: list[str] | None = None) -> World:
         world.steps += 1
         weighted[bisect(sums, world.random() * sums[-1])][0](actions)
 
-    if world.random() < 0.5:
+    if world.deletes:
         _head_start(world, actions)
     world.act = act
     for _ in range(120 + world.below(160)):
@@ -395,6 +400,8 @@ def _head_start(world: World, actions: Actions) -> None:
             break
         world.time_ms += 11_000
     world.calm = False
+    if world.random() < 0.2:
+        actions.lift()
 
 
 # The end

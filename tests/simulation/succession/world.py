@@ -94,7 +94,7 @@ class World(Chance):
     tells_ids = False
     ids_are_watched = False
 
-    def __init__(self, seed: int, story: list[str] | None = None) -> None:
+    def __init__(self, seed: int, story: list[str] | None = None, *, deletes: bool = False) -> None:
         from tests.simulation.succession.controller import ReplacingController
         from tests.simulation.succession.judge import Judge
 
@@ -122,6 +122,7 @@ class World(Chance):
         self.by_id: dict[str, SimTopic] = {}
         self.sent: list[Sent] = []
         self.late: list[Callable[[], None]] = []
+        self.deletes = deletes
         self.doubtful = self.denied = self.gitops = False
         self.switched_at: int | None = None
         self.policy = "delete"
