@@ -89,7 +89,7 @@ class TopicReplacement:
         replication_factor: the successor's; None: that of the topic; -1: the brokers' default.
         config: configs of the successor, over those that are copied: what is set on the topic itself, with
             ``retention.bytes`` (a limit of one partition) scaled so that as much is kept in all.
-        delete_partitions_delay_ms: the topic may be deleted once every group has read it, and no earlier than this many
+        delete_partitions_delay_ms: the topic is deleted once every group has read it, and no earlier than this many
             milliseconds from now. None: not before its own retention has emptied it.
         fence: ``config``: brokers are made to refuse data for the topic before its end counts as final; ``none``: they
             are not, and a quiet topic has to be enough.

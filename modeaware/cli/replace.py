@@ -35,7 +35,7 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import FENCES, refuse_alias
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
-from modeaware.reports.describe import TopicDescription
+from modeaware.reports.describe import ReplacementDescription, TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog
 
@@ -52,7 +52,8 @@ proceed and the exit status is 1.
 
 {json_help(ReplacementPlan, "--json prints one object a topic:")}
 Repeat the command without --pause-before-switch to continue a paused replacement, and with --wait to watch one.
---undo takes it back, until producers write to the new topic. Nothing is deleted but the new topic, by --undo.
+--undo takes it back, until producers write to the new topic, and deletes that. TOPIC itself is deleted once every
+group has read it and none is subscribed to it any more, and once the delay has passed or its retention has emptied it.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -82,14 +83,14 @@ Repeat the command without --pause-before-switch to continue a paused replacemen
             "--delete-partitions-delay",
             type=whole_number(0),
             metavar="MS",
-            help="TOPIC may be deleted once every group has read it, and no earlier than this many ms from now; "
+            help="TOPIC is deleted once every group has read it, and no earlier than this many ms from now; "
             "without it, not before its own retention has emptied it",
         )
         parser.add_argument(
             "--fence",
             choices=FENCES,
             help="config (default): brokers are made to refuse data for TOPIC before its end counts as final, by two "
-            "of its configs; none: they are not",
+            "of its configs; none: they are not, and TOPIC is never deleted",
         )
         parser.add_argument(
             "--accept-state-loss",
@@ -338,19 +339,23 @@ class _Watch:
     def __init__(self, undo: bool) -> None:
         self._undo = undo
         self._seen_unsealed = False
+        self.count = 0
+        """Of its partitions, while it was there."""
         self.last: TopicDescription | None = None
         self.pause_ms: int | None = None
         """From the switch until all partitions were sealed, where that was seen."""
 
     def ended(self, topic: TopicDescription) -> bool:
         self.last, now = topic, topic.replacement
+        self.count = len(topic.partitions) or self.count
         if now is None:
             return True
         if now.switched_ms is None or topic.phase == "seal":
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
             self.pause_ms = now.changed_ms - now.switched_ms
-        return topic.phase == "done" or (self.is_paused and not self._undo)
+        waits_for_retention = topic.phase == "reclaim" and now.delay_ms is None
+        return topic.phase == "done" or waits_for_retention or (self.is_paused and not self._undo)
 
     @property
     def is_paused(self) -> bool:
@@ -408,7 +413,19 @@ def _outcome(change: Change, command: ReplaceTopicCommand, watch: _Watch) -> lis
         return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
     if watch.last is None or watch.last.replacement is None:
         return []
-    lines = [f"{topic}: replaced by {successor}; every group that is waited for has moved. Nothing was deleted."]
+    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, watch.last.replacement)}."]
     if watch.pause_ms is not None:
         lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
     return lines
+
+
+def _end_of(topic: str, watch: _Watch, now: ReplacementDescription) -> str:
+    """Return what has become of a topic that is let go."""
+    if now.gone_ms is not None:
+        fewer = watch.count - now.num_partitions
+        count = f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""
+        return f" and deleted{count}"
+    moved = f"; every group that is waited for has moved. {topic} is"
+    if now.fence == "none":
+        return f"{moved} not deleted (--fence none)"
+    return f"{moved} deleted once its own retention has emptied it"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.cluster.fence import check_fence, log_ends
+from modeaware.cluster.fence import check_at_rest, check_fence, log_ends
 from modeaware.cluster.metadata import (
     EARLIEST,
     LATEST,
@@ -35,6 +35,7 @@ from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
     CreateTopic,
+    DeletePredecessor,
     DeleteRecords,
     DeleteTopic,
     Effect,
@@ -258,9 +259,17 @@ class Cluster:
                 create_topic(self.brokers, effect, last_checks)
             elif isinstance(effect, DeleteTopic):
                 self._check_untouched(effect)
-                last_checks()
-                for error in delete_topics(self.brokers, {effect.successor: effect.successor_id}).values():
-                    return error
+                return delete_topics(self.brokers, {effect.successor: effect.successor_id}, last_checks)[
+                    effect.successor
+                ]
+            elif isinstance(effect, DeletePredecessor):
+
+                def still_at_rest() -> None:
+                    shape = self.shape(effect.topic)
+                    check_at_rest(self.brokers, effect, {} if shape is None else shape.leaders)
+                    last_checks()
+
+                return delete_topics(self.brokers, {effect.topic: effect.topic_id}, still_at_rest)[effect.topic]
             elif isinstance(effect, FenceTopic):
                 last_checks()
                 alter_configs(self.brokers, effect.topic, effect.configs)
@@ -473,17 +482,22 @@ def alter_configs(
             raise refusal(f"alter configs of topic {topic!r}", each.error_code, each.error_message, topic=topic)
 
 
-def delete_topics(brokers: Brokers, topics: Mapping[str, str]) -> dict[str, ClusterError | None]:
+def delete_topics(
+    brokers: Brokers, topics: Mapping[str, str], check: Check = no_check
+) -> dict[str, ClusterError | None]:
     """Delete topics (name -> id, in Kafka's base64 form) by their ids, so that a topic recreated meanwhile under one of
     the names is not hit. Return name -> None, or why it was not deleted. Brokers before Kafka 2.8 refuse.
     """
     by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
 
     def request() -> Any:
+        check()
         wanted = [DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id) for topic_id in by_id]
         return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # ids came with it
 
-    results: dict[str, ClusterError | None] = {}
+    results: dict[str, ClusterError | None] = {
+        name: ClusterError(f"cannot delete topic {name!r}: the response leaves it out", topic=name) for name in topics
+    }
     for result in _ask_controller(brokers, f"delete {', '.join(topics)}", "responses", request):
         name, code = by_id[result.topic_id], result.error_code
         results[name] = refusal(f"delete topic {name!r}", code, result.error_message, topic=name) if code else None

@@ -28,6 +28,7 @@ from modeaware.cluster.metadata import (
 )
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.commands import DeletePredecessor
 from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.wire.brokers import Ask, Brokers
@@ -167,3 +168,27 @@ def log_ends(
 
     found = LeaderRequests(brokers, leaders_seen).found(partitions, "list the ends of the logs of", request)
     return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in found.items()}
+
+
+def check_at_rest(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:
+    """Check that a topic may be deleted: every leader refuses data now, and its log ends at the seal (invariants I1 and
+    I2). It looks by the name: whether that is still the topic of the id is to be checked after it.
+
+    Raises:
+        ClusterError: something differs, or is not known.
+    """
+    topic, seals = effect.topic, effect.seal_offsets
+    fence = fences(brokers, [topic]).get(topic)
+    if fence is None or leaders.keys() != seals.keys():
+        raise ClusterError(f"topic {topic!r} is not deleted: its partitions are not known", topic=topic)
+    if fence.failure is not None:
+        raise fence.failure
+    ends = log_ends(brokers, [(topic, p) for p in seals], {(topic, p): leader for p, leader in leaders.items()})
+    for p, seal in sorted(seals.items()):
+        end = ends.get((topic, p))
+        if end is None or fence.proved.get(p) != end.leader_epoch:
+            text = f"{topic}-{p}: its leader does not refuse data, or does not answer: the topic is not deleted"
+            raise ClusterError(text, topic=topic, partition=p)
+        if end.offset != seal:
+            text = f"{topic}-{p}: the log ends at {end.offset}, not at its seal {seal}: the topic is not deleted"
+            raise ClusterError(text, topic=topic, partition=p)

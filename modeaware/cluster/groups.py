@@ -125,6 +125,7 @@ def find_groups(
                 has_members=members[name].any,
                 kind=known[name].kind,
                 stateful=name in stateful,
+                subscribed=topic in members[name].topics or (False if members[name].unknown is None else None),
             )
             for name in sorted(using)
         }

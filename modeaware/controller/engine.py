@@ -36,9 +36,9 @@ from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitions,
     CreateTopic,
+    DeletePredecessor,
     DeleteTopic,
     Effect,
-    FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
@@ -276,7 +276,9 @@ class Engine:
             return False
         successors = {r.topic: _successor(r.replacement) for r in records if r.replacement is not None}
         found = self._look([Look(record.topic, record) for record in records], successors)
-        checked = [self._advance(record, facts) for record, facts in zip(records, found, strict=False)]
+        checked = [
+            self._advance(record, self._with_predecessor(facts)) for record, facts in zip(records, found, strict=False)
+        ]
         passed = [each for each in checked if each is not None]
         gone = [each.record.topic_id for each in passed if each.step.tombstone]
         stay = [each for each in passed if not each.step.tombstone]
@@ -295,6 +297,14 @@ class Engine:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
             changed |= self._plan(each, own)
         return changed
+
+    def _with_predecessor(self, facts: TopicFacts | ClusterError) -> TopicFacts | ClusterError:
+        """Return the facts with the topic that this one has replaced, while that is there."""
+        if isinstance(facts, ClusterError) or facts.topic_id is None:
+            return facts
+        replaced = ((r.topic, r.replacement) for r in self._records.values() if r.replacement is not None)
+        names = (name for name, now in replaced if now.successor_id == facts.topic_id and now.gone_ms is None)
+        return replace(facts, predecessor=next(names, None))
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
         """Return the topics that need a whole look. Where topics at rest are due, a small look at all of these comes
@@ -517,10 +527,10 @@ class Engine:
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}
             if error is None:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
-                if isinstance(effect, FenceTopic):
-                    self.watched.fenced(effect.topic_id)
-                elif isinstance(effect, DeleteTopic):
+                if isinstance(effect, DeleteTopic):
                     self._observer.deleted(effect.successor_id)
+                elif isinstance(effect, DeletePredecessor):
+                    self._observer.deleted(effect.topic_id)
                 continue
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:

@@ -21,7 +21,15 @@ from modeaware.modelog.records import ClaimRecord, Replacement, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges, to_ranges
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
-EFFECTS = ("CommitOffsets", "CreatePartitions", "CreateTopic", "DeleteRecords", "DeleteTopic", "FenceTopic")
+EFFECTS = (
+    "CommitOffsets",
+    "CreatePartitions",
+    "CreateTopic",
+    "DeletePredecessor",
+    "DeleteRecords",
+    "DeleteTopic",
+    "FenceTopic",
+)
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
 """What errors are counted by: passes over topics, commands (not refusals), each kind of effect, repeated claims."""
 WHOLE = -1
@@ -134,7 +142,7 @@ class TopicSeen:
             whatever reasons: a group in a rebalance makes the list of groups uncertain every now and then. Reasons that
             wait as requested count apart. After a takeover the time is that of the record.
         stragglers: how many broken seals this controller has observed.
-        fences_lifted: how often this controller has restored the topic's fence.
+        fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: since when this controller watches it: since its claim, or the topic's first record.
         earlier: a pass some minutes before the last one, with its time: the difference is the pace of groups.
     """
@@ -215,14 +223,6 @@ class Watched:
                 earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
 
-    def fenced(self, topic_id: str) -> None:
-        """Note that a topic was fenced: again, where its fence has been in force before."""
-        with self._lock:
-            seen = self._topics.get(topic_id)
-            replacement = seen.record.replacement if seen is not None else None
-            if seen is not None and replacement is not None and replacement.fenced_ms is not None:
-                self._topics[topic_id] = replace(seen, fences_lifted=seen.fences_lifted + 1)
-
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""
         with self._lock:
@@ -278,7 +278,12 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
         if (hold := _hold(record, partition)) is not None:
             same = hold == _hold(seen.record, partition)
             since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
-    return replace(seen, record=record, blocked_since=since, stragglers=seen.stragglers + late)
+    lifted = seen.fences_lifted + (_is_fenced(seen.record) and not _is_fenced(record))
+    return replace(seen, record=record, blocked_since=since, stragglers=seen.stragglers + late, fences_lifted=lifted)
+
+
+def _is_fenced(record: TopicRecord) -> bool:
+    return record.replacement is not None and record.replacement.fenced_ms is not None
 
 
 # What pages and metrics say of a snapshot
@@ -381,6 +386,7 @@ def _replacement(replacement: Replacement | None) -> dict[str, Any] | None:
         "switched_ms": replacement.switched_ms,
         "fenced_ms": replacement.fenced_ms,
         "let_go_ms": replacement.let_go_ms,
+        "gone_ms": replacement.gone_ms,
     }
 
 

@@ -152,6 +152,15 @@ class DeleteTopic:
 
 
 @dataclass(frozen=True)
+class DeletePredecessor:
+    """Delete a topic that was replaced, by its id: fenced, and with each log at its seal (partition -> offset)."""
+
+    topic: str
+    topic_id: str
+    seal_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class FenceTopic:
     """Have the brokers refuse data for the topic: set ``configs`` on it."""
 
@@ -160,7 +169,7 @@ class FenceTopic:
     configs: Mapping[str, str]
 
 
-Effect = DeleteRecords | CreatePartitions | CommitOffsets | CreateTopic | DeleteTopic | FenceTopic
+Effect = DeleteRecords | CreatePartitions | CommitOffsets | CreateTopic | DeleteTopic | DeletePredecessor | FenceTopic
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ErrorCode
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class GroupFacts:
         stateful: the group keeps state per partition: members of Kafka Streams, or changelog topics of its name.
         truncated: partitions where the commit was made on a part of the log that was truncated since.
         epochless: partitions where the commit has no leader epoch, so that a truncation cannot be detected.
+        subscribed: members are subscribed to the topic, or assigned partitions of it; None: not known, as in a
+            rebalance.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class GroupFacts:
     stateful: bool = False
     truncated: frozenset[int] = frozenset()
     epochless: frozenset[int] = frozenset()
+    subscribed: bool | None = False
 
     def has_committed(self, partition_count: int) -> bool:
         """Return whether the group has an offset on each partition of a topic that has so many."""
@@ -129,6 +132,11 @@ class FenceFacts:
     answered: frozenset[int] = frozenset()
     failure: ClusterError | None = None
 
+    @property
+    def is_denied(self) -> bool:
+        """Return whether the right to look at the fence is missing."""
+        return self.failure is not None and self.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
 
 @dataclass(frozen=True)
 class TopicFacts:
@@ -138,6 +146,7 @@ class TopicFacts:
         topic_id: the topic id; None when the cluster has no topic of that name.
         gone: the topic's absence (or another id under its name) is confirmed, not merely reported by one broker.
         successor: the facts of the topic that has, or is to have, the successor's name, where this topic is replaced.
+        predecessor: the name of the topic that this one has replaced, where that is not gone.
         replication_factor, configs: of the topic that has the successor's name while that is not known to be the
             successor: its replicas, where each partition has as many, and what is set on the topic itself. None: not
             known.
@@ -162,6 +171,7 @@ class TopicFacts:
     gone: bool = False
     successor: TopicFacts | None = None
     fence: FenceFacts | None = None
+    predecessor: str | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] | None = None
 

@@ -33,6 +33,10 @@ FENCE_UNKNOWN = "fence-unknown"
 GROUP_NOT_MOVED = "group-not-moved"
 SUCCESSOR_GONE = "successor-gone"
 NAME_TAKEN = "name-taken"
+GROUP_SUBSCRIBED = "group-subscribed"
+PREDECESSOR_FIRST = "predecessor-first"
+NO_SUCCESSOR = "no-successor"
+DELETING = "deleting"
 
 _TEXTS = {
     STILL_WRITTEN: "records still arrive, from a producer without modes or from one that sends queued records; waiting "
@@ -82,12 +86,20 @@ _TEXTS = {
     "to write to. If another topic has its name by now, delete that one",
     NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
     "use it, but others do. Delete it, and turn off the automatic creation of topics",
+    GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
+    "again: it is deleted once they have stopped, or use the successor",
+    PREDECESSOR_FIRST: "the topic {group}, which this one has replaced, is deleted before it. One that was replaced "
+    "with --fence none never is: delete that yourself",
+    NO_SUCCESSOR: "the successor was deleted, and records with it: the topic stays, with what it still holds. Delete "
+    "it yourself once nothing needs it",
+    DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more where the answer to the "
+    "deletion was lost; longer: see the controller's log)",
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
-AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED})
+AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST})
 """Reasons that wait as requested: nothing is wrong."""
-PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE})
+PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
 _TEXTS_AT_REST = {
@@ -97,7 +109,7 @@ _TEXTS_AT_REST = {
 
 
 def of_group(code: str, group: str) -> str:
-    """Return the reason ``code`` on account of ``group``."""
+    """Return the reason ``code`` on account of ``group``, or of the topic of that name."""
     return f"{code}:{group}"
 
 

@@ -16,8 +16,9 @@ seal      the *switch*: the predecessor takes no writes, and    brokers refuse a
                                                                 offset is final, and is the seal
 drain     groups read the predecessor to its seals, then the    every required group has, and has a committed offset on
           successor                                             each partition of the successor
-done      the predecessor is *let go*: groups that have read    the predecessor's end differs from a seal
-          it unsubscribe from it
+reclaim   the predecessor is *let go*: groups that have read    the predecessor is deleted: see
+          it unsubscribe from it                                :mod:`modeaware.lifecycle.topic_deletion`
+done      the name leads to the successor                       never
 ========  ====================================================  ===================================================
 
 *The fence.* With :data:`FENCE_CONFIGS` a broker refuses every batch of data, and takes the markers that end
@@ -26,6 +27,9 @@ and applies a leadership before configs that reach it together. So a fence is *p
 of all in-sync replicas show the configs, for one of them could be elected without them, and then the leader refuses a
 probe. A fence that is lifted is restored, with an alarm; what was written meanwhile breaks a seal, as in a shrink.
 Markers alone break none: a transaction that touched the topic ends with one even where it has no records there.
+
+Until the predecessor is gone it is watched: a record behind a seal takes it back to *seal*. One without a fence is
+never deleted: it is done once it is let go.
 
 *Until the switch* a replacement can be undone: the successor goes. After it the predecessor's record stays for as long
 as its name shall lead to the successor, even where the topic itself is gone: it is what makes the name an alias.
@@ -41,11 +45,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.config import ControllerConfig
-from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
     Advance,
     CreateTopic,
+    DeletePredecessor,
     DeleteTopic,
     Effect,
     FenceTopic,
@@ -55,6 +59,7 @@ from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason, re
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal_broken_by, seal_partition
 from modeaware.lifecycle.state import blocked
+from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.json_form import READER_VERSION
 from modeaware.modelog.records import (
@@ -72,9 +77,8 @@ DEFAULT_FACTOR = -1
 """The replication factor that leaves it to the brokers."""
 SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
-"""How long after the switch members on the successor are expected to commit there, before that is a reason to wait."""
-LOOK_AGAIN_MS = 2_000
-"""When to list the groups again while one of them is in a rebalance."""
+"""How long after the switch members on the successor are expected to commit there, and after the topic is let go to
+unsubscribe from it, before that is a reason to wait."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
@@ -132,9 +136,10 @@ def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> Top
         return None
     if replacement.gone_ms is not None:
         return record
-    # Nothing is left to wait for: every group may read the successor.
+    # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
     gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
-    return replace(with_replacement(record, gone), retired={}).stamped(controller_epoch, now_ms)
+    retired = record.retired if replacement.deleting_ms is not None else {}
+    return replace(with_replacement(record, gone), retired=retired).stamped(controller_epoch, now_ms)
 
 
 def _watch_alias(
@@ -157,7 +162,7 @@ def _without_predecessor(record: TopicRecord, facts: TopicFacts, controller_epoc
     if after is record:
         return _watch_alias(record, record.replacement, facts, controller_epoch, now_ms)
     alarm = f"topic {record.topic!r} is gone: its name leads on to {record.replacement.successor!r}"
-    return Advance(record=after, alarms=(alarm,))
+    return Advance(record=after, alarms=() if record.replacement.deleting_ms is not None else (alarm,))
 
 
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
@@ -300,7 +305,7 @@ def _objection(replacement: Replacement, facts: TopicFacts, requirement: Require
 def _fence_doubt(facts: TopicFacts) -> str | None:
     """Return why it is not known whether the fence would work."""
     fence = facts.fence or FenceFacts()
-    if fence.failure is not None and fence.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+    if fence.is_denied:
         return reasons.FENCE_DENIED
     complete = fence.failure is None and fence.answered.issuperset(range(facts.partition_count))
     return None if complete else reasons.FENCE_UNKNOWN
@@ -318,7 +323,7 @@ def _alarm(record: TopicRecord, replacement: Replacement, reason: str | None, fa
 
 
 class _Move:
-    """One pass after the switch: fence, seal, drain, let go. Pure; made anew for each pass."""
+    """One pass after the switch: fence, seal, drain, let go, delete. Pure; made anew for each pass."""
 
     def __init__(
         self,
@@ -365,11 +370,14 @@ class _Move:
             reason = self._not_let_go(replacement, retired)
             if reason is None and replacement.let_go_ms is None:
                 replacement = replace(replacement, let_go_ms=self._now_ms)
-            elif reason is not None and self._is_coming(reason):
+            elif replacement.let_go_ms is not None and replacement.has_fence:
+                replacement, deletion, reason = self._reclaimed(replacement, retired)
+                effects += deletion
+            if reason is not None and self._is_coming(reason, replacement):
                 reason = None
                 self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
         elif held_up and replacement.let_go_ms is not None:  # groups that are through read what arrived too late
-            replacement = replace(replacement, let_go_ms=None)
+            replacement = replace(replacement, let_go_ms=None, deleting_ms=None)
         if reason != self._before:
             self._alarms += _alarm(self._record, replacement, reason, self._facts)
         after = replace(
@@ -378,6 +386,25 @@ class _Move:
             waived={**self._record.waived, **waived},
         )
         return Advance(after, effects=effects, due_ms=min(self._due_ms, default=None), alarms=tuple(self._alarms))
+
+    def _reclaimed(
+        self, replacement: Replacement, retired: Mapping[int, RetiredPartition]
+    ) -> tuple[Replacement, tuple[DeletePredecessor, ...], str]:
+        """Delete a predecessor that was let go in an earlier pass, or note why it stays.
+
+        The record says first that it is being deleted. While brokers delete it its leaders fall silent: that is no
+        objection.
+        """
+        stay = why_it_stays(replacement, retired, self._facts, self._requirement, self._now_ms)
+        if stay is None:
+            seals = {p: each.seal_offset for p, each in retired.items() if each.seal_offset is not None}
+            deletion = DeletePredecessor(self._record.topic, self._record.topic_id, seals)
+            deleting_ms = replacement.deleting_ms or self._now_ms
+            return replace(replacement, deleting_ms=deleting_ms), (deletion,), reasons.DELETING
+        self._due_ms += [] if stay.due_ms is None else [stay.due_ms]
+        if stay.reason != reasons.UNAVAILABLE:
+            replacement = replace(replacement, deleting_ms=None)
+        return replacement, (), stay.reason
 
     def _with_successor(self, replacement: Replacement) -> tuple[Replacement, tuple[CreateTopic, ...], str | None]:
         """Create the successor anew where it was deleted (invariant I2): producers have no topic to write to.
@@ -447,6 +474,7 @@ class _Move:
         elif self._in_force:
             return replace(replacement, fenced_ms=replacement.fenced_ms or self._now_ms), ()
         elif replacement.fenced_ms is not None:
+            replacement = replace(replacement, fenced_ms=None)
             self._alarms.append(
                 f"topic {self._record.topic!r}: the fence was lifted (compression.type, max.message.bytes); "
                 "restoring it. Find what sets these configs: Strimzi, Terraform, MirrorMaker 2"
@@ -468,8 +496,7 @@ class _Move:
     @property
     def _not_fenced(self) -> str:
         """Return the reason why the fence is not proved."""
-        denied = _fence_doubt(self._facts) == reasons.FENCE_DENIED
-        return reasons.FENCE_DENIED if denied else reasons.NOT_FENCED
+        return reasons.FENCE_DENIED if self._fence.is_denied else reasons.NOT_FENCED
 
     @property
     def _in_force(self) -> bool:
@@ -493,11 +520,13 @@ class _Move:
             waived |= drain.waived
         return after, waived
 
-    def _is_coming(self, reason: str) -> bool:
-        """Return whether members of the group that has not moved are on the successor: their gate opens in a moment."""
+    def _is_coming(self, reason: str, replacement: Replacement) -> bool:
+        """Return whether members of the group that has not moved are on the successor: their gate opens in a moment; or
+        those of the group that is still subscribed, which unsubscribe in a moment."""
+        code = reasons.GROUP_NOT_MOVED if replacement.let_go_ms is None else reasons.GROUP_SUBSCRIBED
         found = self._successor.groups.items()
-        coming = {reasons.of_group(reasons.GROUP_NOT_MOVED, name) for name, group in found if group.has_members}
-        return reason in coming and self._now_ms < self._switched_ms + COMING_MS
+        coming = {reasons.of_group(code, name) for name, group in found if group.has_members}
+        return reason in coming and self._now_ms < (replacement.let_go_ms or self._switched_ms) + COMING_MS
 
     def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:
         """Return why a predecessor that is drained is not let go: a required group has not come to the successor, the
@@ -514,13 +543,7 @@ class _Move:
             self._in_force and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
         ):
             return self._not_fenced
-        for name in self._requirement.groups:
-            if self._requirement.waiver_of_topic(name, self._facts.groups.get(name)) is not None:
-                continue
-            moved = self._successor.groups.get(name)
-            if moved is None or not moved.has_committed(replacement.num_partitions):
-                return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
-        return None
+        return not_moved(replacement, self._facts, self._requirement)
 
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:

@@ -91,11 +91,12 @@ def topic_phase(record: TopicRecord) -> str:
 
 
 def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
-    """Return the phase of a topic that is replaced: ``create``, ``announce``, ``seal``, ``drain`` or ``done``."""
+    """Return the phase of a topic that is replaced: ``create``, ``announce``, ``seal``, ``drain``, ``reclaim`` while it
+    is to be deleted, or ``done``."""
     if replacement.switched_ms is None:
         return "create" if replacement.successor_id is None else "announce"
     if replacement.let_go_ms is not None:
-        return "done"
+        return "reclaim" if replacement.has_fence and replacement.gone_ms is None else "done"
     return "seal" if any(retired.seal_offset is None for retired in record.retired.values()) else "drain"
 
 

@@ -242,8 +242,9 @@ class Replacement(JsonFields):
         switched_ms: since when the name leads to the successor, and the predecessor takes no writes.
         own_configs: what the predecessor itself had set of the fence's configs before the fence; None: not noted yet.
             A config that it had not set is None.
-        fenced_ms: when the fence was first seen in force.
+        fenced_ms: since when every look has shown the fence in force.
         let_go_ms: since when the predecessor is drained by all required groups, and every group may read the successor.
+        deleting_ms: since when the predecessor is being deleted by a controller, as far as nothing objects to it.
         gone_ms: when the predecessor was found to be gone. The record stays, because its name leads to the successor.
         undone_ms: when the replacement was undone, which deletes the successor.
         reason: what holds the replacement up as a whole, as of :class:`RetiredPartition`.
@@ -270,6 +271,7 @@ class Replacement(JsonFields):
     )
     fenced_ms: int | None = field(default=None, metadata=form(optional_int))
     let_go_ms: int | None = field(default=None, metadata=form(optional_int))
+    deleting_ms: int | None = field(default=None, metadata=form(optional_int))
     gone_ms: int | None = field(default=None, metadata=form(optional_int))
     undone_ms: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(optional_text))

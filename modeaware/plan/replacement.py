@@ -151,6 +151,15 @@ def _to_do(name: str, group: GroupFacts, command: ReplaceTopicCommand) -> str:
     return f"nothing where all members run modeaware; else {move}"
 
 
+def _end_of(plan: ReplacementPlan) -> str:
+    """Return what becomes of the topic."""
+    if plan.fence == "none":
+        return f"{plan.topic} is never deleted (--fence none)."
+    if plan.delay_ms is None:
+        return f"{plan.topic} is deleted once its own retention has emptied it, and every group has moved."
+    return f"{plan.topic} is DELETED once every group has moved, {plan.delay_ms} ms from now at the earliest."
+
+
 def replacement_text(plan: ReplacementPlan) -> list[str]:
     """Return the plan in lines."""
     replicas = (
@@ -160,7 +169,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     lines = [
         f"{old}: {plan.partition_count} -> {plan.num_partitions} partitions, by the new topic {new} ({replicas}).",
         f"Producers with modeaware write to {new} from the switch on, and a group reads it once it has read {old}.",
-        "No record is copied, and nothing is deleted.",
+        f"No record is copied. {_end_of(plan)}",
     ]
     lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
     lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]

@@ -27,10 +27,10 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState, format_ranges
 from modeaware.reports.groups import look_at_groups
-from modeaware.reports.session import Session
+from modeaware.reports.session import Session, no_such_topic
 
 SCHEMA_VERSION = 1
-DRAINED, RECLAIMED, NOT_DRAINED = "drained", "reclaimed", "not drained"
+DRAINED, RECLAIMED, DELETED, NOT_DRAINED = "drained", "reclaimed", "deleted", "not drained"
 NOT_SEALED = "not-sealed"
 _GROUP_TOOLS = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
 
@@ -59,9 +59,10 @@ class ReplacementReport:
     Attributes:
         switched_ms: since when its name leads to the successor.
         fence: config: no end counts as final before brokers refuse all data for the topic; none: they need not.
-        fenced_ms: when they were first seen to refuse it.
+        fenced_ms: since when they are seen to refuse it.
         let_go_ms: when the controller noted that every required group had read the topic to its seals and had an offset
             on each partition of the successor, with the fence proved.
+        gone_ms: when the topic was found to be gone.
         reason: the code of what holds that up.
         fence_proved_now: partitions whose leader refuses a probe, and whose replicas in sync all have the fence's
             configs; null: not known, which takes the right to WRITE to the topic. Looked up live.
@@ -77,6 +78,7 @@ class ReplacementReport:
     fence: str
     fenced_ms: int | None
     let_go_ms: int | None
+    gone_ms: int | None
     reason: str | None
     fence_proved_now: tuple[int, ...] | None
     not_moved_now: tuple[str, ...]
@@ -122,7 +124,8 @@ class PartitionCertificate:
             partition that held no record, or that is not None yet.
         stragglers: how often a record arrived at or after a seal; straggler is the last one.
         checked_now: looked up live.
-        verdict: drained, reclaimed (its records are gone), or "not drained: " and why.
+        verdict: drained, reclaimed (its records are gone), deleted (with its topic, which was replaced), or "not
+            drained: " and why.
         reason: the code of that.
         check_with: commands of Kafka's own tools that show the same.
     """
@@ -195,7 +198,7 @@ class Certificate:
     @property
     def all_drained(self) -> bool:
         """Whether every partition is drained or reclaimed, and a topic that is replaced let go behind its fence."""
-        return self.objection is None and all(each.verdict in (DRAINED, RECLAIMED) for each in self.partitions)
+        return self.objection is None and all(each.verdict in (DRAINED, RECLAIMED, DELETED) for each in self.partitions)
 
     @property
     def objection(self) -> str | None:
@@ -247,7 +250,10 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     """Return the certificate of a topic's retired partitions, or of some; RequestRefused: one that is not retired."""
     log = session.read_log()
     rules = log.rules
-    record = log.record(topic, session.shape(topic, log).topic_id)
+    shape = session.cluster.shape(topic)
+    record = log.deleted(topic) if shape is None else log.record(topic, shape.topic_id)
+    if shape is None and record is None:
+        raise no_such_topic(topic, log)
     chosen = _retired(topic, record, partitions)
     assert record is not None
     (facts,) = look_at_groups(session.observer(), [Look(topic, record)], rules)
@@ -314,7 +320,7 @@ def _replacement(now: Replacement, evidence: Evidence) -> ReplacementReport:
     moved = {name for name, group in evidence.moved.items() if group.has_committed(now.num_partitions)}
     server, topic = ("--bootstrap-server", evidence.bootstrap_server), evidence.record.topic
     commands = []
-    if now.has_fence:
+    if now.has_fence and not _is_deleted(evidence):
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
@@ -334,10 +340,13 @@ def _group_tool(group: str, evidence: Evidence) -> str:
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     """Return the verdict on a retired partition by what the cluster shows now: ``(verdict, reason code)``.
 
-    ``reclaimed``: no record below the seal is left that a group would be given, and none came after it. ``drained``:
-    every group that is required has consumed all of it. Else ``not drained``, and the reason.
+    ``deleted``: by a controller, with its topic; the record still has the proof. ``reclaimed``: no record below the
+    seal is left that a group would be given, and none came after it. ``drained``: every group that is required has
+    consumed all of it. Else ``not drained``, and the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
+    if _is_deleted(evidence):
+        return DELETED, None
     if evidence.facts.topic_id != evidence.record.topic_id or log is None:
         return NOT_DRAINED, reasons.UNAVAILABLE
     seal = retired.seal_offset
@@ -354,10 +363,15 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     return (DRAINED, None) if drain.done else (NOT_DRAINED, drain.reason)
 
 
+def _is_deleted(evidence: Evidence) -> bool:
+    now = evidence.record.replacement
+    return now is not None and now.gone_ms is not None and now.deleting_ms is not None
+
+
 def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCommand, ...]:
     record, retired = evidence.record, evidence.record.retired[partition]
     seal, server = retired.seal_offset, ("--bootstrap-server", evidence.bootstrap_server)
-    if seal is None:
+    if seal is None or _is_deleted(evidence):
         return ()
     where = f"{record.topic}:{partition}"
     offsets = ("kafka-get-offsets.sh", *server, "--topic-partitions", where)

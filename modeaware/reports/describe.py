@@ -138,8 +138,9 @@ class ReplacementDescription:
         delay_ms: null: the topic is not deleted before its own retention has emptied it.
         announced_ms: when clients were first able to see the successor.
         switched_ms: since when producers write to the successor.
-        fenced_ms: when brokers were first seen to refuse data for the topic.
+        fenced_ms: since when brokers are seen to refuse data for the topic.
         let_go_ms: since when every required group has read the topic and may read the successor.
+        deleting_ms: since when a controller is deleting the topic, or has.
         gone_ms: when the topic itself was found to be gone; its name leads to the successor.
         undone_ms: when it was undone.
         changed_ms: when any of this last changed.
@@ -162,6 +163,7 @@ class ReplacementDescription:
     switched_ms: int | None
     fenced_ms: int | None
     let_go_ms: int | None
+    deleting_ms: int | None
     gone_ms: int | None
     undone_ms: int | None
     reason: str | None
@@ -288,7 +290,7 @@ def _describe(
         record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
     view, evacuation = record.view(), evacuation_of(record)
     groups = {n: g for n, g in found.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
-    listed = range(max(shape.partition_count, len(record.modes)))
+    listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
     return TopicDescription(
         topic=topic,
         topic_id=shape.topic_id,
@@ -436,7 +438,7 @@ def _replacement_lines(now: ReplacementDescription) -> list[str]:
         "switched": now.switched_ms,
         "fenced": now.fenced_ms,
         "let go": now.let_go_ms,
-        "gone": now.gone_ms,
+        "gone" if now.deleting_ms is None else "deleted": now.gone_ms,
         "undone": now.undone_ms,
     }
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)

@@ -93,7 +93,13 @@ def _controller(scope: Scope) -> Iterator[Need]:
     for topic, named in _or_placeholder(scope.topics, "TOPIC"):
         yield Need(TOPIC, topic, AclOperation.READ, "looking for control records and stragglers", named)
         yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "knowing cleanup.policy before a shrink", named)
-        yield Need(TOPIC, topic, AclOperation.DELETE, "deleting the records of drained partitions", named)
+        yield Need(
+            TOPIC,
+            topic,
+            AclOperation.DELETE,
+            "deleting the records of drained partitions, and topics that were replaced",
+            named,
+        )
         yield Need(TOPIC, topic, AclOperation.ALTER, "growing beyond the partitions there are", named)
         if scope.successors:
             yield Need(TOPIC, topic, AclOperation.WRITE, "probing the fence, by a batch that no broker appends", named)

@@ -67,6 +67,12 @@ class ModeLog:
         others = (record for record in self.replay.records_of(topic) if record.topic_id != topic_id)
         return tuple(record.topic_id for record in others if not _leads_on(record))
 
+    def deleted(self, topic: str) -> TopicRecord | None:
+        """Return the record of the topic of that name that a controller has deleted after it was replaced, or is
+        deleting."""
+        found = (r for r in self.replay.records_of(topic) if r.replacement and r.replacement.deleting_ms is not None)
+        return next(found, None)
+
     def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
         """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`."""
         others = [r.replacement for r in self.replay.records_of(topic) if r.topic_id != topic_id and _leads_on(r)]
@@ -121,10 +127,16 @@ class Session:
     def records(
         self, log: ModeLog, topics: Iterable[str], *, named: bool
     ) -> Iterator[tuple[str, TopicShape, TopicRecord | None]]:
-        """Yield each topic with its shape and its record in ``log``; of those not ``named`` what can be used."""
+        """Yield each topic with its shape and its record in ``log``; of those not ``named`` what can be used.
+
+        A named topic that a controller has deleted has no partitions.
+        """
         for topic, shape in self.cluster.describe(topics).items():
             if isinstance(shape, ClusterError):
                 raise shape
+            if shape is None and named and (record := log.deleted(topic)) is not None:
+                yield topic, TopicShape(record.topic_id, internal=False, partition_count=0), record
+                continue
             if shape is None and named:
                 raise no_such_topic(topic, log)
             if shape is not None and (named or log.unusable(topic, shape.topic_id) is None):

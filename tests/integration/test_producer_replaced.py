@@ -47,7 +47,7 @@ def switched(served: Controlled, topic: str, successor: str, count: int) -> None
 
 def fenced(served: Controlled, topic: str) -> None:
     """Wait until brokers refuse data for the predecessor, and it is sealed. No group holds it up after that."""
-    served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "done"))
+    served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "reclaim"))
 
 
 class Load(Background):

@@ -78,7 +78,8 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert "nothing to do" in site.run(*prepare, "--yes").out
     again = site.run("replace", filled, *WAIT)
     assert again.status == 0, again.err
-    assert f"{filled}: replaced by {name}; every group that is waited for has moved. Nothing was deleted." in again.out
+    moved = "every group that is waited for has moved"
+    assert f"{filled}: replaced by {name}; {moved}. {filled} is deleted once its own retention has" in again.out
     assert len(watermarks(site.servers, name)) == 4
     told = site.run("certificate", "--topic", filled)
     assert told.status == 0, told.err

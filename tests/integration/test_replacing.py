@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from modeaware.clock import SYSTEM_CLOCK
@@ -20,7 +20,7 @@ from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.records import Replacement, TopicRecord
 from tests.conftest import MakeTopic
-from tests.support.controlled import Controlled, produce
+from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.groups import RunningGroup
 from tests.support.plain import watermarks
 from tests.support.waiting import eventually
@@ -36,13 +36,6 @@ def own_configs(served: Controlled, topic: str) -> dict[str, str]:
 def replacement(record: TopicRecord) -> Replacement:
     assert record.replacement is not None
     return record.replacement
-
-
-def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:
-    """What the owner of a stopped group does on the successor."""
-    consumer = Consumer({**served.conf, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, p, 0) for p in range(count)], asynchronous=False)
-    consumer.close()
 
 
 def refusal(served: Controlled, topic: str) -> str | None:

@@ -230,7 +230,7 @@ only an empty topic is taken for the successor  I8 3000000013
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
 the switch waits for a sure listing  I2 3000000050
     lifecycle.replacement: if requirement.doubt is not None:
-the switch waits for groups with state  I1 3000000092
+the switch waits for groups with state  I1 3000000169
     lifecycle.replacement: if group.stateful and name not in replacement.accept_state_loss:
 the switch can be paused  switch 3000000025
     lifecycle.replacement: return reasons.PAUSED if replacement.pause_before_switch else None => return None
@@ -243,23 +243,59 @@ the configs before the fence are on the record first  fence 3000000000
 the configs before the fence are noted once  fence 3000000000
     lifecycle.replacement: fenced_ms=replacement.fenced_ms or self._now_ms), ()
         => fenced_ms=replacement.fenced_ms or self._now_ms, own_configs=dict(self._fence.configs)), ()
-a seal waits for the fence  seal 3000000000
+a seal waits for the fence  seal 3000000005
     lifecycle.replacement: return fenced and log.log_end is not None => return log.log_end is not None
-a fence is proved for one leader epoch  seal 3000000595
+a fence is proved for one leader epoch  seal 3000000044
     lifecycle.replacement: fenced = self._fence.proved.get(partition) == log.leader_epoch
         => fenced = self._in_force
-the brokers of all replicas show the fence  seal 3000014867
+the brokers of all replicas show the fence  seal 3000002345
     tests.simulation.succession.controller: if log.followers_fenced] => ]
 a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
 a record behind a seal is drained  I2 3000003359
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
-a fence that was lifted is restored  I2 3000000249
+a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
 the predecessor is drained before it is let go  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
 every group comes to the successor  I2 3000000000
-    lifecycle.replacement: if moved is None or not moved.has_committed(replacement.num_partitions):
+    lifecycle.topic_deletion: return group is not None and group.has_committed(replacement.num_partitions)
+        => return True
+a deletion waits for the delay  delay 3500000000
+    lifecycle.topic_deletion: return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None => return None
+a deletion waits for retention  delay 3500000004
+    lifecycle.topic_deletion: return None if emptied else Stay(reasons.RETENTION) => return None
+a topic without a fence is never deleted  fence 3500000010
+    lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
+    lifecycle.replacement: elif replacement.let_go_ms is not None and replacement.has_fence:
+        => elif replacement.let_go_ms is not None:
+    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+the fence is proved before a deletion  fence 3500000010
+    lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
+    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+a deletion looks at the fence and the ends once more  fence 3500001599
+    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+    tests.simulation.succession.controller: if [len(log.records) for log in logs] != [
+        => if False and [len(log.records) for log in logs] != [
+a fence is in force for a while before a deletion  fence 3500000138
+    lifecycle.topic_deletion: return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
+        => return None
+a fence that was lifted has to settle anew  fence 3500000138
+    lifecycle.replacement: replacement = replace(replacement, fenced_ms=None)\n => pass\n
+a doubtful list of groups deletes nothing  I2 3500000051
+    lifecycle.topic_deletion: if doubt is not None:\n        return Stay(doubt_reason(doubt))
+        => if False:\n        return Stay(doubt_reason(doubt))
+    lifecycle.drain: if requirement.doubt is not None:\n        return Drain(
+        => if False:\n        return Drain(
+a group that was set back reads again before a deletion  I1 3500000027
+    lifecycle.topic_deletion: if drain.reason is not None:
+nothing is deleted under a subscriber  subscribed 3500000002
+    lifecycle.topic_deletion: if group.subscribed:
+a group in a rebalance may be subscribed  subscribed 3500000043
+    lifecycle.topic_deletion: if group.subscribed is None:
+a record says first that its topic is being deleted  record 3500000000
+    lifecycle.replacement: return replace(replacement, deleting_ms=deleting_ms), (deletion,)
+        => return replacement, (deletion,)
 a successor that was deleted is created anew  I2 3000000008
     lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
 what arrives too late is read  I2 3000004310
@@ -279,13 +315,13 @@ only an untouched successor is deleted  I1 3000000408
     tests.simulation.succession.controller: if found is not None and found.touched:
 a group reads the predecessor first  order 3000000134
     clients.gate: or has_read or has_moved => or True or has_moved
-all partitions of the predecessor are read first  order 3000000379
+all partitions of the predecessor are read first  order 3000000827
     clients.gate: return successor is not None and all( => return successor is not None and any(
-a group that was there begins at the start  order 3000000474
+a group that was there begins at the start  order 3000000193
     clients.gate: is_noted = group in successor.groups or not successor.groups_complete => is_noted = False
 a gate opens where the predecessor is gone  I2 3000000103
     clients.gate: return successor is None or successor.gone or has_read => return successor is None or has_read
-a late group reads the predecessor  I2 3000000022
+a late group reads the predecessor  I2 3000000105
     clients.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
 """
 

@@ -16,6 +16,7 @@ from tests.simulation.controller import seams
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import IMPOSSIBLE, PHASES, Coverage, Fault
 from tests.simulation.schedule import run as run_resizes
+from tests.simulation.succession.schedule import DELETE_FROM as DELETE_FROM
 from tests.simulation.succession.schedule import run as run_replacement
 
 BATCH = 500

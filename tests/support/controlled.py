@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Self
 
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from modeaware import AdminClient as OurAdminClient
@@ -17,7 +18,7 @@ from modeaware.lifecycle.commands import Command, CommandResult, CreatePartition
 from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.waiting import eventually
@@ -95,7 +96,21 @@ class Controlled:
         return self.record(topic)
 
     def wait_done(self, topic: str, deadline_s: float = 40) -> TopicRecord:
-        return self.wait_for(topic, lambda record: topic_phase(record) == "done", deadline_s)
+        """Wait for the end of a change; of a replacement without a delay, until the topic is let go."""
+        return self.wait_for(topic, lambda record: topic_phase(record) == "done" or is_let_go(record), deadline_s)
+
+
+def is_let_go(record: TopicRecord) -> bool:
+    """Whether a topic that is replaced is let go, and is deleted no sooner than its own retention has emptied it."""
+    now = record.replacement
+    return now is not None and now.let_go_ms is not None and now.delay_ms == RETENTION_DELAY_MS
+
+
+def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:
+    """What the owner of a stopped group does on the successor."""
+    consumer = Consumer({**served.conf, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, p, 0) for p in range(count)], asynchronous=False)
+    consumer.close()
 
 
 def values(count: int, prefix: str = "v") -> list[tuple[bytes, bytes]]:

@@ -44,7 +44,7 @@ class Following:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
 
-    def replace(self, to: int = 4, **options: bool) -> None:
+    def replace(self, to: int = 4, **options: Any) -> None:
         result = self.served.ask(ReplaceTopicCommand(self.topic, self.successor, to, **options))
         assert result.code is ErrorCode.NONE, result.message
 

@@ -15,7 +15,16 @@ from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, DeleteTopic, Effect
+from modeaware.lifecycle.commands import (
+    CommitOffsets,
+    CreatePartitions,
+    DeletePredecessor,
+    DeleteRecords,
+    DeleteTopic,
+    Effect,
+)
+from modeaware.lifecycle.facts import FenceFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.topic_view import base64_id
 from tests.support.fake_brokers import FakeBrokers
 from tests.support.source_tree import modules
@@ -288,6 +297,59 @@ class TestDeleteTopic:
         assert cluster.perform([effect]) == [None]
         (request,) = fakes.sent("DeleteTopics")
         assert [topic.topic_id for topic in request.topics] == [fakes.topic_id]
+
+
+class TestDeletePredecessor:
+    EFFECT = DeletePredecessor(TOPIC, TOPIC_ID, {0: 10, 1: 7})
+    FENCE = FenceFacts(FENCE_CONFIGS, {0: 4, 1: 6}, frozenset({0, 1}))
+
+    @pytest.fixture(autouse=True)
+    def _fenced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: dict[str, FenceFacts] = {TOPIC: self.FENCE}
+        monkeypatch.setattr("modeaware.cluster.fence.fences", lambda *_: self.found)
+
+    def test_it_is_deleted_by_its_id(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        assert cluster.perform([self.EFFECT]) == [None]
+        (request,) = fakes.sent("DeleteTopics")
+        assert [topic.topic_id for topic in request.topics] == [fakes.topic_id]
+
+    @pytest.mark.parametrize(
+        ("found", "seals", "says"),
+        [
+            ({}, {0: 10, 1: 7}, "its partitions are not known"),
+            ({TOPIC: FENCE}, {0: 10}, "its partitions are not known"),
+            ({TOPIC: FENCE}, {0: 9, 1: 7}, f"{TOPIC}-0: the log ends at 10, not at its seal 9"),
+            ({TOPIC: FENCE}, {0: 11, 1: 7}, f"{TOPIC}-0: the log ends at 10, not at its seal 11"),
+            ({TOPIC: replace(FENCE, proved={0: 4})}, {0: 10, 1: 7}, f"{TOPIC}-1: its leader does not refuse data"),
+            ({TOPIC: replace(FENCE, proved={0: 3, 1: 6})}, {0: 10, 1: 7}, f"{TOPIC}-0: its leader does not refuse"),
+            ({TOPIC: replace(FENCE, failure=ClusterError("denied"))}, {0: 10, 1: 7}, "denied"),
+        ],
+    )
+    def test_a_log_that_has_grown_or_a_leader_that_takes_data_keeps_the_topic(
+        self, fakes: TopicBrokers, cluster: OverFakes, found: dict[str, FenceFacts], seals: dict[int, int], says: str
+    ) -> None:
+        self.found = found
+        assert says in str(refused(cluster, replace(self.EFFECT, seal_offsets=seals)))
+        assert fakes.sent("DeleteTopics") == []
+
+    def test_another_topic_of_the_name_is_not_deleted(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.topic_id = uuid.UUID(int=6)
+        assert refused(cluster, self.EFFECT).code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert fakes.sent("DeleteTopics") == []
+
+    def test_nothing_is_sent_once_the_lease_is_over(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        asked: list[int] = []
+
+        def check() -> None:
+            asked.append(len(fakes.asked))
+            if len(asked) > 1:
+                raise ClusterError("the lease is over", code=ErrorCode.REQUEST_TIMED_OUT)
+
+        (error,) = cluster.perform([self.EFFECT], check)
+        assert "the lease is over" in str(error)
+        assert asked[0] == 0, "first of all"
+        assert asked[1] == len(fakes.asked), "and last of all"
+        assert fakes.sent("DeleteTopics") == []
 
 
 class TestCommitOffsets:

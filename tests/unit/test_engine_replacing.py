@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +14,20 @@ from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, Effect, FenceTopic, ReplaceTopicCommand
-from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.commands import (
+    CreateTopic,
+    DeletePredecessor,
+    DeleteTopic,
+    Effect,
+    FenceTopic,
+    ReplaceTopicCommand,
+)
+from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
 from tests.support.simulated import MemoryLog, SimClock, SimCluster
 
 A, B, NEW = "a", "b", "new"
@@ -32,8 +44,11 @@ class World:
         self.found: dict[str, TopicFacts] = {}
         self.gone: list[str] = []
         effects: Any = self
-        self.engine = Engine(MemoryLog(), effects, effects, ControllerConfig(), self.clock)
+        self.log = MemoryLog()
+        self.engine = Engine(self.log, effects, effects, ControllerConfig(), self.clock)
         self.engine.claim("test")
+        self.after_append: list[TopicRecord | None] = []
+        """Of each effect that was carried out, the record of its topic on the log by then."""
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         return [
@@ -49,6 +64,7 @@ class World:
 
     def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         self.performed += effects
+        self.after_append += [self.log.open().records.get(effect.topic_id) for effect in effects]
         return self.validate(effects)
 
     def deleted(self, topic_id: str) -> None:
@@ -141,3 +157,85 @@ def test_the_observer_is_told_of_an_acknowledged_deletion_alone(world: World) ->
     del world.refused[DeleteTopic]
     world.check()
     assert world.gone == ["new-id"]
+
+
+def let_go(topic: str, topic_id: str, new: str, **fields: Any) -> TopicRecord:
+    """The record of a topic of one empty partition that may be deleted."""
+    since = {"requested_ms": 0, "delay_ms": 0, "announced_ms": 1, "switched_ms": 2, "own_configs": {}}
+    now = Replacement(**{"successor": new, "num_partitions": 1, "successor_id": f"id-of-{new}", **since, **fields})
+    retired = {0: RetiredPartition(seal_offset=0, seal_leader_epoch=0, read_up_to=0)}
+    modes = (PartitionMode.READ_ONLY,)
+    return TopicRecord(topic, topic_id, 3, 1, modes, retired=retired, replacement=now, required_groups=())
+
+
+class Deleting(World):
+    """A topic OLD, replaced by NEW, that may be deleted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        logs = {0: PartitionFacts(0, 0, 0, 0, 0, log_end=0, read_up_to=0)}
+        fence = FenceFacts(FENCE_CONFIGS, {0: 0}, frozenset({0}))
+        self.found["old"] = TopicFacts("old", "id-of-old", 1, partitions=logs, fence=fence)
+        self.found[NEW] = TopicFacts(NEW, f"id-of-{NEW}", 1, partitions=logs)
+        self.record_is(let_go("old", "id-of-old", NEW, fenced_ms=-FENCE_SETTLE_MS, let_go_ms=3))
+
+    def record_is(self, *records: TopicRecord) -> None:
+        """What another controller has left on the log."""
+        claim = self.log.open().claim
+        assert claim is not None
+        now = [replace(record, controller_epoch=claim.controller_epoch) for record in records]
+        self.log.entries += [(record.topic_id, record.to_json()) for record in now]
+        self.engine.claim("test")
+
+    def old(self) -> Replacement:
+        (record,) = (record for record in self.engine.records if record.topic == "old")
+        assert record.replacement is not None
+        return record.replacement
+
+
+def test_the_record_says_that_a_topic_is_being_deleted_before_it_is() -> None:
+    world = Deleting()
+    world.check()
+    assert world.performed == [DeletePredecessor("old", "id-of-old", {0: 0})]
+    (before,) = world.after_append
+    assert before is not None
+    assert before.replacement is not None
+    assert before.replacement.deleting_ms == world.old().deleting_ms
+    assert world.gone == ["id-of-old"], "the observer need not wait until it believes it"
+
+
+def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    world = Deleting()
+    world.refused[DeletePredecessor] = ErrorCode.REQUEST_TIMED_OUT
+    world.check()
+    assert world.gone == []
+    world.engine.claim("another")
+    world.found["old"] = TopicFacts("old", None, gone=True)
+    caplog.clear()
+    world.check()
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert world.old().gone_ms is not None
+    assert len(world.performed) == 1
+
+
+def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:
+    world = Deleting()
+    world.log.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+    with pytest.raises(ClusterError):
+        world.check()
+    assert world.performed == []
+
+
+def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> None:
+    world = Deleting()
+    older = let_go("older", "id-of-older", "old", fence="none", let_go_ms=3)
+    world.found["older"] = TopicFacts("older", "id-of-older", 1, partitions=world.found["old"].partitions)
+    world.record_is(older)
+    world.check()
+    assert world.performed == []
+    assert world.old().reason == "predecessor-first:older"
+    assert older.replacement is not None
+    world.record_is(replace(older, epoch=9, replacement=replace(older.replacement, gone_ms=4)))
+    world.found["older"] = TopicFacts("older", None, gone=True)
+    world.check()
+    assert [effect.topic for effect in world.performed] == ["old"]

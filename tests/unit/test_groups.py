@@ -102,7 +102,7 @@ class TestWhoUsesATopic:
         running(brokers, "g", member(["x"]), which)
         running(brokers, "not", member(["x"]))
         found = find(brokers)
-        assert found.groups == {"g": GroupFacts(has_members=True)}
+        assert found.groups == {"g": GroupFacts(has_members=True, subscribed=True)}
         assert found.doubt is None
 
     @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ class TestWhoUsesATopic:
         running(brokers, "g", which, kind="consumer", state="Reconciling")
         running(brokers, "not", new_member(["x"]), kind="consumer", state="Assigning")
         found = find(brokers)
-        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer")}
+        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer", subscribed=True)}
         assert found.doubt is None
 
     def test_a_pattern_is_not_read_here(self, brokers: FakeBrokers) -> None:
@@ -130,14 +130,16 @@ class TestWhoUsesATopic:
         target = ["x"] if state == "Stable" else []
         running(brokers, "g", new_member(regex="x.*", target=target), kind="consumer", state=state)
         assert "'g' subscribes by a pattern and is not settled" in doubt(brokers).detail
-        committed(brokers, "g", kind="consumer").state = state
+        group = running(brokers, "g", new_member(regex="x.*", target=target), kind="consumer", state=state)
+        group.committed[TOPIC] = {0: (5, 3)}
         assert find(brokers).doubt is None, "it is known to use the topic"
+        assert find(brokers).groups["g"].subscribed is None, "whether it still reads it is not known"
 
     def test_a_streams_group_by_its_topology(self, brokers: FakeBrokers) -> None:
         group = running(brokers, "app", SimpleNamespace(), kind="streams", protocol_type="streams")
         part = SimpleNamespace(source_topics=["x"], repartition_source_topics=[SimpleNamespace(name=TOPIC)])
         group.describe["topology"] = SimpleNamespace(subtopologies=[part])
-        facts = GroupFacts(has_members=True, kind="streams", stateful=True)
+        facts = GroupFacts(has_members=True, kind="streams", stateful=True, subscribed=True)
         assert find(brokers).groups == {"app": facts}
 
     def test_a_topic_that_its_coordinator_hides(self, brokers: FakeBrokers) -> None:

@@ -69,11 +69,10 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     assert status.gate_age_s(replace(seen, record=replaced(let_go_ms=NOW_MS)), NOW_MS) is None
 
 
-def test_a_fence_that_is_restored_is_counted_and_the_first_one_is_not() -> None:
+def test_a_fence_that_is_lifted_is_counted() -> None:
     watched = Watched()
-    for fenced_ms in (None, NOW_MS):
+    for fenced_ms in (None, NOW_MS, NOW_MS, None, None):
         watched.appended(replaced(fenced_ms=fenced_ms), NOW_MS)
-        watched.fenced("id-orders")
     assert watched.seen().topics[0].fences_lifted == 1
     watched.claimed([replaced()], (), NOW_MS)
     assert watched.seen().topics[0].fences_lifted == 1, "a new claim does not forget it"

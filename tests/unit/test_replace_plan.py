@@ -96,7 +96,7 @@ def test_plan_says_everything_beforehand() -> None:
     told = "\n".join(replacement_text(plan))
     for words in (
         "orders: 6 -> 4 partitions, by the new topic orders-v2 (3 replicas).",
-        "nothing is deleted",
+        "No record is copied. orders is deleted once its own retention has emptied it, and every group has moved.",
         "Config retention.bytes=1500 (scaled)",
         "Config cleanup.policy=delete (copied)",
         "Config retention.ms=5 (given)",

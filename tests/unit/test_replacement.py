@@ -16,12 +16,12 @@ from modeaware.lifecycle.intent import effects_to_come, refuse_alias
 from modeaware.lifecycle.replacement import (
     COMING_MS,
     FENCE_CONFIGS,
-    LOOK_AGAIN_MS,
     SEARCH_AGAIN_MS,
     give_up_successor,
     record_after,
 )
 from modeaware.lifecycle.state import in_progress, topic_phase
+from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
     REPLACEMENT_READER,
@@ -326,9 +326,12 @@ def test_a_replacement_goes_through_its_phases() -> None:
     moved = successor(groups={"billing": group({0: 0, 1: 0})})
     let_go = step(sealed, seen(moved, fenced=True), quiet_ms).record
     assert let_go is not None
-    assert topic_phase(let_go) == "done"
-    assert not in_progress(let_go)
-    assert step(let_go, seen(moved, fenced=True), quiet_ms).record is None
+    assert topic_phase(let_go) == "reclaim"
+    assert in_progress(let_go)
+    waiting = step(let_go, seen(moved, fenced=True), quiet_ms).record
+    assert waiting is not None
+    assert replacement(waiting) == replace(replacement(let_go), reason=reasons.RETENTION)
+    assert step(waiting, seen(moved, fenced=True), quiet_ms).record is None
 
 
 @pytest.mark.parametrize(("members", "after_ms", "held_up"), [(True, 0, 0), (False, 0, 1), (True, COMING_MS, 1)])
@@ -374,7 +377,7 @@ def test_a_record_behind_a_seal_is_drained_though_the_fence_is_proved_again_in_t
     moved = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
     let_go = step(record, moved, NOW_MS + 60_000).record
     assert let_go is not None
-    assert topic_phase(let_go) == "done"
+    assert topic_phase(let_go) == "reclaim"
     end = ENDS[0] + 1
     late = replace(moved, partitions={**moved.partitions, 0: log(end, log_end=end, read_up_to=end)})
     broken = step(let_go, late, NOW_MS + 61_000).record
@@ -492,7 +495,7 @@ def test_the_record_of_a_large_topic_with_many_groups_fits_the_mode_log() -> Non
     read = {name: group(dict.fromkeys(range(count), 10**12)) for name in groups}
     moved = successor(groups=dict.fromkeys(groups, group({0: 0, 1: 0})))
     record = step(record, replace(found, groups=read, successor=moved), NOW_MS + 60_000).record or record
-    assert topic_phase(record) == "done"
+    assert topic_phase(record) == "reclaim"
     assert len(record.to_json()) < MAX_RECORD_BYTES / 4
 
 
@@ -576,7 +579,7 @@ def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared(
         refuse_alias(ReplaceTopicCommand("other", NAME, 2), "another-id", [done])
 
 
-def test_a_topic_that_was_let_go_is_kept_so_while_nothing_asks_for_groups() -> None:
+def test_a_topic_that_was_let_go_is_kept_so_whatever_is_known_of_groups_and_leaders() -> None:
     record = switched()
     record = replace(record, replacement=replace(replacement(record), own_configs={}))
     moved = successor(groups={"billing": group({0: 0, 1: 0})})
@@ -585,13 +588,16 @@ def test_a_topic_that_was_let_go_is_kept_so_while_nothing_asks_for_groups() -> N
     assert sealed is not None
     done = sealed if replacement(sealed).let_go_ms else step(sealed, seen(moved, fenced=True), later_ms).record
     assert done is not None
-    assert topic_phase(done) == "done"
-    unasked = {"groups": {}, "groups_doubt": GroupsDoubt("not listed: nothing is in progress")}
-    assert step(done, seen(moved, fenced=True, **unasked), later_ms).record is None
-    away = seen(moved, fenced=True, **unasked)
+    assert topic_phase(done) == "reclaim"
+    unknown = {"groups": {}, "groups_doubt": GroupsDoubt("the coordinators have moved")}
+    kept = step(done, seen(moved, fenced=True, **unknown), later_ms).record
+    assert kept is not None
+    assert replacement(kept).let_go_ms == replacement(done).let_go_ms
+    away = seen(moved, fenced=True, **unknown)
     away = replace(away, partitions={p: each for p, each in away.partitions.items() if p != 1})
     without = step(done, away, later_ms).record or done
-    assert topic_phase(without) == "done"
+    assert topic_phase(without) == "reclaim"
+    assert not any(retired.reason for retired in without.retired.values())
 
 
 def test_state_that_was_given_up_by_name_holds_nothing_up() -> None:

@@ -15,7 +15,6 @@ import modeaware
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
@@ -77,7 +76,7 @@ def test_two_replacements(
                 move_stock_group(served.conf, names["stock"], new, chain[new])
                 reading = stock(new)
                 reading.start()
-                served.wait_for(old, lambda r: topic_phase(r) == "done", 90)
+                served.wait_done(old, 90)
         acknowledged = {record for writer in writers for record in writer.acknowledged}
         unread: dict[str, int] = {}
 

@@ -10,7 +10,9 @@ The invariants judge by what really happened:
 * a record that was acknowledged, to any producer, is given to every required group (I2), unless somebody deleted it;
 * an aware group is given the records of each producer and key in the order in which they were acknowledged;
 * no seal lies below a record that is acknowledged later, while nobody lifts the fence;
-* nothing is deleted but a successor that was never written to; a name that has led to a successor leads there for good;
+* no successor is deleted that was written to; a name that has led to a successor leads there for good;
+* the predecessor is deleted by its id, behind its fence, with every record given to every required group, and under no
+  subscriber, by what was so at the last look and at the last checks; its record says so first;
 * versions rise, one controller's records count (I4, I5), and every change finishes.
 
 **Not simulated**: the shells around librdkafka (pausing, threads, rebalances in mid-poll), the wire, ACLs, acks=0,

@@ -127,6 +127,9 @@ class Group:
         excused: records that it need not be given: they lay there before a latest group began.
         began: the step at which it first had an offset on the predecessor.
         moved: of a stock group: its owner has started it on the successor.
+        left: and no longer on the predecessor.
+        subscribed_at: topic id -> the step since which it is assigned.
+        set_back_at: the step at which it was last set back.
         waived: the operator waits for it no more.
     """
 
@@ -139,7 +142,9 @@ class Group:
         self.stateful_at = -1  # the step since which that is so
         self.members = [Member(Reader(world.log, NAME) if aware else None) for _ in range(members)]
         self.has_members = False
-        self.moved = False
+        self.moved = self.left = False
+        self.subscribed_at: dict[str, int] = {}
+        self.set_back_at = -1
         self.waived = False
         self.ever = False
         self.committed: dict[str, dict[int, int]] = {}
@@ -175,6 +180,7 @@ class Group:
     def rebalance(self) -> None:
         """Deal the partitions of all topics that a member's view names. What is not committed is read again."""
         world = self.world
+        before = self.assigned
         self.positions.clear()
         self.owners.clear()
         if not self.has_members:
@@ -188,13 +194,14 @@ class Group:
         for topic in wanted.values():
             for partition in range(len(topic.logs)):
                 self.owners[topic.topic_id, partition] = self.members[partition % len(self.members)]
+        self.subscribed_at |= dict.fromkeys(self.assigned - before, world.steps)
         world.tell("group %s rebalances: %s", self.name, ", ".join(sorted(f"{t}-{p}" for t, p in self.owners)))
         self.assign()
 
     def _subscribed(self, member: Member) -> list[SimTopic]:
         topics = self.world.topics
         if member.reader is None:
-            names = [SUCCESSOR, NAME] if self.moved else [NAME]
+            names = [NAME] if not self.moved else [SUCCESSOR] if self.left else [SUCCESSOR, NAME]
             return [topics[name] for name in names if name in topics]
         view = member.reader.view
         predecessor = topics.get(NAME)
@@ -310,6 +317,20 @@ class Group:
         self.moved = True
         self.start()
 
+    def has_read_all(self) -> bool:
+        """Whether nothing is left for it on the predecessor, as its owner sees."""
+        topic = self.world.topics.get(NAME)
+        held = self.committed.get(topic.topic_id, {}) if topic is not None else {}
+        return topic is None or all(self.world.has_all(log, held.get(p, 0)) for p, log in enumerate(topic.logs))
+
+    def leave(self) -> None:
+        """The owner of a stock group takes the old name out of its configuration."""
+        self.move()
+        if not self.aware:
+            self.stop(commit=True)
+            self.moved = self.left = True
+            self.start()
+
     def set_back(self) -> None:
         """``kafka-consumer-groups --reset-offsets``, of the predecessor, while it is stopped."""
         self.stop(commit=True)
@@ -318,6 +339,7 @@ class Group:
             for partition, offset in held.items():
                 start = topic.logs[partition].log_start
                 held[partition] = max(start, offset - 1 - self.world.below(3))
+            self.set_back_at = self.world.steps
             self.world.hit("set back")
 
 

@@ -10,7 +10,7 @@ from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.controller.election import Election, LeasedEffects
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.commands import CreateTopic, DeleteTopic, Effect, FenceTopic
+from modeaware.lifecycle.commands import CreateTopic, DeletePredecessor, DeleteTopic, Effect, FenceTopic
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.state import is_settled
@@ -34,8 +34,10 @@ class ReplacingController(Controller):
     world: Any
     probed: frozenset[int] = frozenset()
     """The partitions whose leaders answered the last probes."""
-    looked_again = -1
-    """The step of the last look right before a successor is deleted."""
+    looked_again = proved_again = -1
+    """The steps of the last look right before a topic is deleted, and of the last proof of its fence."""
+    ends_again: tuple[int, ...] = ()
+    """What was replicated of each log then."""
 
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, index, world.config)  # type: ignore[arg-type] - what it asks for both worlds have
@@ -76,6 +78,8 @@ class SimBrokers(Cluster):
 
     def _one(self, effect: Effect, check: Check) -> None:
         world = self._world
+        if isinstance(effect, DeletePredecessor):
+            self._check_at_rest(effect)
         world.io(self._controller, "asks for the topic's id")
         topic = world.topics.get(effect.topic)
         if topic is None or topic.topic_id != effect.topic_id:
@@ -93,6 +97,14 @@ class SimBrokers(Cluster):
                 raise ClusterError("no such topic", code=ErrorCode.UNKNOWN_TOPIC_ID)
             world.judge.deleted(self._controller, found)
             world.delete(effect.successor)
+        elif isinstance(effect, DeletePredecessor):
+            if world.strikes(Fault.EFFECT_REFUSED):
+                raise ClusterError("refused", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            found = world.topics.get(effect.topic)
+            if found is None or found.topic_id != effect.topic_id:
+                raise ClusterError("no such topic", code=ErrorCode.UNKNOWN_TOPIC_ID)
+            world.judge.predecessor_deleted(self._controller, found)
+            world.delete(effect.topic)
         elif isinstance(effect, FenceTopic):
             if world.strikes(Fault.EFFECT_REFUSED):
                 raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
@@ -115,6 +127,23 @@ class SimBrokers(Cluster):
         found = self._world.topics.get(effect.successor)
         if found is not None and found.touched:
             raise ClusterError("it has records")
+
+    def _check_at_rest(self, effect: DeletePredecessor) -> None:
+        world, controller = self._world, self._controller
+        world.io(controller, "proves the fence once more")
+        controller.proved_again = world.steps
+        found = world.topics.get(effect.topic)
+        logs = found.logs if found is not None else []
+        fenced = {p: log.epoch for p, log in enumerate(logs) if log.available and log.fenced and log.followers_fenced}
+        world.io(controller, "asks for the ends once more")
+        controller.looked_again = world.steps
+        found = world.topics.get(effect.topic)
+        logs = found.logs if found is not None else []
+        controller.ends_again = tuple(log.replicated for log in logs)
+        if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+            raise ClusterError("a leader does not refuse data")
+        if [len(log.records) for log in logs] != [effect.seal_offsets.get(p) for p in range(len(logs))]:
+            raise ClusterError("a log does not end at its seal")
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         self._world.io(self._controller, "has brokers check effects")
@@ -297,5 +326,10 @@ class Observer:
             if not committed and topic.topic_id not in group.assigned:
                 continue
             caught_up = frozenset(p for p, log in enumerate(topic.logs) if world.has_all(log, committed.get(p, 0)))
-            found[name] = GroupFacts(dict(committed), caught_up, group.has_members, stateful=group.stateful)
+            subscribed: bool | None = topic.topic_id in group.assigned
+            if world.deletes and group.has_members and not world.calm and world.side_random() < 0.05:  # in a rebalance
+                subscribed = None
+            found[name] = GroupFacts(
+                dict(committed), caught_up, group.has_members, stateful=group.stateful, subscribed=subscribed
+            )
         return found

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from modeaware.lifecycle.commands import Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import held_up
-from modeaware.modelog.records import CLAIM_KEY, Replacement, TopicRecord
+from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
+from modeaware.modelog.records import CLAIM_KEY, RETENTION_DELAY_MS, Replacement, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.topic_view import TopicView
 from tests.simulation.drain_invariants import Violation
+from tests.simulation.succession.world import SUCCESSOR
 
 if TYPE_CHECKING:
     from tests.simulation.modelog import Reader
@@ -30,6 +32,7 @@ class Judge:
         self.required: set[str] = set()
         self.sealed: dict[tuple[str, int], int] = {}
         self.lifted = False
+        self.lost_at = -1
 
     # The mode log
 
@@ -209,6 +212,54 @@ class Judge:
     def deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
         if topic.touched and topic.touched_at < controller.looked_again:
             raise Violation("I1", f"{topic.name} is deleted, and somebody has written to it")
+
+    def predecessor_deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+        """Nothing that happened before the last checks speaks against it; what happens after them no one can see."""
+        world, looked = self.world, controller.looked
+        record = world.log.truth.records.get(topic.topic_id)
+        now = record.replacement if record is not None else None
+        if now is None or now.let_go_ms is None or now.deleting_ms is None:
+            raise Violation("record", f"{topic.topic_id} is deleted, and its record does not say so first")
+        if now.fence == "none":
+            raise Violation("fence", f"{topic.topic_id} is deleted, and has no fence")
+        world.hit("predecessor deleted")
+        self._fenced_at_the_end(controller, topic)
+        if now.delay_ms != RETENTION_DELAY_MS and world.time_ms < now.requested_ms + now.delay_ms:
+            raise Violation("delay", f"{topic.topic_id} is deleted too early")
+        left = [log for log, end in zip(topic.logs, controller.ends_again, strict=False) if log.log_start < end]
+        if now.delay_ms == RETENTION_DELAY_MS and left:
+            raise Violation("delay", f"{topic.topic_id} is deleted, and retention has not emptied it")
+        if not looked.sure:
+            raise Violation("I2", f"{topic.topic_id} is deleted though not all groups are known")
+        if self.lost_at < looked.at and world.topics.get(SUCCESSOR) is not world.by_id[now.successor_id or ""]:
+            raise Violation("I8", f"{topic.topic_id} is deleted, and its successor is not there")
+        for name, group in world.groups.items():
+            if topic.topic_id in group.assigned and group.subscribed_at[topic.topic_id] < looked.at:
+                raise Violation("subscribed", f"{topic.topic_id} is deleted while {name} is subscribed to it")
+            if name in self.required | set(looked.seen) and not group.waived:
+                self._has_read(controller, topic, group)
+
+    def _fenced_at_the_end(self, controller: ReplacingController, topic: SimTopic) -> None:
+        proved = controller.proved_again
+        for partition, log in enumerate(topic.logs):
+            if not log.fenced and max(log.lifted_at, log.elected_at, log.made_at) < proved:
+                raise Violation("fence", f"partition {partition} of {topic.topic_id} is deleted, and takes data")
+        looked, until_ms = controller.looked, topic.lifted_ms + FENCE_SETTLE_MS
+        if 0 <= topic.lifted_at < looked.at and looked.now_ms < until_ms:
+            raise Violation("fence", f"{topic.topic_id} is deleted a moment after its fence was lifted")
+
+    def _has_read(self, controller: ReplacingController, topic: SimTopic, group: Group) -> None:
+        """The group was given all that was acknowledged, and does not have to read any of it again (I1)."""
+        held = group.committed.get(topic.topic_id, {})
+        for partition, (log, end) in enumerate(zip(topic.logs, controller.ends_again, strict=False)):
+            numbers = [n for n in log.records[log.log_start : end] if self.world.is_data(n)]
+            if left := [n for n in numbers if n not in group.given and n not in group.excused]:
+                raise Violation(
+                    "I1", f"{left} of partition {partition} are deleted, and {group.name} has not read them"
+                )
+            again = log.records[max(held.get(partition, end), log.log_start) : end]
+            if group.set_back_at < controller.looked.at and any(map(self.world.is_data, again)):
+                raise Violation("I1", f"partition {partition} is deleted, and {group.name} reads it again")
 
     # Records
 

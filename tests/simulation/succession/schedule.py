@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 
 from modeaware.errors import ErrorCode
@@ -11,13 +12,15 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, TopicRecord
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.succession.clients import Group, Producer
 from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, SimTopic, World
 
 ROUNDS, PERSONS_TURNS = 8, 20
+DELETE_FROM = 3_500_000_000
+"""From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
 Event = Callable[["Actions"], None]
 
 
@@ -26,9 +29,10 @@ class Actions:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.command = ReplaceTopicCommand(NAME, SUCCESSOR, 1 + world.below(4))
-        if world.random() < 0.12:
-            self.command = ReplaceTopicCommand(NAME, SUCCESSOR, self.command.num_partitions, fence="none")
+        count = 1 + world.below(4)
+        fence = "none" if world.random() < 0.12 else "config"
+        delay_ms = (RETENTION_DELAY_MS, 0, 0, 400_000)[world.below(4)] if world.deletes else RETENTION_DELAY_MS
+        self.command = ReplaceTopicCommand(NAME, SUCCESSOR, count, delay_ms=delay_ms, fence=fence)
         self.asked = False
 
     # Time and controllers
@@ -54,16 +58,12 @@ class Actions:
     def replace(self) -> None:
         if not self.asked or self.world.random() < 0.2:
             pause = not self.world.calm and self.world.random() < 0.15
-            c = self.command
-            result = self.ask(
-                ReplaceTopicCommand(c.topic, c.successor, c.num_partitions, fence=c.fence, pause_before_switch=pause)
-            )
+            result = self.ask(replace(self.command, pause_before_switch=pause))
             self.asked = self.asked or (result is not None and result.code is ErrorCode.NONE)
 
     def undo(self) -> None:
         if self.asked:
-            c = self.command
-            result = self.ask(ReplaceTopicCommand(c.topic, c.successor, c.num_partitions, fence=c.fence, undo=True))
+            result = self.ask(replace(self.command, undo=True))
             if result is not None and result.code is ErrorCode.NONE:
                 self.world.hit("undone")
 
@@ -73,6 +73,8 @@ class Actions:
             switched = record is not None and record.replacement is not None and record.replacement.switched_ms
             if not group.aware and switched and self.world.random() < 0.5:
                 group.move()
+                if self.world.deletes and self.world.random() < 0.2 and group.moved and group.has_read_all():
+                    group.leave()
 
     def set_back(self) -> None:
         group = self._some_group()
@@ -124,11 +126,14 @@ class Actions:
                     self.world.replicate(topic, partition, some if self.world.random() < 0.3 else None)
 
     def configs(self) -> None:
+        if self.world.gitops and self.world.random() < 0.5:
+            self.lift()
+        odds = 1.0 if self.world.deletes and self.world.random() < 0.3 else 0.6
         for topic in self.world.topics.values():
             for partition in range(len(topic.logs)):
-                if self.world.random() < 0.6:
+                if self.world.random() < odds:
                     self.world.apply_configs(topic, partition)
-                if self.world.random() < 0.6:
+                if self.world.random() < odds:
                     self.world.apply_to_followers(topic, partition)
 
     def election(self) -> None:
@@ -164,10 +169,10 @@ class Actions:
         topic, partition = found
         if self.world.random() < 0.3:
             for log in topic.logs:
-                self._expire(log, 1 << 30)
-        self._expire(topic.logs[partition], 1 + self.world.below(3))
+                self.expire(log, 1 << 30)
+        self.expire(topic.logs[partition], 1 + self.world.below(3))
 
-    def _expire(self, log: Partition, count: int) -> None:
+    def expire(self, log: Partition, count: int) -> None:
         before = log.log_start
         log.log_start = max(before, min(before + count, log.last_stable))
         for number in log.records[before : log.log_start]:
@@ -188,8 +193,13 @@ class Actions:
             self.world.hit("fence lifted")
             self.world.judge.lifted = True
             topic.configs.clear()
+            topic.lifted_ms, topic.lifted_at = self.world.time_ms, self.world.steps
             self.world.tell("the fence is lifted")
             self.configs()
+
+    def gitops(self) -> None:
+        """What puts the configs back again and again begins, or ends."""
+        self.world.gitops = not self.world.gitops
 
     def own_configs(self) -> None:
         """Somebody sets configs of the predecessor, before a controller has noted them."""
@@ -229,8 +239,9 @@ class Actions:
         topic = self.world.topics.get(SUCCESSOR)
         record = self.world.record
         let_go = record is not None and record.replacement is not None and record.replacement.let_go_ms is not None
-        if topic is not None and not let_go:
+        if topic is not None and (not let_go or (self.world.deletes and self.world.random() < 0.2)):
             self.world.hit("successor deleted")
+            self.world.judge.lost_at = self.world.steps
             self.world.delete(SUCCESSOR)
 
     def late_request(self) -> None:
@@ -329,12 +340,15 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
 )
 
 
+DELETING: tuple[tuple[Event, float], ...] = ((Actions.gitops, 0.5),)
+
+
 def run(seed: int, story: list[str] | None = None) -> World:
-    world = World(seed, story)
+    world = World(seed, story, deletes=seed >= DELETE_FROM)
     actions = Actions(world)
     _make_clients(world)
     weighted = list(ALWAYS)
-    for event, weight in SOMETIMES:
+    for event, weight in (*SOMETIMES, *(DELETING if world.deletes else ())):
         if world.random() < 0.4:
             weighted.append((event, weight * (0.5 + 2 * world.random())))
     sums = list(accumulate(weight for _, weight in weighted))
@@ -343,6 +357,8 @@ def run(seed: int, story: list[str] | None = None) -> World:
         world.steps += 1
         weighted[bisect(sums, world.random() * sums[-1])][0](actions)
 
+    if world.deletes:
+        _head_start(world, actions)
     world.act = act
     for _ in range(120 + world.below(160)):
         act()
@@ -366,6 +382,28 @@ def _make_clients(world: World) -> None:
             group.start()
 
 
+def _head_start(world: World, actions: Actions) -> None:
+    """Nothing fails until the predecessor is let go, or nearly so: most of what follows is about its deletion."""
+    world.calm = True
+    for _ in range(world.below(8)):
+        actions.produce()
+    for _ in range(2 * ROUNDS):
+        _work(world)
+        if not actions.asked:
+            actions.replace()
+        actions.move_stock_group()
+        for controller in world.controllers:
+            for _ in range(1 + world.below(4)):
+                controller.step()
+        now = world.record.replacement if world.record is not None else None
+        if now is not None and now.let_go_ms is not None:
+            break
+        world.time_ms += 11_000
+    world.calm = False
+    if world.random() < 0.2:
+        actions.lift()
+
+
 # The end
 
 
@@ -376,7 +414,8 @@ def settle(world: World, actions: Actions) -> None:
     world.log.settle_pending(commit=True)
     while world.late:
         world.late.pop()()
-    world.doubtful, world.policy = False, "delete"
+    world.doubtful = world.gitops = False
+    world.policy = "delete"
     for controller in world.controllers:
         controller.member.frozen = not controller.alive
     world.time_ms += 11_000
@@ -463,22 +502,34 @@ def _person(world: World, actions: Actions) -> None:
         for reason in sorted(found):
             code, _, name = reason.partition(":")
             if code == reasons.PAUSED:
-                c = actions.command
-                actions.ask(ReplaceTopicCommand(c.topic, c.successor, c.num_partitions, fence=c.fence))
+                actions.ask(actions.command)
             elif code == reasons.GROUP_NOT_MOVED and not world.groups[name].aware:
                 world.groups[name].move()
             elif code == reasons.SUCCESSOR_GONE:
                 world.hit("successor lost")
                 if SUCCESSOR in world.topics:
                     world.delete(SUCCESSOR)
+            elif code == reasons.GROUP_SUBSCRIBED:
+                world.groups[name].leave()
+            elif code == reasons.GROUP_LAG and world.groups[name].left:
+                world.groups[name].left = False
+                world.groups[name].rebalance()
+            elif code == reasons.RETENTION:
+                for log in world.topics[NAME].logs:
+                    actions.expire(log, 1 << 30)
+            elif code == reasons.NO_SUCCESSOR:
+                world.delete(NAME)
             elif code == reasons.FENCE_DENIED:
                 world.denied = False
             elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
                 rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
                 actions.ask(AlterGroupRulesCommand(add=(rule,)))
                 world.groups[name].waived = True
-            elif code not in (reasons.GROUP_LAG, reasons.GROUP_NOT_MOVED, reasons.NOT_FENCED):  # a turn more will do
+            elif code not in _A_TURN_MORE:
                 raise Violation("I2", f"a replacement does not finish by itself: {reason}")
+
+
+_A_TURN_MORE = (reasons.GROUP_LAG, reasons.GROUP_NOT_MOVED, reasons.NOT_FENCED, reasons.DELAY, reasons.DELETING)
 
 
 def _check_end(world: World) -> None:

@@ -66,6 +66,8 @@ class SimTopic:
     configs: dict[str, str] = field(default_factory=dict)
     touched: bool = False
     touched_at: int = -1
+    lifted_ms: int = -1
+    lifted_at: int = -1
 
     @property
     def is_fenced(self) -> bool:
@@ -92,7 +94,7 @@ class World(Chance):
     tells_ids = False
     ids_are_watched = False
 
-    def __init__(self, seed: int, story: list[str] | None = None) -> None:
+    def __init__(self, seed: int, story: list[str] | None = None, *, deletes: bool = False) -> None:
         from tests.simulation.succession.controller import ReplacingController
         from tests.simulation.succession.judge import Judge
 
@@ -120,7 +122,8 @@ class World(Chance):
         self.by_id: dict[str, SimTopic] = {}
         self.sent: list[Sent] = []
         self.late: list[Callable[[], None]] = []
-        self.doubtful = self.denied = False
+        self.deletes = deletes
+        self.doubtful = self.denied = self.gitops = False
         self.switched_at: int | None = None
         self.policy = "delete"
         self.groups: dict[str, Group] = {}

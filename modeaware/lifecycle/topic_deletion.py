@@ -1,0 +1,162 @@
+"""Deleting a topic that was replaced: why it stays, decided anew in each pass, from the facts of one look. Pure.
+
+Once it is let go nothing reads or writes the topic any more, as far as anything shows. A deletion destroys it for good,
+so it rests on no earlier pass. In one look all of this has to hold:
+
+* the time has come: the delay is over, or retention has emptied the topic, whichever was requested;
+* the topic is the first of its chain, and its successor exists, under its id;
+* the *fence* is proved on every leader, for its present leader epoch, and was in force at every look for
+  :data:`FENCE_SETTLE_MS`: what puts the topic's configs back again and again (GitOps) would do so between the last
+  check and the deletion as well, and a record that is acknowledged there would go with the topic (invariant I2);
+* each log ends at its seal, replicated or not, with no transaction open;
+* the list of groups is certain, and every required group has read the topic to its seals and has an offset on each
+  partition of the successor, or is waived (invariant I1);
+* no group at all has members that are subscribed to the topic or assigned it. Their clients would create the name
+  again, where brokers create topics automatically, and commit the old offsets to the new topic.
+
+Then the record says since when the topic is being deleted, and the deletion follows, by the topic's id. Right before
+the request :func:`modeaware.cluster.fence.check_at_rest` proves the fence and compares the ends of all logs with the
+seals once more, within the controller's lease. What the next look shows counts, not the answer. By the record a
+controller that finds the topic gone knows whose deletion that was.
+
+*Offsets that expire.* Brokers drop the offsets of a group some days after its members have left. A group without an
+offset on the topic that has one on each partition of the successor is through: it was when the topic was let go, and
+one that begins anew starts on the successor.
+
+A topic without a fence is never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.modelog.records import RETENTION_DELAY_MS, Replacement, RetiredPartition
+
+FENCE_SETTLE_MS = 10_000
+"""For how long every look must have shown the fence. The controller restores a fence at each look, and never lifts one:
+found in force after so long it was not lifted meanwhile by anything that lifts it more often than that."""
+LOOK_AGAIN_MS = 2_000
+"""When to list the groups again while one of them is in a rebalance."""
+
+
+class Stay(NamedTuple):
+    """Why a topic is not deleted, and when that is to be looked at again, where it is known."""
+
+    reason: str
+    due_ms: int | None = None
+
+
+def why_it_stays(
+    replacement: Replacement,
+    retired: Mapping[int, RetiredPartition],
+    facts: TopicFacts,
+    requirement: Requirement,
+    now_ms: int,
+) -> Stay | None:
+    """Return why a topic that was let go is not deleted yet; None: all conditions hold.
+
+    Args:
+        replacement, retired: of the topic's record, as this pass leaves them.
+    """
+    return (
+        _not_due(replacement, retired, facts, now_ms)
+        or _not_first(replacement, facts)
+        or _not_fenced(replacement, facts, now_ms)
+        or _not_at_rest(retired, facts)
+        or _needed_by(replacement, retired, facts, requirement, now_ms)
+    )
+
+
+def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
+    """Return the reason on account of the first required group that has no offset on some partition of the successor;
+    None: every one has, or is waived."""
+    for name in requirement.groups:
+        is_waived = requirement.waiver_of_topic(name, facts.groups.get(name)) is not None
+        if not is_waived and not _has_moved(name, replacement, facts):
+            return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
+    return None
+
+
+def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
+    group = facts.successor.groups.get(name) if facts.successor is not None else None
+    return group is not None and group.has_committed(replacement.num_partitions)
+
+
+def _not_due(
+    replacement: Replacement, retired: Mapping[int, RetiredPartition], facts: TopicFacts, now_ms: int
+) -> Stay | None:
+    if retired.keys() != facts.partitions.keys() or len(retired) != facts.partition_count:
+        return Stay(reasons.UNAVAILABLE)
+    if replacement.delay_ms != RETENTION_DELAY_MS:
+        due_ms = replacement.requested_ms + replacement.delay_ms
+        return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None
+    emptied = all(facts.partitions[p].log_start >= (each.seal_offset or 0) for p, each in retired.items())
+    return None if emptied else Stay(reasons.RETENTION)
+
+
+def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
+    """A chain goes from its beginning: groups that read the first topic come to the second one next."""
+    if facts.predecessor is not None:
+        return Stay(reasons.of_group(reasons.PREDECESSOR_FIRST, facts.predecessor))
+    found = facts.successor
+    if found is None or found.topic_id != replacement.successor_id:
+        return Stay(reasons.NO_SUCCESSOR if found is not None and found.gone else reasons.UNAVAILABLE)
+    return Stay(reasons.COMPACTED) if facts.compacted else None
+
+
+def _not_fenced(replacement: Replacement, facts: TopicFacts, now_ms: int) -> Stay | None:
+    fence = facts.fence
+    if fence is not None and fence.is_denied:
+        return Stay(reasons.FENCE_DENIED)
+    if fence is None or fence.failure is not None or replacement.fenced_ms is None:
+        return Stay(reasons.NOT_FENCED)
+    if any(fence.proved.get(p) != log.leader_epoch for p, log in facts.partitions.items()):
+        return Stay(reasons.NOT_FENCED)
+    settled_ms = replacement.fenced_ms + FENCE_SETTLE_MS
+    return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
+
+
+def _not_at_rest(retired: Mapping[int, RetiredPartition], facts: TopicFacts) -> Stay | None:
+    for partition, each in retired.items():
+        log = facts.partitions[partition]
+        if not log.settled:
+            return Stay(reasons.OPEN_TRANSACTION)
+        if not log.log_end == log.end_offset == each.seal_offset or each.read_up_to is None:
+            return Stay(reasons.END_NOT_READ)
+    return None
+
+
+def _needed_by(
+    replacement: Replacement,
+    retired: Mapping[int, RetiredPartition],
+    facts: TopicFacts,
+    requirement: Requirement,
+    now_ms: int,
+) -> Stay | None:
+    """Return which group still needs the topic, or may (invariants I1 and I2)."""
+    doubt = requirement.doubt
+    if doubt is not None and doubt.settling is not None:
+        return Stay(reasons.of_group(reasons.GROUP_SETTLING, doubt.settling), now_ms + LOOK_AGAIN_MS)
+    if doubt is not None:
+        return Stay(doubt_reason(doubt))
+    if (reason := not_moved(replacement, facts, requirement)) is not None:
+        return Stay(reason)
+    reading = [n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts)]
+    to_drain = replace(requirement, groups=tuple(reading))
+    for partition, each in retired.items():
+        assert each.seal_offset is not None, "it is let go"
+        log = facts.partitions[partition]
+        drain = check_drain(partition, each.seal_offset, each.truncated_to, log, facts, to_drain)
+        if drain.reason is not None:
+            return Stay(drain.reason)
+    for name, group in sorted(facts.groups.items()):
+        if group.subscribed is None:
+            return Stay(reasons.of_group(reasons.GROUP_SETTLING, name), now_ms + LOOK_AGAIN_MS)
+        if group.subscribed:
+            return Stay(reasons.of_group(reasons.GROUP_SUBSCRIBED, name))
+    return None

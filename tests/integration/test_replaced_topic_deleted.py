@@ -1,0 +1,67 @@
+"""A topic that was replaced is deleted, on a real Kafka: once everything has left it, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.modelog.records import Replacement, TopicRecord
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled, commit_zero, produce
+from tests.support.groups import RunningGroup
+from tests.support.succession import Following, Given, Reader, Readers, Writer
+
+
+def counts(served: Controlled, *topics: str) -> dict[str, int]:
+    """Topic -> its partitions, of those that are there."""
+    found = served.admin.list_topics(timeout=20).topics
+    return {topic: len(found[topic].partitions) for topic in topics if topic in found}
+
+
+def replacement(record: TopicRecord) -> Replacement:
+    assert record.replacement is not None
+    return record.replacement
+
+
+def test_the_old_topic_goes_while_producers_and_consumers_go_on_under_its_name(following: Following) -> None:
+    served, old, new = following.served, following.topic, following.successor
+    journal: list[Given] = []
+    conf = following.conf(topic_metadata_refresh_interval_ms=500)
+    members = [Reader(name, [old], conf, journal) for name in "ab"]
+    producer = {**following.producer, "topic.metadata.refresh.interval.ms": 500}
+    with Writer(producer, following.name) as writer, Readers(members, journal) as readers:
+        readers.await_held(old, 12)
+        readers.await_given(old, 300)
+        assert counts(served, old, new) == {old: 12}
+        following.replace(4, delay_ms=0)
+        done = served.wait_done(old)
+        assert replacement(done).deleting_ms is not None
+        readers.await_given(new, 1_000)
+        assert counts(served, old, new) == {new: 4}, "8 fewer, and no client has brought the name back"
+        writer.stop()
+        readers.check(writer.sent)
+    assert counts(served, old, new) == {new: 4}
+
+
+def test_a_stock_consumer_that_stays_subscribed_keeps_it(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    old, group = make_topic(3), make_group()
+    new = f"{old}-v2"
+    written = produce(served, old, 30)
+    with RunningGroup(served.servers, old, group) as running:
+        running.wait_for(written)
+        assert served.ask(ReplaceTopicCommand(old, new, 2, delay_ms=0)).code is ErrorCode.NONE
+        not_moved = reasons.of_group(reasons.GROUP_NOT_MOVED, group)
+        served.wait_for(old, lambda record: replacement(record).reason == not_moved)
+    commit_zero(served, group, new, 2)
+    with RunningGroup(served.servers, old, group):
+        subscribed = reasons.of_group(reasons.GROUP_SUBSCRIBED, group)
+        let_go = served.wait_for(old, lambda record: replacement(record).reason == subscribed)
+        assert replacement(let_go).let_go_ms is not None
+        assert counts(served, old, new) == {old: 3, new: 2}
+    gone = served.wait_done(old)
+    assert counts(served, old, new) == {new: 2}
+    assert {p: retired.seal_offset is not None for p, retired in gone.retired.items()} == dict.fromkeys(range(3), True)
