@@ -28,7 +28,7 @@ from modeaware.errors import (
     NewerRecord,
     RequestRefused,
 )
-from modeaware.lifecycle.admission import admit, alter_group_rules
+from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -172,8 +172,11 @@ class Engine:
             {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
         )
         admitted = self._validate(self._admit_all(chosen, found))
-        records = [each.admission.record for each in admitted if isinstance(each, Admitted)]
-        failures = self._append([record for record in records if record is not None])
+        admissions = [each.admission for each in admitted if isinstance(each, Admitted)]
+        failures = self._append(
+            [each.record for each in admissions if each.record is not None],
+            [topic_id for each in admissions for topic_id in each.removed],
+        )
         return self._carry_out(
             [
                 refusal(each.command, failures[each.topic_id], each.record)
@@ -206,9 +209,12 @@ class Engine:
             with self.failures.isolated(f"topic {command.topic!r}: a command"):
                 if facts.topic_id in self._newer:
                     raise _newer(f"topic {command.topic!r}", command.topic)
+                now_ms = self._clock.now_ms()
+                if isinstance(command, ReplaceTopicCommand) and command.is_of_alias:
+                    admission = admit_of_alias(command, facts, replaced, self._epoch, now_ms)
+                    return Admitted(command, None, facts, admission)
                 refuse_alias(command, facts.topic_id, replaced)
                 record = self._records.get(facts.topic_id or "")
-                now_ms = self._clock.now_ms()
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (RequestRefused, ClusterError) as error:
             return self._not_begun(command, error, record)
@@ -248,8 +254,11 @@ class Engine:
         """Create what commands create, after the append; return their results."""
         growths = []
         for each in admitted:
-            if isinstance(each, Admitted) and each.admission.record is not None:
-                record = each.admission.record
+            if not isinstance(each, Admitted):
+                continue
+            for topic_id in each.admission.removed:
+                logger.warning("%s: the alias is removed, the record of the topic %s", each.command, topic_id)
+            if (record := each.admission.record) is not None:
                 logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
                 if each.new is not None:
                     growths.append(each)
