@@ -4,11 +4,12 @@ Nothing ends an alias by itself: a client may use the name at any time. An opera
 
 *Forget*: the record is removed, and the name means what brokers have under it: a topic, or none.
 
-*Adopt*: another topic has come up under the name, by an automatic creation for example, and a client that knows no modes
-may have written to it. Mode-aware clients do not use that topic (invariant I8), and an operator may delete it. Where its
-records are wanted, the operator adopts its id: the topic becomes a predecessor of the topic that the name leads to. It
-takes no writes, is fenced and sealed, and required groups read it from its start to its end; then it is let go like the
-one before it. Groups that read the successor already go on meanwhile: what they are given of the adopted topic is late.
+*Adopt*: another topic has come up under the name, by an automatic creation for example, and a client that knows no
+modes may have written to it. Mode-aware clients do not use that topic (invariant I8), and an operator may delete it.
+Where its records are wanted, the operator adopts its id: the topic becomes a predecessor of the topic that the name
+leads to. It takes no writes, is fenced and sealed, and required groups read it from its start to its end; then it is
+let go like the one before it. Groups that read the successor continue meanwhile: what they are given of the adopted
+topic is late.
 """
 
 from __future__ import annotations
