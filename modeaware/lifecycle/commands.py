@@ -64,9 +64,9 @@ class ReplaceTopicCommand:
     pause_before_switch: bool = False
     accept_state_loss: tuple[str, ...] = ()
     undo: bool = False
+    validate_only: bool = False
     forget: bool = False
     adopt_id: str | None = None
-    validate_only: bool = False
 
     @property
     def is_of_alias(self) -> bool:

@@ -1,4 +1,4 @@
-"""``modeaware alias`` on a real Kafka: a topic that has come up under the name of a replaced one is adopted, and read."""
+"""``modeaware alias`` on a real Kafka: another topic of the name is adopted, and read; a name is forgotten."""
 
 from __future__ import annotations
 
