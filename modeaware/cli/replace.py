@@ -28,8 +28,9 @@ from modeaware.cli.session import (
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.intent import FENCES, refuse_alias
+from modeaware.lifecycle.intent import FENCES
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
 from modeaware.reports.describe import TopicDescription
@@ -213,7 +214,7 @@ def _look(
     successor = session.observer().observe(wanted.successor, None)
     facts = replace(situation.facts, successor=successor)
     others = [record for record in (*log.replay.records.values(), *begun) if record is not None]
-    refuse_alias(command, facts.topic_id, others)
+    refuse_alias(command, facts.topic_id, others, session.clock.now_ms())
     epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
     admission = admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
     brokers, acls, refusal = session.cluster.brokers, None, None

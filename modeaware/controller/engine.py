@@ -29,6 +29,7 @@ from modeaware.errors import (
     RequestRefused,
 )
 from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
+from modeaware.lifecycle.alias import ended_by, is_alias, refuse_alias
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -44,7 +45,6 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
-from modeaware.lifecycle.intent import refuse_alias
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
 from modeaware.lifecycle.replacement import give_up_successor, record_after
 from modeaware.lifecycle.state import is_settled
@@ -213,7 +213,7 @@ class Engine:
                 if isinstance(command, ReplaceTopicCommand) and command.is_of_alias:
                     admission = admit_of_alias(command, facts, replaced, self._epoch, now_ms)
                     return Admitted(command, None, facts, admission)
-                refuse_alias(command, facts.topic_id, replaced)
+                refuse_alias(command, facts.topic_id, replaced, now_ms)
                 record = self._records.get(facts.topic_id or "")
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (RequestRefused, ClusterError) as error:
@@ -302,7 +302,8 @@ class Engine:
         changed = bool(gone)
         for each in stay:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
-            changed |= self._plan(each, own)
+            if each.record.topic_id in self._records:  # else an alias has ended
+                changed |= self._plan(each, own)
         return changed
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
@@ -330,6 +331,8 @@ class Engine:
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
                 self.watched.looked(record.topic_id, facts, now_ms)
+                if is_alias(record) and self._is_successor(facts.topic_id):  # it has the name again
+                    facts = replace(facts, topic_id=None)
                 step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
@@ -342,6 +345,10 @@ class Engine:
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
+
+    def _is_successor(self, topic_id: str | None) -> bool:
+        replaced = (record.replacement for record in self._records.values())
+        return topic_id is not None and any(now is not None and now.successor_id == topic_id for now in replaced)
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
         """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
@@ -459,6 +466,7 @@ class Engine:
         Returns:
             Topic id -> why its record was not appended: it is too large. All others were.
         """
+        gone = [*gone, *(topic_id for record in records for topic_id in ended_by(record, self._records.values()))]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         try:
             if entries:

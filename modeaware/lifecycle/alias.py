@@ -1,6 +1,7 @@
 """An alias: the name of a topic that was replaced and is gone. Its record stays, and leads the name to the successor.
 
-Nothing ends an alias by itself: a client may use the name at any time. An operator ends it in one of two ways.
+A client may use the name at any time, so an alias stays until an operator ends it, in one of two ways, or until the
+topic that it leads to has been replaced by a new topic of the name.
 
 *Forget*: the record is removed, and the name means what brokers have under it: a topic, or none.
 
@@ -18,11 +19,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.commands import ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.replacement import with_replacement
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
+
+FORGOTTEN_MS = 600_000
+"""Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
 
 
 def is_alias(record: TopicRecord) -> bool:
@@ -44,6 +48,81 @@ def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> To
             return record
     why = "it is no alias: no topic of that name was replaced and is gone"
     raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+
+
+def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord], now_ms: int) -> None:
+    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
+    (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
+    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
+
+    A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
+
+    Raises:
+        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
+    """
+    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
+    records = tuple(records)
+    for record in records:
+        replacement = record.replacement
+        if replacement is None or (record.topic == command.topic and record.topic_id == topic_id):
+            continue
+        if isinstance(command, ReplaceTopicCommand) and is_way_back(command, topic_id, record, records):
+            _refuse_early_return(command, record, now_ms)
+            continue
+        if record.topic in wanted and replacement.switched_ms is not None:
+            raise RequestRefused(
+                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
+                f"topic of id {record.topic_id}; clients do not use another topic of that name",
+                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                topic=record.topic,
+            )
+        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
+        shares = shares and not is_alias(record)
+        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
+            raise RequestRefused(
+                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
+                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                topic=replacement.successor,
+            )
+
+
+def is_way_back(
+    command: ReplaceTopicCommand, topic_id: str | None, alias: TopicRecord, records: Iterable[TopicRecord]
+) -> bool:
+    """Return whether the command gives a topic the name of an alias that leads to it."""
+    if not is_alias(alias) or command.successor != alias.topic:
+        return False
+    by_id = {record.topic_id: record for record in records}
+    passed: set[str] = set()
+    following: TopicRecord | None = alias
+    while following is not None and following.topic_id not in passed:
+        passed.add(following.topic_id)
+        successor_id = following.replacement.successor_id if following.replacement is not None else None
+        if successor_id == topic_id:
+            return True
+        following = by_id.get(successor_id or "")
+    return False
+
+
+def _refuse_early_return(command: ReplaceTopicCommand, alias: TopicRecord, now_ms: int) -> None:
+    """Refuse more partitions than the name had: a client library may know the name by its earlier count until it has
+    refreshed its metadata, and fails records for other partitions."""
+    assert alias.replacement is not None, "an alias"
+    left_ms = (alias.replacement.gone_ms or 0) + FORGOTTEN_MS - now_ms
+    if command.num_partitions > len(alias.modes) and left_ms > 0:
+        why = (
+            f"clients may still know it by the {len(alias.modes)} partitions that it had: wait "
+            f"{left_ms // 1000 + 1} s, or name no more than these"
+        )
+        raise _refusal(command.successor, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+
+
+def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
+    """Return the ids of the aliases that end with the topic of ``record``, which is gone: its successor has their name,
+    and no group has to read another topic before that."""
+    if not is_alias(record) or record.replacement is None:
+        return []
+    return [each.topic_id for each in records if is_alias(each) and each.topic == record.replacement.successor]
 
 
 def adopted(

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.clients.gate import read_topics
+from modeaware.clients.gate import predecessors, read_topics, written_topic
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import admit_of_alias
+from modeaware.lifecycle.alias import FORGOTTEN_MS, ended_by, refuse_alias
 from modeaware.lifecycle.commands import FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
@@ -83,3 +84,61 @@ def test_adopted_topic_leads_to_the_end_of_the_chain() -> None:
 
 def test_fence_of_a_topic_that_is_adopted_is_validated_and_nothing_is_created() -> None:
     assert [type(effect) for effect in effects_to_come(ADOPT, TOPIC_ID)] == [FenceTopic]
+
+
+# The way back
+
+
+def back(count: int = 2, **more: object) -> ReplaceTopicCommand:
+    return replace(ReplaceTopicCommand(NAME, TOPIC, count), **more)  # type: ignore[arg-type]  # by name
+
+
+def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_under_no_other() -> None:
+    now_ms = (LED.gone_ms or 0) + FORGOTTEN_MS
+    refuse_alias(back(), ID, [ALIAS], now_ms)
+    refuse_alias(back(9), ID, [ALIAS], now_ms)
+    with pytest.raises(RequestRefused) as refused:
+        refuse_alias(back(9), ID, [ALIAS], now_ms - 1)
+    assert (refused.value.code, "the 2 partitions that it had" in str(refused.value)) == (
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        True,
+    )
+    refuse_alias(back(), ID, [ALIAS], now_ms - 1)
+    living = replace(ALIAS, replacement=replace(LED, gone_ms=None))
+    for records, topic_id in (([ALIAS], "another"), ([living], ID)):
+        with pytest.raises(RequestRefused, match="leads to 'orders-v2'"):
+            refuse_alias(back(), topic_id, records, now_ms)
+
+
+def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
+    second = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second, min_reader=2)]
+    refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), "id-3", records, NOW_MS)
+    refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), "id-3", records, NOW_MS)
+
+
+def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
+    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    assert ended_by(second, [ALIAS, second]) == []
+    gone = replace(second, replacement=replace(returned, gone_ms=4))
+    assert ended_by(gone, [ALIAS, gone]) == [ALIAS.topic_id]
+
+
+def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
+    """A producer of the first name writes to the new topic of that name, and a group reads the one before it first."""
+    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    for switched_ms, written in ((None, (NAME, ID)), (2, (TOPIC, "id-3"))):
+        record = replace(second, replacement=replace(returned, switched_ms=switched_ms))
+        views = {TOPIC: ALIAS.view(), NAME: record.view()}
+        found = written_topic(TOPIC, views.__getitem__)
+        assert (found.topic, found.topic_id) == written
+        assert read_topics(TOPIC, views.__getitem__, lambda view: not (view.successor and view.successor.gone)) == [
+            NAME,
+            TOPIC,
+        ]
+        assert {name: view.topic_id for name, view in predecessors(views).items()} == {
+            NAME: ALIAS.topic_id,
+            TOPIC: ID,
+        }
