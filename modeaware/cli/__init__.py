@@ -94,6 +94,7 @@ COMMANDS = tuple(
             "replace:Replace",
             "replace a topic by a new one of another number of partitions; keys keep their order",
         ),
+        ("alias", "alias:Aliases", "show the names of replaced topics that are gone, and end one"),
         (
             "apply",
             "apply:Apply",

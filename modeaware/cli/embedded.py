@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
+from typing import Any
 
 from modeaware.cli.progress import tell
 from modeaware.confluent.admin import AdminClient
@@ -13,10 +15,11 @@ from modeaware.controller.daemon import ELECTION_SLACK_S, Controller, default_li
 from modeaware.controller.log import describe_claim
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, ReplaceTopicCommand
 from modeaware.modelog.records import ClaimRecord
 from modeaware.reports.session import Session
 from modeaware.wire.client import is_running
+from modeaware.wire.messages import TopicResult
 from modeaware.wire.retries import Deadline, Retrying
 
 ANSWER_TIMEOUT_S = 30.0
@@ -42,10 +45,26 @@ def alter_group_rules(session: Session, claim: ClaimRecord | None, command: Alte
     The latter gets the rules before it looks at any topic: nothing is decided by the old ones first. After a
     RequestRefused nothing was changed.
     """
+    _alter(session, claim, command, lambda admin: admin.alter_group_rules(command.add, command.remove))
+
+
+def alter_alias(session: Session, claim: ClaimRecord | None, command: ReplaceTopicCommand) -> None:
+    """Have an alias ended, as :func:`alter_group_rules` has rules changed."""
+    topic, adopted = command.topic, command.adopt_id
+
+    def ask(admin: AdminClient) -> Future[TopicResult]:
+        return admin.alter_aliases([topic] if adopted is None else (), {topic: adopted} if adopted else {})[topic]
+
+    _alter(session, claim, command, ask)
+
+
+def _alter(
+    session: Session, claim: ClaimRecord | None, command: Command, ask: Callable[[AdminClient], Future[Any]]
+) -> None:
     controller, results = (None, []) if is_running(session.conf, claim) else _elected(session, [command])
     if controller is None:
         with admin_client(session) as admin:
-            admin.alter_group_rules(command.add, command.remove).result()
+            ask(admin).result()
         return
     controller.stop()
     for result in results:

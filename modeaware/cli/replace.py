@@ -30,9 +30,10 @@ from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.intent import FENCES, refuse_alias
+from modeaware.lifecycle.intent import FENCES
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
 from modeaware.reports.describe import ReplacementDescription, TopicDescription
@@ -246,8 +247,8 @@ def _look(
         raise successor
     facts = replace(situation.facts, successor=successor)
     others = [record for record in (*seen.log.replay.records.values(), *begun) if record is not None]
-    refuse_alias(command, facts.topic_id, others)
     epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
+    refuse_alias(command, facts, others, now_ms)
     admission = admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
     acls, refusal, servers = None, None, session.bootstrap_server
     if not args.undo and (current is None or current.switched_ms is None):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import Successor, TopicView
 
 Views = Callable[[str], TopicView]
 """The view of the topic of a name."""
@@ -51,12 +51,21 @@ def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
     """Return successor -> the view of the topic that it replaces (invariant I8: where the names are those topics)."""
     found = {}
     for view in views.values():
-        successor = view.successor
-        if successor is not None:
-            own = views.get(successor.topic)
-            if own is None or own.applies_to(successor.topic_id):
-                found[successor.topic] = view
+        if view.successor is not None and _following(view.successor, views.get) is not None:
+            found[view.successor.topic] = view
     return found
+
+
+def _following(successor: Successor, views: Callable[[str], TopicView | None]) -> TopicView | None:
+    """Return the view of the successor; None where another topic has its name.
+
+    A chain may lead back to an earlier name: what is in force under that is the view of the topic that is gone.
+    """
+    found = views(successor.topic)
+    if found is not None and found.applies_to(successor.topic_id):
+        return found
+    is_free = found is None or (found.successor is not None and found.successor.gone)
+    return TopicView(successor.topic, successor.topic_id) if is_free else None
 
 
 def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
@@ -66,14 +75,14 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
         needs: whether the group still reads a topic that is replaced (:func:`needs_predecessor`).
     """
     names: list[str] = []
-    passed = {topic}
     view = views(topic)
-    while (successor := view.successor) is not None and successor.topic not in passed:
-        following = views(successor.topic)
-        if not following.applies_to(successor.topic_id):  # another topic of that name
+    passed = {view.topic_id}
+    while (successor := view.successor) is not None and successor.topic_id not in passed:
+        following = _following(successor, views)
+        if following is None:
             break
         names += [view.topic] if needs(view) else []
-        passed.add(successor.topic)
+        passed.add(successor.topic_id)
         view = following
     return [*names, view.topic]
 

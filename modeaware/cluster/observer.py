@@ -173,8 +173,10 @@ class Observer:
                 if look.expected_id is not None and is_absent(look) and not isinstance(shapes[look.topic], ClusterError)
             }
             gone = self._gone(missing)
+            names = [look.topic for look in looks if look.expected_id is None and shapes[look.topic] is None]
+            users = find_groups(self._cluster, dict.fromkeys(names, range(0))) if names else {}
             return [
-                _absent(look.topic, shapes[look.topic], gone.get(look.expected_id or "", False))
+                _absent(look.topic, shapes[look.topic], gone.get(look.expected_id or "", False), users.get(look.topic))
                 if is_absent(look)
                 else facts[look.topic]
                 for look in looks
@@ -376,15 +378,17 @@ class Observer:
 
 
 def _absent(
-    topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError
+    topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError, users: GroupsFound | None
 ) -> TopicFacts | ClusterError:
-    """Return the facts of a topic that is not, or not any more, the one to look at."""
+    """Return the facts of a topic that is not, or not any more, the one to look at; ``users``: of a name without a
+    topic, the groups that are subscribed to it all the same."""
     if isinstance(shape, ClusterError):
         return shape
     if isinstance(gone, ClusterError):
         return gone
     if shape is None:
-        return TopicFacts(topic, None, gone=gone)
+        users = users or GroupsFound()
+        return TopicFacts(topic, None, gone=gone, groups=users.groups, groups_doubt=users.doubt)
     return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)
 
 

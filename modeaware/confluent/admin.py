@@ -28,9 +28,9 @@ from modeaware.confluent.arguments import (
     refuse_duplicates,
 )
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import TopicView
@@ -316,6 +316,44 @@ class AdminClient(librdkafka.AdminClient):
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
 
         return self._futures(topics, work)
+
+    def alter_aliases(
+        self,
+        forget: Iterable[str] = (),
+        adopt: Mapping[str, str] | None = None,
+        *,
+        validate_only: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> dict[str, Future[TopicResult]]:
+        """End aliases: names of replaced topics that are gone, which lead to the topics that have replaced them.
+
+        Args:
+            forget: names that are to lead nowhere: clients use what brokers have under them, a topic or none.
+            adopt: per name the id of another topic that has come up under it: it takes no writes, required groups read
+                it from its start, and then it goes the way of the topic before it. Its name leads on.
+            validate_only, request_timeout: as in :meth:`replace_topics`.
+
+        Returns:
+            Per name a future, as of :meth:`replace_topics`; INVALID_REQUEST: the name is no alias, UNKNOWN_TOPIC_ID:
+            another topic has come up under it. The user needs ALTER and DELETE on the topic that the name leads to, to
+            forget; ALTER, DELETE and ALTER_CONFIGS on the topic, to adopt it.
+        """
+        chosen: dict[str, str | None] = {**dict.fromkeys(forget), **(adopt or {})}
+        deadline = Deadline(request_timeout)
+
+        def work() -> dict[str, Any]:
+            views = self._calls.views(deadline)
+            commands, failures = [], {}
+            for topic, topic_id in chosen.items():
+                if (leads_to := views.view(topic).successor) is None:
+                    why = f"topic {topic!r}: it is no alias, its name leads to no other topic"
+                    failures[topic] = RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
+                    continue
+                name, count = leads_to.topic, leads_to.partition_count
+                commands.append(ReplaceTopicCommand(topic, name, count, forget=topic_id is None, adopt_id=topic_id))
+            return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
+
+        return self._futures(chosen, work)
 
     def describe_modes(
         self, topics: Iterable[str] | None = None, request_timeout: float = REQUEST_TIMEOUT_S

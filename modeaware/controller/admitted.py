@@ -48,7 +48,7 @@ class Admitted:
         replacement that begins will do."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            has_begun = self.record is not None and self.record.replacement is not None
+            has_begun = command.forget or (self.record is not None and self.record.replacement is not None)
             return () if has_begun else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()

@@ -28,7 +28,8 @@ from modeaware.errors import (
     NewerRecord,
     RequestRefused,
 )
-from modeaware.lifecycle.admission import admit, alter_group_rules
+from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
+from modeaware.lifecycle.alias import ended_by, is_alias, refuse_alias
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -44,7 +45,6 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
-from modeaware.lifecycle.intent import refuse_alias
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
 from modeaware.lifecycle.replacement import give_up_successor, record_after
 from modeaware.lifecycle.state import is_settled
@@ -172,8 +172,11 @@ class Engine:
             {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
         )
         admitted = self._validate(self._admit_all(chosen, found))
-        records = [each.admission.record for each in admitted if isinstance(each, Admitted)]
-        failures = self._append([record for record in records if record is not None])
+        admissions = [each.admission for each in admitted if isinstance(each, Admitted)]
+        failures = self._append(
+            [each.record for each in admissions if each.record is not None],
+            [topic_id for each in admissions for topic_id in each.removed],
+        )
         return self._carry_out(
             [
                 refusal(each.command, failures[each.topic_id], each.record)
@@ -206,9 +209,12 @@ class Engine:
             with self.failures.isolated(f"topic {command.topic!r}: a command"):
                 if facts.topic_id in self._newer:
                     raise _newer(f"topic {command.topic!r}", command.topic)
-                refuse_alias(command, facts.topic_id, replaced)
-                record = self._records.get(facts.topic_id or "")
                 now_ms = self._clock.now_ms()
+                if isinstance(command, ReplaceTopicCommand) and command.is_of_alias:
+                    admission = admit_of_alias(command, facts, replaced, self._epoch, now_ms)
+                    return Admitted(command, None, facts, admission)
+                refuse_alias(command, facts, replaced, now_ms)
+                record = self._records.get(facts.topic_id or "")
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (RequestRefused, ClusterError) as error:
             return self._not_begun(command, error, record)
@@ -248,8 +254,11 @@ class Engine:
         """Create what commands create, after the append; return their results."""
         growths = []
         for each in admitted:
-            if isinstance(each, Admitted) and each.admission.record is not None:
-                record = each.admission.record
+            if not isinstance(each, Admitted):
+                continue
+            for topic_id in each.admission.removed:
+                logger.warning("%s: the alias is removed, the record of the topic %s", each.command, topic_id)
+            if (record := each.admission.record) is not None:
                 logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
                 if each.new is not None:
                     growths.append(each)
@@ -295,7 +304,8 @@ class Engine:
         changed = bool(gone)
         for each in stay:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
-            changed |= self._plan(each, own)
+            if each.record.topic_id in self._records:  # else an alias has ended
+                changed |= self._plan(each, own)
         return changed
 
     def _with_predecessor(self, facts: TopicFacts | ClusterError) -> TopicFacts | ClusterError:
@@ -331,6 +341,8 @@ class Engine:
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
                 self.watched.looked(record.topic_id, facts, now_ms)
+                if is_alias(record) and self._is_successor(facts.topic_id):  # it has the name again
+                    facts = replace(facts, topic_id=None)
                 step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
@@ -343,6 +355,10 @@ class Engine:
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
+
+    def _is_successor(self, topic_id: str | None) -> bool:
+        replaced = (record.replacement for record in self._records.values())
+        return topic_id is not None and any(now is not None and now.successor_id == topic_id for now in replaced)
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
         """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
@@ -460,6 +476,7 @@ class Engine:
         Returns:
             Topic id -> why its record was not appended: it is too large. All others were.
         """
+        gone = [*gone, *(topic_id for record in records for topic_id in ended_by(record, self._records.values()))]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         try:
             if entries:

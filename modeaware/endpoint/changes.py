@@ -65,7 +65,8 @@ names, or on the cluster."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """Needed for DeletePartitions on its topic."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
-"""Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster."""
+"""Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster. To forget an alias, whose own
+topic is gone, _TO_DELETE on the topic that it leads to."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
 """Of a successor that is validated. Brokers look for the right first. Whether a topic that exists may be the successor,
 as where a request is repeated, the controller decides."""
@@ -117,8 +118,8 @@ class ChangeRequest:
     @property
     def successors(self) -> dict[int, ReplaceTopicCommand]:
         """Return the replacements that create a successor, by their place in ``commands``."""
-        each = enumerate(self.commands)
-        return {n: command for n, command in each if isinstance(command, ReplaceTopicCommand) and not command.undo}
+        each = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
+        return {n: command for n, command in each if not (command.undo or command.is_of_alias)}
 
     def creation_question(self, correlation_id: int) -> bytes:
         """Return the CreateTopics request, only to be validated, for the successors."""
@@ -199,8 +200,13 @@ class _Rights:
     def refusal(self, command: Command) -> CommandResult | None:
         if isinstance(command, AlterGroupRulesCommand):
             return self._rules_refusal(command)
+        if isinstance(command, ReplaceTopicCommand):
+            if command.forget:
+                refusal = self._topic_refusal(command.successor, _TO_DELETE)
+                return None if refusal is None else replace(refusal, topic=command.topic)
+            return self._topic_refusal(command.topic, _TO_REPLACE)
         needed = _TO_DELETE if isinstance(command, DeletePartitionsCommand) else _TO_ALTER
-        return self._topic_refusal(command.topic, _TO_REPLACE if isinstance(command, ReplaceTopicCommand) else needed)
+        return self._topic_refusal(command.topic, needed)
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
         if not _is_name(name):
@@ -255,6 +261,8 @@ def _named(command: Command) -> Iterator[str]:
     if isinstance(command, AlterGroupRulesCommand):
         yield from (rule.topic for rule in command.add)
         yield from (topic for _, _, topic in command.remove)
+    elif isinstance(command, ReplaceTopicCommand) and command.forget:
+        yield command.successor
     else:
         yield command.topic
 

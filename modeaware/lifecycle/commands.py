@@ -49,6 +49,9 @@ class ReplaceTopicCommand:
     Repeated while the replacement has not switched, it may change ``pause_before_switch`` and add to
     ``accept_state_loss``. ``undo`` deletes the successor, until the switch. ``configs`` are all that is set on the
     successor: nothing is copied from the topic.
+
+    Of a topic that was replaced and is gone, whose name leads to ``successor``: ``forget`` ends that, and ``adopt_id``
+    adopts the topic of that id, which has come up under the name (:mod:`modeaware.lifecycle.alias`).
     """
 
     topic: str
@@ -62,6 +65,13 @@ class ReplaceTopicCommand:
     accept_state_loss: tuple[str, ...] = ()
     undo: bool = False
     validate_only: bool = False
+    forget: bool = False
+    adopt_id: str | None = None
+
+    @property
+    def is_of_alias(self) -> bool:
+        """Return whether the command is about an alias, and replaces nothing."""
+        return self.forget or self.adopt_id is not None
 
 
 @dataclass(frozen=True)

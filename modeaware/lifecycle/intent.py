@@ -6,12 +6,12 @@ What follows from it, pass by pass, is in :mod:`modeaware.lifecycle.replacement`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreateTopic, FenceTopic, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import CreateTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creation, with_replacement
 from modeaware.modelog.records import (
@@ -46,7 +46,8 @@ def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: i
 def changed_replacement(
     record: TopicRecord, replacement: Replacement, command: ReplaceTopicCommand, now_ms: int
 ) -> TopicRecord | str:
-    """Return the record after a command about the replacement in progress, or why it is refused."""
+    """Return the record after a command about the replacement in progress, or why it is refused: a name that leads to a
+    successor is not taken back (invariant I8)."""
     if command.successor != replacement.successor:
         if replacement.switched_ms is not None:
             return objection_to_change(replacement)
@@ -73,7 +74,8 @@ def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Create
     """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
     refuse it."""
     fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
-    return (creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
+    new = () if command.adopt_id is not None else (creation(command.topic, topic_id, command),)
+    return (*new, *((fence,) if command.fence != "none" else ()))
 
 
 def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:
@@ -121,35 +123,6 @@ def objection_to_change(replacement: Replacement) -> str:
     if replacement.switched_ms is not None:
         return f"its name leads to {successor!r}, which has replaced it: change that topic"
     return f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
-
-
-def refuse_alias(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
-    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
-    (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
-    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
-
-    Raises:
-        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
-    """
-    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
-    for record in records:
-        replacement = record.replacement
-        if replacement is None or (record.topic == command.topic and record.topic_id == topic_id):
-            continue
-        if record.topic in wanted and replacement.switched_ms is not None:
-            raise RequestRefused(
-                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
-                f"topic of id {record.topic_id}; clients do not use another topic of that name",
-                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-                topic=record.topic,
-            )
-        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
-        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
-            raise RequestRefused(
-                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
-                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                topic=replacement.successor,
-            )
 
 
 def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:

@@ -376,7 +376,9 @@ class TopicRecord(VersionedRecord):
         handing_over = self.deletion
         if handing_over is not None and (handing_over.handed_over or handing_over.previous_count <= 0):
             handing_over = None
-        resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in self.retired.items()}
+        # Nothing of a topic that is gone is resumed: a new topic may have its name.
+        known = {} if self.replacement is not None and self.replacement.gone_ms is not None else self.retired
+        resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
         done = ReplicaState.DELETION_SUCCESSFUL
         return TopicView(
             topic=self.topic,
@@ -384,7 +386,7 @@ class TopicRecord(VersionedRecord):
             version=self.version,
             modes=self.modes,
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
-            reclaimed=frozenset(p for p, r in self.retired.items() if r.replica_state is done),
+            reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
             previous_count=None if handing_over is None else handing_over.previous_count,
             handed_over=frozenset() if handing_over is None else frozenset(self.handed_over),
             earlier_counts=() if handing_over is None else handing_over.earlier_counts,

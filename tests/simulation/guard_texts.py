@@ -175,8 +175,8 @@ a shrink begins with nothing handed over  order 31
 an undo drops what was handed over  order 11
     lifecycle.growth: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
 a growth is on the log before it is done  I5 234
-    controller.engine: records = [each.admission
-        => self._create([each for each in admitted if getattr(each, "new", None)])\n        records = [each.admission
+    controller.engine: admissions = [each.admission
+        => self._create([each for each in admitted if getattr(each, "new", None)])\n        admissions = [each.admission
     controller.engine: if each.new is not None:
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable

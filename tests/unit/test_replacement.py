@@ -10,9 +10,10 @@ import pytest
 from modeaware.clients.gate import has_read, is_open, needs_predecessor, segments, start_offset, written_topic
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.intent import effects_to_come, refuse_alias
+from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.replacement import (
     COMING_MS,
     FENCE_CONFIGS,
@@ -562,9 +563,9 @@ def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
     records = [switched()]
     for command in (shrink(2), COMMAND, ReplaceTopicCommand("other", TOPIC, 2)):
         with pytest.raises(RequestRefused, match="leads to 'orders-v2'") as caught:
-            refuse_alias(command, "another-id", records)
+            refuse_alias(command, TopicFacts("", "another-id"), records, NOW_MS)
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    refuse_alias(COMMAND, records[0].topic_id, records)
+    refuse_alias(COMMAND, TopicFacts("", records[0].topic_id), records, NOW_MS)
 
 
 def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared() -> None:
@@ -572,11 +573,11 @@ def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared(
     done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
     for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), replace(shrink(1), topic=NAME)):
         with pytest.raises(RequestRefused, match="replaces 'orders'") as caught:
-            refuse_alias(command, ID, [begun])
+            refuse_alias(command, TopicFacts("", ID), [begun], NOW_MS)
         assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-        refuse_alias(command, ID, [done])
+        refuse_alias(command, TopicFacts("", ID), [done], NOW_MS)
     with pytest.raises(RequestRefused, match="replaces 'orders'"):
-        refuse_alias(ReplaceTopicCommand("other", NAME, 2), "another-id", [done])
+        refuse_alias(ReplaceTopicCommand("other", NAME, 2), TopicFacts("", "another-id"), [done], NOW_MS)
 
 
 def test_a_topic_that_was_let_go_is_kept_so_whatever_is_known_of_groups_and_leaders() -> None:

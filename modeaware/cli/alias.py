@@ -1,0 +1,139 @@
+"""``modeaware alias``: the names of replaced topics that are gone, and lead to the topics that have replaced them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from modeaware.cli import Command, add_action
+from modeaware.cli.embedded import alter_alias
+from modeaware.cli.progress import status_without_change, tell
+from modeaware.cli.session import (
+    add_confirmation_options,
+    add_connection_options,
+    add_controller_config_option,
+    add_flags,
+    open_session,
+)
+from modeaware.cluster.cluster import TopicShape
+from modeaware.lifecycle.alias import adopted, alias_of, is_alias
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.reports.serialise import json_help, json_text
+from modeaware.reports.session import ModeLog, Session
+
+_ACTIONS = {
+    "list": "list the names that lead to another topic",
+    "forget": "let a name lead nowhere any more",
+    "adopt": "have required groups read another topic that has come up under a name",
+}
+
+
+@dataclass(frozen=True)
+class AliasReport:
+    """One alias.
+
+    Attributes:
+        alias: the name.
+        leads_to: the topic that clients use in its place.
+        topic_id: the id of the topic that is gone.
+        since_ms: when it was found to be gone, in ms since the epoch.
+        taken_by: the id of another topic that has come up under the name, which clients do not use; or null.
+    """
+
+    alias: str
+    leads_to: str
+    topic_id: str
+    since_ms: int | None
+    taken_by: str | None
+
+
+@dataclass(frozen=True)
+class AliasesReport:
+    """The aliases of a cluster.
+
+    Attributes:
+        aliases: a list of objects, by name.
+    """
+
+    aliases: tuple[AliasReport, ...]
+
+
+class Aliases(Command):
+    """``list``, ``forget``, ``adopt``."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(metavar="ACTION", required=True)
+        for name, text in _ACTIONS.items():
+            action = add_action(actions, name, text)
+            action.set_defaults(action=name)
+            if name == "list":
+                action.epilog = json_help(AliasesReport)
+                add_flags(action, json="print JSON, see below")
+            else:
+                action.add_argument("topic", metavar="TOPIC", help="the name")
+                add_confirmation_options(action)
+            if name == "adopt":
+                what = "the id of the topic that has come up under the name; without it, the one that has it now"
+                action.add_argument("--topic-id", metavar="ID", help=what)
+            add_connection_options(action)
+            note = " (for the controller in this process where none runs; those that the running one has)"
+            add_controller_config_option(action, "--controller-config", note)
+
+    def run(self, args: argparse.Namespace) -> int:
+        with open_session(args, "look at the aliases") as session:
+            return _list(args, session) if args.action == "list" else _end(args, session)
+
+
+def _list(args: argparse.Namespace, session: Session) -> int:
+    report = _report(session, session.read_log())
+    if args.json:
+        print(json_text(report))
+    for each in () if args.json else report.aliases:
+        taken = f"; the topic {each.taken_by} has come up under the name" if each.taken_by is not None else ""
+        print(f"{each.alias} -> {each.leads_to}{taken}")
+    return 0
+
+
+def _report(session: Session, log: ModeLog) -> AliasesReport:
+    found = sorted((r for r in log.replay.records.values() if is_alias(r)), key=lambda record: record.topic)
+    shapes = session.cluster.describe(record.topic for record in found)
+    reports = []
+    for record in found:
+        now, shape = record.replacement, shapes[record.topic]
+        assert now is not None, "an alias"
+        taken_by = shape.topic_id if isinstance(shape, TopicShape) and shape.topic_id != record.topic_id else None
+        reports.append(AliasReport(record.topic, now.successor, record.topic_id, now.gone_ms, taken_by))
+    return AliasesReport(tuple(reports))
+
+
+def _end(args: argparse.Namespace, session: Session) -> int:
+    """Forget an alias, or adopt the topic that has come up under it; what the controller would refuse is refused before
+    the question."""
+    topic, log, is_forgotten = args.topic, session.read_log(), args.action == "forget"
+    facts = session.observer().observe(topic, None, log.rules)
+    adopt_id = None if is_forgotten else args.topic_id or facts.topic_id or ""
+    leads_to = log.leads_to(topic) or ""
+    command = ReplaceTopicCommand(topic, leads_to, 1, forget=is_forgotten, adopt_id=adopt_id)
+    alias = alias_of(command, log.replay.records.values())
+    if is_forgotten:
+        tell(*_consequences(topic, leads_to, facts))
+    else:
+        record = adopted(command, alias, facts, log.replay.records.values(), 0)
+        tell(
+            f"{topic}: the topic {adopt_id} of {facts.partition_count} partitions takes no writes any more, is fenced, "
+            f"and is read from its start by: {', '.join(record.required_groups) or 'no group'}.",
+            f"They have read records of {leads_to} already: what this topic has of the same keys comes late.",
+        )
+    if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
+        return status
+    alter_alias(session, log.claim, command)
+    print(f"{topic}: {'forgotten' if is_forgotten else f'the topic {adopt_id} is adopted'}.")
+    return 0
+
+
+def _consequences(topic: str, leads_to: str, facts: TopicFacts) -> list[str]:
+    what = "does not exist: clients that still use the name fail, or have brokers create it"
+    if facts.topic_id is not None:
+        what = f"is the topic {facts.topic_id}: clients that use the name read and write that"
+    return [f"{topic}: the name leads to {leads_to} no more. On the brokers it {what}."]

@@ -1,0 +1,188 @@
+"""An alias: the name of a topic that was replaced and is gone. Its record stays, and leads the name to the successor.
+
+A client may use the name at any time, so an alias stays until an operator ends it, in one of two ways, or until the
+topic that it leads to has been replaced by a new topic of the name.
+
+*Forget*: the record is removed, and the name means what brokers have under it: a topic, or none.
+
+*Adopt*: another topic has come up under the name, by an automatic creation for example, and a client that knows no
+modes may have written to it. Mode-aware clients do not use that topic (invariant I8), and an operator may delete it.
+Where its records are wanted, the operator adopts its id: the topic becomes a predecessor of the topic that the name
+leads to. It takes no writes, is fenced and sealed, and required groups read it from its start to its end; then it is
+let go like the one before it. Groups that read the successor continue meanwhile: what they are given of the adopted
+topic is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle.commands import ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.replacement import with_replacement
+from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
+
+FORGOTTEN_MS = 600_000
+"""Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
+
+
+def is_alias(record: TopicRecord) -> bool:
+    """Return whether the topic of the record is gone, and its name leads to a successor."""
+    return record.replacement is not None and record.replacement.gone_ms is not None
+
+
+def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> TopicRecord:
+    """Return the alias that the command is about.
+
+    Raises:
+        RequestRefused: there is none, or its name leads to another topic than the command says.
+    """
+    for record in records:
+        if record.topic == command.topic and record.replacement is not None and is_alias(record):
+            if record.replacement.successor != command.successor:
+                why = f"it leads to {record.replacement.successor!r}, not to {command.successor!r}"
+                raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+            return record
+    why = "it is no alias: no topic of that name was replaced and is gone"
+    raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+
+
+def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int) -> None:
+    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
+    (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
+    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
+
+    A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
+
+    Raises:
+        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
+    """
+    wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
+    records = tuple(records)
+    for record in records:
+        replacement = record.replacement
+        if replacement is None or (record.topic == command.topic and record.topic_id == facts.topic_id):
+            continue
+        if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
+            _refuse_early_return(command, facts, record, now_ms)
+            continue
+        if record.topic in wanted and replacement.switched_ms is not None:
+            raise RequestRefused(
+                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
+                f"topic of id {record.topic_id}; clients do not use another topic of that name",
+                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                topic=record.topic,
+            )
+        shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
+        shares = shares and not is_alias(record)
+        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
+            raise RequestRefused(
+                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
+                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                topic=replacement.successor,
+            )
+
+
+def is_way_back(
+    command: ReplaceTopicCommand, topic_id: str | None, alias: TopicRecord, records: Iterable[TopicRecord]
+) -> bool:
+    """Return whether the command gives a topic the name of an alias that leads to it."""
+    if not is_alias(alias) or command.successor != alias.topic:
+        return False
+    by_id = {record.topic_id: record for record in records}
+    passed: set[str] = set()
+    following: TopicRecord | None = alias
+    while following is not None and following.topic_id not in passed:
+        passed.add(following.topic_id)
+        successor_id = following.replacement.successor_id if following.replacement is not None else None
+        if successor_id == topic_id:
+            return True
+        following = by_id.get(successor_id or "")
+    return False
+
+
+def _refuse_early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias: TopicRecord, now_ms: int) -> None:
+    """Refuse a topic under a name that clients without modes still use: they would skip what it holds. Refuse more
+    partitions than the name had: a client library may know the name by its earlier count until it has refreshed its
+    metadata, and fails records for other partitions."""
+    assert alias.replacement is not None, "an alias"
+    users = facts.successor.groups if facts.successor is not None and facts.successor.topic_id is None else {}
+    if using := sorted(name for name, group in users.items() if group.subscribed):
+        why = f"groups are subscribed to it, by clients without modes: {', '.join(using)}. Stop or move them first"
+        raise _refusal(command.successor, ErrorCode.POLICY_VIOLATION, why)
+    left_ms = (alias.replacement.gone_ms or 0) + FORGOTTEN_MS - now_ms
+    if command.num_partitions > len(alias.modes) and left_ms > 0:
+        why = (
+            f"clients may still know it by the {len(alias.modes)} partitions that it had: wait "
+            f"{left_ms // 1000 + 1} s, or name no more than these"
+        )
+        raise _refusal(command.successor, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+
+
+def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
+    """Return the ids of the aliases that end with the topic of ``record``, which is gone: its successor has their name,
+    and no group has to read another topic before that."""
+    if not is_alias(record) or record.replacement is None:
+        return []
+    return [each.topic_id for each in records if is_alias(each) and each.topic == record.replacement.successor]
+
+
+def adopted(
+    command: ReplaceTopicCommand, alias: TopicRecord, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int
+) -> TopicRecord:
+    """Return the record of the topic that has come up under an alias: a predecessor of the topic that is written.
+
+    Raises:
+        RequestRefused: it is another topic than the command names, or not one that can be fenced and drained.
+    """
+    topic = command.topic
+    if facts.topic_id is None:
+        raise _refusal(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has come up under that name")
+    if facts.topic_id != command.adopt_id:
+        why = f"its id is {facts.topic_id}, not {command.adopt_id}: look at it again (modeaware alias list)"
+        raise _refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID, why)
+    if facts.compacted:
+        why = f"cleanup.policy is {facts.cleanup_policy!r}: only a topic that is not compacted can be adopted"
+        raise _refusal(topic, ErrorCode.POLICY_VIOLATION, why)
+    last = _last(alias, records)
+    anew = Replacement(
+        last.successor,
+        last.num_partitions,
+        requested_ms=now_ms,
+        delay_ms=last.delay_ms,
+        fence=last.fence,
+        successor_id=last.successor_id,
+        announced_ms=now_ms,
+        switched_ms=now_ms,
+        accept_state_loss=last.accept_state_loss,
+    )
+    partitions = range(facts.partition_count)
+    record = replace(
+        TopicRecord.unchanged(topic, facts.topic_id, facts.partition_count),
+        modes=(PartitionMode.READ_ONLY,) * facts.partition_count,
+        # Groups without a commit read all of it, whatever their auto.offset.reset says.
+        retired={p: RetiredPartition(resume_offset=0) for p in partitions},
+        required_groups=alias.required_groups,
+        groups_complete=False,
+    )
+    return with_replacement(record, anew)
+
+
+def _last(alias: TopicRecord, records: Iterable[TopicRecord]) -> Replacement:
+    """Return the replacement whose successor is written to: the successor of an alias may have been replaced, too."""
+    by_id = {record.topic_id: record for record in records}
+    last, passed = alias.replacement, {alias.topic_id}
+    assert last is not None, "an alias"
+    while (following := by_id.get(last.successor_id or "")) is not None and following.topic_id not in passed:
+        if following.replacement is None or following.replacement.switched_ms is None:
+            break
+        passed.add(following.topic_id)
+        last = following.replacement
+    return last
+
+
+def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:
+    return RequestRefused(f"topic {topic!r}: {why}", code=code, topic=topic)

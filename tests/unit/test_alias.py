@@ -1,0 +1,148 @@
+"""Aliases: which are there, how one is forgotten, and what becomes of a topic that is adopted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeaware.clients.gate import predecessors, read_topics, written_topic
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle.admission import admit_of_alias
+from modeaware.lifecycle.alias import FORGOTTEN_MS, ended_by, refuse_alias
+from modeaware.lifecycle.commands import FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.intent import effects_to_come
+from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log
+
+NAME, ID = "orders-v2", "id-of-the-successor"
+LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+ALIAS = TopicRecord(
+    TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",), min_reader=2
+)
+FORGET = ReplaceTopicCommand(TOPIC, NAME, 2, forget=True)
+ADOPT = replace(FORGET, forget=False, adopt_id=TOPIC_ID)
+ABSENT = TopicFacts(TOPIC, None)
+TAKEN = facts(3, {p: log(4) for p in range(3)})
+
+
+def test_alias_is_forgotten() -> None:
+    admission = admit_of_alias(FORGET, ABSENT, [ALIAS], EPOCH, NOW_MS)
+    assert (admission.record, admission.removed) == (None, (ALIAS.topic_id,))
+    checked = admit_of_alias(replace(FORGET, validate_only=True), ABSENT, [ALIAS], EPOCH, NOW_MS)
+    assert (checked.record, checked.removed) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("command", "found", "records", "code"),
+    [
+        (FORGET, ABSENT, [], ErrorCode.INVALID_REQUEST),
+        (FORGET, ABSENT, [replace(ALIAS, replacement=replace(LED, gone_ms=None))], ErrorCode.INVALID_REQUEST),
+        (replace(FORGET, successor="other"), ABSENT, [ALIAS], ErrorCode.INVALID_REQUEST),
+        (ADOPT, ABSENT, [ALIAS], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (replace(ADOPT, adopt_id="another"), TAKEN, [ALIAS], ErrorCode.UNKNOWN_TOPIC_ID),
+        (ADOPT, replace(TAKEN, cleanup_policy="compact"), [ALIAS], ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_what_is_no_alias_or_cannot_be_adopted_is_refused(
+    command: ReplaceTopicCommand, found: TopicFacts, records: list[TopicRecord], code: ErrorCode
+) -> None:
+    with pytest.raises(RequestRefused) as refused:
+        admit_of_alias(command, found, records, EPOCH, NOW_MS)
+    assert refused.value.code is code
+
+
+def test_adopted_topic_is_a_predecessor_whose_name_leads_on_and_which_groups_read_from_its_start() -> None:
+    admission = admit_of_alias(ADOPT, TAKEN, [ALIAS], EPOCH, NOW_MS)
+    record, removed = admission.record, admission.removed
+    assert record is not None
+    assert removed == (ALIAS.topic_id,), "in the same append: the name has one record"
+    assert (record.topic_id, set(record.modes)) == (TOPIC_ID, {PartitionMode.READ_ONLY})
+    assert (topic_phase(record), record.required_groups, record.groups_complete) == ("seal", ("billing",), False)
+    view = record.view()
+    assert view.resume_offsets == {0: 0, 1: 0, 2: 0}
+    assert view.successor is not None
+    assert (view.successor.topic_id, view.successor.switched, view.successor.let_go) == (ID, True, False)
+    views = {TOPIC: view, NAME: TopicView(NAME, ID)}
+    assert read_topics(TOPIC, views.__getitem__, lambda view: True) == [TOPIC, NAME]
+
+
+def test_adopted_topic_leads_to_the_end_of_the_chain() -> None:
+    """The successor of the alias was replaced meanwhile: what is adopted is read before the topic that is written."""
+    second = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
+    following = TopicRecord(NAME, ID, 3, EPOCH, (RO,), replacement=second, min_reader=2)
+    record = admit_of_alias(ADOPT, TAKEN, [ALIAS, following], EPOCH, NOW_MS).record
+    assert record is not None
+    assert record.replacement is not None
+    assert (record.replacement.successor, record.replacement.successor_id) == ("orders-v3", "id-3")
+    assert record.replacement.num_partitions == 7
+
+
+def test_fence_of_a_topic_that_is_adopted_is_validated_and_nothing_is_created() -> None:
+    assert [type(effect) for effect in effects_to_come(ADOPT, TOPIC_ID)] == [FenceTopic]
+
+
+# The way back
+
+
+def back(count: int = 2, **more: object) -> ReplaceTopicCommand:
+    return replace(ReplaceTopicCommand(NAME, TOPIC, count), **more)  # type: ignore[arg-type]  # by name
+
+
+def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_under_no_other() -> None:
+    now_ms = (LED.gone_ms or 0) + FORGOTTEN_MS
+    refuse_alias(back(), TopicFacts("", ID), [ALIAS], now_ms)
+    refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms)
+    with pytest.raises(RequestRefused) as refused:
+        refuse_alias(back(9), TopicFacts("", ID), [ALIAS], now_ms - 1)
+    assert (refused.value.code, "the 2 partitions that it had" in str(refused.value)) == (
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        True,
+    )
+    refuse_alias(back(), TopicFacts("", ID), [ALIAS], now_ms - 1)
+    used = TopicFacts(TOPIC, None, groups={"stock": replace(group({}), subscribed=True)})
+    with pytest.raises(RequestRefused, match="groups are subscribed to it, by clients without modes: stock") as refused:
+        refuse_alias(back(), TopicFacts(NAME, ID, successor=used), [ALIAS], now_ms)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    living = replace(ALIAS, replacement=replace(LED, gone_ms=None))
+    for records, topic_id in (([ALIAS], "another"), ([living], ID)):
+        with pytest.raises(RequestRefused, match="leads to 'orders-v2'"):
+            refuse_alias(back(), TopicFacts("", topic_id), records, now_ms)
+
+
+def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
+    second = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second, min_reader=2)]
+    refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), TopicFacts("", "id-3"), records, NOW_MS)
+    refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), TopicFacts("", "id-3"), records, NOW_MS)
+
+
+def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
+    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    assert ended_by(second, [ALIAS, second]) == []
+    gone = replace(second, replacement=replace(returned, gone_ms=4))
+    assert ended_by(gone, [ALIAS, gone]) == [ALIAS.topic_id]
+
+
+def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
+    """A producer of the first name writes to the new topic of that name, and a group reads the one before it first."""
+    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    for switched_ms, written in ((None, (NAME, ID)), (2, (TOPIC, "id-3"))):
+        record = replace(second, replacement=replace(returned, switched_ms=switched_ms))
+        views = {TOPIC: ALIAS.view(), NAME: record.view()}
+        found = written_topic(TOPIC, views.__getitem__)
+        assert (found.topic, found.topic_id) == written
+        assert read_topics(TOPIC, views.__getitem__, lambda view: not (view.successor and view.successor.gone)) == [
+            NAME,
+            TOPIC,
+        ]
+        assert {name: view.topic_id for name, view in predecessors(views).items()} == {
+            NAME: ALIAS.topic_id,
+            TOPIC: ID,
+        }
