@@ -439,7 +439,7 @@ class _Move:
             retired, due_ms = seal_partition(retired, log, self._switched_ms, quiet_ms, self._now_ms)
             self._due_ms += [] if due_ms is None else [due_ms]
         elif retired.seal_offset is None and self._is_final(partition, log):
-            retired = seal_at_end(retired, log)
+            retired = self._sealed_at_end(retired, log)
         elif retired.seal_offset is None and self._replacement.own_configs is not None:
             retired = blocked(retired, self._not_fenced)
         elif retired.seal_offset is None and retired.reason == reasons.UNAVAILABLE:
@@ -449,6 +449,14 @@ class _Move:
         if retired.reason != before.reason and (alarm_text := reason_alarm(topic, partition, retired.reason, log)):
             self._alarms.append(alarm_text)
         return retired
+
+    def _sealed_at_end(self, retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
+        """Seal the partition, unless a transaction is open. A last stable offset that was read before the end was shows
+        none: the next look will."""
+        if not log.settled and all(writer.transaction_start is None for writer in log.writers):
+            self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
+            return retired
+        return seal_at_end(retired, log)
 
     def _is_final(self, partition: int, log: PartitionFacts) -> bool:
         """Return whether nothing can be appended under this leader epoch, and all that was is replicated.
