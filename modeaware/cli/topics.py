@@ -349,7 +349,12 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         chosen = named(chosen, args.topic)
     everything = args.topic is None and args.topic_id is None
     if not chosen and not everything:
-        return _absent(args, session.read_log())
+        log = session.read_log()
+        if args.topic is None or log.deleted(args.topic) is None:
+            return _absent(args, log)
+        topics = describe_topics(session, [args.topic])
+        print(json_text(Description(tuple(topics))) if args.json else indent(describe_text(topics, expand=False), "  "))
+        return 0
     names = [topic.name for topic in chosen]
     if args.json:
         topics = describe_topics(session, None if everything else names)

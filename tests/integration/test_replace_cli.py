@@ -230,3 +230,23 @@ def test_clients_of_both_sources_see_the_same_successor(
         eventually(lambda: successor() == replace(switched, read_up_to={0: 0, 1: 0}))
         site.commit(name, group, dict.fromkeys(range(3), 0))
         eventually(lambda: (found := successor()) is not None and found.let_go)
+
+
+def test_with_a_delay_the_command_waits_until_the_topic_is_deleted(
+    site: Site, filled: str, controller: Controller
+) -> None:
+    name = f"{filled}-v2"
+    told = site.run("replace", filled, "--with", name, "--partitions", "2", "--delete-partitions-delay", "0", *WAIT)
+    assert told.status == 0, told.err
+    assert f"{filled} is DELETED once every group has moved" in told.err
+    assert f"{filled}: replaced by {name} and deleted; 4 fewer partitions." in told.out
+    assert not exists(site, filled)
+    shown = site.describe(filled)
+    assert (shown["phase"], shown["partitions"], shown["replacement"]["gone_ms"] > 0) == ("done", [], True)
+    assert ", deleted " in site.run("topics", "--describe", "--topic", filled).out
+    certified = site.run("certificate", "--topic", filled)
+    assert certified.status == 0, certified.err
+    proof = json.loads(certified.out)
+    assert {each["verdict"] for each in proof["partitions"]} == {"deleted"}
+    assert [each["seal_offset"] is not None for each in proof["partitions"]] == [True] * 6
+    assert proof["replacement"]["gone_ms"] > proof["replacement"]["let_go_ms"]

@@ -12,7 +12,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, DeletePredecessor, FenceTopic
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.replacement import FENCE_CONFIGS, record_after
+from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS, record_after
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS, LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
@@ -220,10 +220,13 @@ def test_without_a_fence_it_is_done_once_it_is_let_go() -> None:
     assert replaced(noted) == without.replacement
 
 
-@pytest.mark.parametrize(("members", "alarms"), [(True, 0), (False, 1)])
-def test_a_subscriber_raises_an_alarm_unless_it_is_about_to_leave(members: bool, alarms: int) -> None:
+@pytest.mark.parametrize(("members", "after_ms", "held_up"), [(True, 0, 0), (False, 0, 1), (True, COMING_MS, 1)])
+def test_a_subscriber_is_a_reason_to_wait_unless_it_is_about_to_leave(
+    members: bool, after_ms: int, held_up: int
+) -> None:
     subscribed = {"billing": group(SEALS, members=True, subscribed=True)}
     on_successor = successor({"billing": group(MOVED, members=members)})
-    found = look(record(), seen(groups=subscribed, successor=on_successor), NOW_MS)
-    assert replaced(found).reason == "group-subscribed:billing"
-    assert len(found.alarms) == alarms
+    found = look(record(reason="delay"), seen(groups=subscribed, successor=on_successor), NOW_MS + after_ms)
+    assert found.effects == ()
+    assert replaced(found).reason == ("group-subscribed:billing" if held_up else None)
+    assert len(found.alarms) == held_up
