@@ -70,7 +70,10 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         strategy = theirs.get("partition_assignment_strategy", self.DEFAULT_CONFIG["partition_assignment_strategy"])
         with acquired(settings.conf, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
-            super().__init__(*topics, **theirs)
+            super().__init__(**theirs)
+            self._create(False)  # until it is known what has become of the topics
+            if topics:
+                super().subscribe(topics)
         self._views = views
         self._first_view = FirstView(
             settings.config, views.wait_ready, views.error, ClientErrors(timeout=FirstViewTimeout)
@@ -134,6 +137,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def assign(self, partitions: Sequence[Partition]) -> None:
         """As ``kafka.KafkaConsumer.assign``; partitions in mode None wait until they are readable again."""
+        self._create(True)
         super().assign(partitions)
         self._verify(partition.topic for partition in partitions)
         self._partitions.settle()
@@ -253,9 +257,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._noted |= gates.shut != shut
         topics = gates.topics(self._names)
         subscription = self._subscription
-        if gates.added:
-            # Else a successor that was deleted (its replacement was undone) would come up again by a look at it.
-            self._cluster.config["allow_auto_create_topics"] = False
+        self._create(not gates.added)
         if subscription.subscribed_pattern is not None:
             if set(topics) != {*self._names, *getattr(subscription.subscribed_pattern, "more", ())}:
                 more = set(topics).difference(self._names)
@@ -267,6 +269,15 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             )
             subscription.change_subscription(topics)
             self._cluster.set_topics(subscription.group_subscription())
+
+    def _create(self, allowed: bool) -> None:
+        """Let brokers create topics that are looked up, where ``allow_auto_create_topics`` does (kafka-python's 3.0.12
+        does not heed it). But not where one is replaced: a look at a topic that was deleted would bring it up again,
+        the successor of an undone replacement, say."""
+        allowed = allowed and self.config["allow_auto_create_topics"]
+        if self._cluster.config["allow_auto_create_topics"] != allowed:
+            self._cluster.config["allow_auto_create_topics"] = allowed
+            self._cluster.request_update()
 
     def _verify(self, topics: Iterable[str]) -> None:
         """Drop the views of topics that were deleted, and created again under their names (invariant I8)."""

@@ -98,7 +98,6 @@ def test_successor_is_subscribed_to_and_held_back_and_the_application_sees_nothi
     assert member.consumer.paused() == set()
     assert member.subscription.position(NEW[0]).offset == 0, "from its start, though auto_offset_reset is latest"
     assert not {*NEW} & {*member.subscription.fetchable_partitions()}
-    assert not member.consumer._cluster.config["allow_auto_create_topics"], "or it would come up again if deleted"
     (gate,) = member.consumer.modeaware_stats()["gates"]
     assert (gate["topic"], gate["successor"], gate["state"]) == ("orders", "orders-v2", "shut")
 
@@ -223,6 +222,25 @@ def test_assignment_by_the_application_is_left_alone_with_a_warning(
     assert member.held == {*OLD, *NEW}
     assert caplog.text.count("assign those of orders-v2") == 1
     member.close()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_topics_are_created_where_the_application_allows_it_and_none_is_replaced(
+    views: FakeViews, allowed: bool
+) -> None:
+    member = Member(views, "orders", group_id="g", allow_auto_create_topics=allowed)
+    config = member.consumer._cluster.config
+    assert not config["allow_auto_create_topics"], "it may be gone"
+    member.poll()
+    assert config["allow_auto_create_topics"] is allowed
+    announce(views, "orders", "orders-v2", 2)
+    member.poll()
+    assert not config["allow_auto_create_topics"], "a successor that is deleted would come up again"
+    member.close()
+    assigned = Member(views, allow_auto_create_topics=allowed)
+    assigned.consumer.assign([*OLD])
+    assert assigned.consumer._cluster.config["allow_auto_create_topics"] is allowed
+    assigned.close()
 
 
 def test_logical_names_are_refused(views: FakeViews) -> None:
