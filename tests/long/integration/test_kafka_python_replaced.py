@@ -1,16 +1,18 @@
 """A topic of 12 partitions is replaced by 4, then by 9, under load of kafka-python's clients: by each assignor, and in
-a group with consumers of confluent_kafka."""
+a group with consumers of confluent_kafka. And topics of a replacement that are deleted."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import murmur2
+from kafka import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -89,3 +91,61 @@ def test_two_replacements(
     verdict = judge(served.servers, chain, writers, delivered, murmur2)
     assert verdict.is_well, verdict
     assert not [refused for writer in writers for refused in writer.refused]
+
+
+@pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor], ids=["range", "cooperative"])
+def test_topics_that_are_deleted_are_never_shown_and_not_brought_up_again(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], strategy: Any
+) -> None:
+    topic, other = make_topic(12), make_topic(1)
+    successor = f"{topic}-v2"
+    conf = {
+        "bootstrap_servers": served.servers,
+        "modeaware_mode_log_topic": served.log,
+        "group_id": make_group(),
+        "partition_assignment_strategy": [strategy],
+        "metadata_max_age_ms": 500,
+        **FAST,
+    }
+    shown: set[str] = set()
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            shown.update(partition.topic for partition in revoked)
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            shown.update(partition.topic for partition in assigned)
+
+    def exists(name: str) -> bool:
+        return name in served.admin.list_topics(timeout=20).topics
+
+    def poll_until(condition: Callable[[], object]) -> None:
+        eventually(lambda: consumer.poll(100) == {} and condition(), 60)
+
+    def hidden() -> int:
+        return int(consumer.modeaware_stats()["hidden"])
+
+    consumer = KafkaConsumer(**conf)
+    consumer.subscribe([topic], listener=Listener())
+    poll_until(consumer.assignment)
+    asked = ReplaceTopicCommand(topic, successor, 4, pause_before_switch=True)
+    assert served.ask(asked).code is ErrorCode.NONE
+    poll_until(lambda: hidden() == 4)
+    assert served.ask(replace(asked, undo=True)).code is ErrorCode.NONE
+    poll_until(lambda: hidden() == 0 and not exists(successor))
+    refreshed = consumer._cluster.request_update()
+    poll_until(lambda: refreshed.is_done)
+    assert consumer.modeaware_stats()["gates"] == []
+    assert {partition.topic for partition in consumer.assignment()} == shown == {topic}
+    assert not exists(successor)
+
+    assert served.ask(replace(asked, pause_before_switch=False)).code is ErrorCode.NONE
+    poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {successor})
+    consumer.close()
+    served.admin.delete_topics([topic])[topic].result(30)
+    eventually(lambda: not exists(topic))
+    served.wait_for(topic, lambda record: record.replacement and record.replacement.gone_ms)
+    consumer = KafkaConsumer(topic, other, **conf)
+    poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {successor, other})
+    assert not exists(topic)
+    consumer.close()
