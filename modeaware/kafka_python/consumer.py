@@ -92,6 +92,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._subscription.all_consumed_offsets = self._partitions.consumed_offsets
         self._names: tuple[str, ...] = topics
         self._names_noted = True
+        self._widened = False
         self._cooperative: bool = self._coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
         self._auto_commit: bool = self._coordinator.config["enable_auto_commit"]
         self._noted = True
@@ -257,7 +258,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._noted |= gates.shut != shut
         topics = gates.topics(self._names)
         subscription = self._subscription
-        self._create(not gates.added)
+        self._widened |= bool(gates.added)
+        self._create(not self._widened)
         if subscription.subscribed_pattern is not None:
             if set(topics) != {*self._names, *getattr(subscription.subscribed_pattern, "more", ())}:
                 more = set(topics).difference(self._names)
@@ -272,8 +274,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def _create(self, allowed: bool) -> None:
         """Let brokers create topics that are looked up, where ``allow_auto_create_topics`` does (kafka-python's 3.0.12
-        does not heed it). But not where one is replaced: a look at a topic that was deleted would bring it up again,
-        the successor of an undone replacement, say."""
+        does not heed it). But not once one was replaced: kafka-python goes on to look up what it was subscribed to,
+        which would bring up again a topic that was deleted, the successor of an undone replacement, say."""
         allowed = allowed and self.config["allow_auto_create_topics"]
         if self._cluster.config["allow_auto_create_topics"] != allowed:
             self._cluster.config["allow_auto_create_topics"] = allowed

@@ -236,6 +236,14 @@ def test_topics_are_created_where_the_application_allows_it_and_none_is_replaced
     announce(views, "orders", "orders-v2", 2)
     member.poll()
     assert not config["allow_auto_create_topics"], "a successor that is deleted would come up again"
+    views.put(replace(views.view("orders"), version=(1, 9), successor=None))
+    member.poll()
+    member.assign([*OLD])
+    member.poll()
+    member.consumer._names_noted = True
+    member.poll()
+    assert not member.consumer._gates.added
+    assert not config["allow_auto_create_topics"], "also after the next assignment"
     member.close()
     assigned = Member(views, allow_auto_create_topics=allowed)
     assigned.consumer.assign([*OLD])
