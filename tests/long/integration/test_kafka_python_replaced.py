@@ -41,20 +41,21 @@ def served(kafka: Kafka) -> Iterator[Controlled]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "mixed"),
-    [*((each, False) for each in STRATEGIES), (RoundRobinPartitionAssignor, True)],
-    ids=[*(str(each.name) for each in STRATEGIES), "with confluent_kafka"],
+    ("strategy", "kind"),
+    [*((each, "") for each in STRATEGIES), (RoundRobinPartitionAssignor, "mixed"), (RangePartitionAssignor, "static")],
+    ids=[*(str(each.name) for each in STRATEGIES), "with confluent_kafka", "static members"],
 )
 def test_two_replacements(
-    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], strategy: Any, mixed: bool
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], strategy: Any, kind: str
 ) -> None:
     topic = make_topic(12)
     groups = {name: make_group() for name in ("even", "slow")}
     delivered = {name: Delivered() for name in groups}
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
 
-    def member(name: str) -> Any:
-        return KafkaConsumer(**conf, **FAST, group_id=groups[name], partition_assignment_strategy=[strategy])
+    def member(name: str, number: int) -> Any:
+        own = {"group_instance_id": f"member-{number}"} if kind == "static" else {}
+        return KafkaConsumer(**conf, **FAST, **own, group_id=groups[name], partition_assignment_strategy=[strategy])
 
     def other(name: str) -> Any:
         return modeaware.Consumer(
@@ -69,9 +70,10 @@ def test_two_replacements(
 
     kinds = [("even", 0.0)] * 3 + [("slow", 0.004)]
     members: list[Member] = [
-        KafkaPythonMember(partial(member, name), [topic], delivered[name], work_s) for name, work_s in kinds
+        KafkaPythonMember(partial(member, name, number), [topic], delivered[name], work_s)
+        for number, (name, work_s) in enumerate(kinds)
     ]
-    if mixed:
+    if kind == "mixed":
         members += [Member(partial(other, name), [topic], delivered[name]) for name in groups]
     writers = [KafkaPythonWriter(lambda: KafkaProducer(**conf, linger_ms=5), topic, name) for name in "ab"]
     chain = {topic: 12, f"{topic}-v2": 4, f"{topic}-v3": 9}
