@@ -21,7 +21,15 @@ from modeaware.aiokafka.producer import (
     FirstViewPending,
     FirstViewTimeout,
     MovedKeyError,
+    ReplacedTopicError,
     RetiredPartitionError,
 )
 
-__all__ = ["AIOKafkaProducer", "FirstViewPending", "FirstViewTimeout", "MovedKeyError", "RetiredPartitionError"]
+__all__ = [
+    "AIOKafkaProducer",
+    "FirstViewPending",
+    "FirstViewTimeout",
+    "MovedKeyError",
+    "ReplacedTopicError",
+    "RetiredPartitionError",
+]

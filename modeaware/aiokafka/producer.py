@@ -19,13 +19,15 @@ from functools import partial, update_wrapper
 from typing import Any, Self
 
 import aiokafka
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from modeaware.clients.following import ClientErrors, acquired
+from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, VerifiedRoutes
 from modeaware.clients.settings import OVERRIDES, Settings, split_settings
 from modeaware.config import ClientConfig
-from modeaware.errors import ConfigError, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.errors import ConfigError, KeyMoved, ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
@@ -37,6 +39,10 @@ PICK = "_partition"
 """aiokafka's method that every record passes before it is queued, with an explicit partition or without one."""
 WAIT = "_wait_on_metadata"
 """The method of aiokafka's client that every record awaits before that."""
+ADD_MESSAGE, ADD_BATCH = "add_message", "add_batch"
+"""The methods of aiokafka's accumulator that queue a record, or a batch, for a topic and a partition."""
+APPEND = "_append_batch"
+"""The method of aiokafka's accumulator that begins a batch of records for a topic and a partition."""
 _ARGUMENTS = ("self", "topic", "partition", "key", "value", "serialized_key", "serialized_value")
 
 if tuple(inspect.signature(getattr(aiokafka.AIOKafkaProducer, PICK, object)).parameters) != _ARGUMENTS:
@@ -61,6 +67,16 @@ class MovedKeyError(KeyMoved, KafkaError):  # type: ignore[misc,unused-ignore]  
     """A key has moved, and ``modeaware_on_resize`` is ``error``; nothing was queued."""
 
 
+class ReplacedTopicError(TopicReplaced, MessageSizeTooLargeError):  # type: ignore[misc,unused-ignore]  # untyped
+    """What the future of a record raises that brokers refused because its topic was replaced.
+
+    A ``MessageSizeTooLargeError``, as the brokers have it. ``retriable``: the application may send the record again
+    under the same name, and decides whether a record that is stored twice does harm.
+    """
+
+    retriable = True
+
+
 ERRORS = ClientErrors(RetiredPartitionError, MovedKeyError, pending=FirstViewPending, timeout=FirstViewTimeout)
 
 
@@ -72,6 +88,9 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc,unused-i
     explicit or picked, is refused before it is queued; so is a batch (``send_batch``). What is queued when the
     modes change goes where it was going, and so does a ``send`` that waits for room in a full batch then. While every
     partition is writable, nothing of ours is on the way of a record.
+
+    The name of a topic that was replaced leads to its successor, with that topic's partitions. Of records that were
+    queued earlier, those that brokers refuse because of it fail with :class:`ReplacedTopicError`.
 
     Settings that begin with ``modeaware_`` are ours (:class:`modeaware.config.ClientConfig`, with underscores), but
     ``hold`` for ``modeaware_on_resize``. ``modeaware_librdkafka`` (a dict) replaces what is translated of the
@@ -144,7 +163,9 @@ class Modes(VerifiedRoutes):
 
     aiokafka's ``partitioner`` is called without the topic, and not at all where the application names the partition. So
     ours is an attribute of the producer that hides the method: before the first view, and while a topic has retired
-    partitions. At other times there is nothing of ours on the way of a record.
+    partitions or a successor. Where a name leads to a successor, aiokafka's ``send`` looks up and queues by the name;
+    attributes of its client and of its accumulator put the successor in its place. At other times there is nothing of
+    ours on the way of a record.
     The producer, whose ``loop`` it is, is not kept alive.
     """
 
@@ -153,6 +174,8 @@ class Modes(VerifiedRoutes):
         self._producer = weakref.ref(producer)
         self._view_timeout_s = config.view_timeout_ms / 1000
         self._loop = loop
+        self._refusals = Refusals(views)
+        self._explaining: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Event()
         setattr(producer, PICK, self.pick)
         self.serve(producer, self._hand_over)
@@ -185,22 +208,77 @@ class Modes(VerifiedRoutes):
         producer: Any = self._producer()
         if producer is None:
             return
-        if self.routed_topics:
+        client, accumulator = producer.client, producer._message_accumulator
+        if self.routed_topics or self._names:
             setattr(producer, PICK, self.pick)
-            setattr(producer.client, WAIT, partial(self._wait, weakref.ref(producer.client)))
+            setattr(client, WAIT, partial(self._wait, weakref.ref(client)))
         else:
             vars(producer).pop(PICK, None)
-            vars(producer.client).pop(WAIT, None)
+            vars(client).pop(WAIT, None)
+        if self._names:
+            setattr(accumulator, ADD_MESSAGE, partial(self._add_message, weakref.ref(accumulator)))
+            setattr(accumulator, ADD_BATCH, partial(self._add_batch, weakref.ref(accumulator)))
+            setattr(accumulator, APPEND, partial(self._append, weakref.ref(accumulator)))
+            queued = (batch for batches in accumulator._batches.values() for batch in batches)
+            for batch in (*queued, *accumulator._pending_batches):
+                self._explain(batch)
+        else:
+            for name in (ADD_MESSAGE, ADD_BATCH, APPEND):
+                vars(accumulator).pop(name, None)
 
-    async def _wait(self, calling: weakref.ref[Any], topic: str) -> Any:
-        """As ``AIOKafkaClient._wait_on_metadata``; the topic's route is verified when it returns."""
+    async def _wait(self, calling: weakref.ref[Any], name: str) -> Any:
+        """As ``AIOKafkaClient._wait_on_metadata``, of the topic that records under ``name`` go to; its route is
+        verified when it returns."""
         client: Any = calling()
-        partitions = await getattr(type(client), WAIT)(client, topic)
-        if not self.is_verified(topic):
-            # A view that changes is handed over to the event loop before this returns, so it is followed by then.
-            await asyncio.to_thread(self.verify, topic)
-            self.mark(topic)
-        return partitions
+        while True:
+            topic = self.leads_to(name)
+            partitions = await getattr(type(client), WAIT)(client, topic)
+            if self.unverified(name):
+                # A view that changes is handed over to the event loop before this returns, so it is followed by then.
+                await asyncio.to_thread(self.verify, name)
+                self.mark(name)
+            if topic == self.leads_to(name):
+                return partitions
+
+    def _add_message(self, adding: weakref.ref[Any], tp: Any, *args: Any, **kwargs: Any) -> Any:
+        accumulator: Any = adding()
+        return getattr(type(accumulator), ADD_MESSAGE)(accumulator, self._led(tp), *args, **kwargs)
+
+    def _add_batch(self, adding: weakref.ref[Any], builder: Any, tp: Any, *args: Any, **kwargs: Any) -> Any:
+        accumulator: Any = adding()
+        return getattr(type(accumulator), ADD_BATCH)(accumulator, builder, self._led(tp), *args, **kwargs)
+
+    def _led(self, tp: Any) -> Any:
+        # Between the pick and this the event loop has run nothing else: the name leads where it did.
+        topic = self.leads_to(tp.topic)
+        return tp if topic == tp.topic else TopicPartition(topic, tp.partition)
+
+    def _append(self, appending: weakref.ref[Any], *args: Any, **kwargs: Any) -> Any:
+        accumulator: Any = appending()
+        batch = getattr(type(accumulator), APPEND)(accumulator, *args, **kwargs)
+        self._explain(batch)
+        return batch
+
+    def _explain(self, batch: Any) -> None:
+        """Have the records of ``batch`` fail with our error where they are refused because their topic was replaced."""
+        if self._names.segments(batch.tp.topic):
+            batch.failure = partial(self._fail, batch)
+
+    def _fail(self, batch: Any, exception: Any) -> None:
+        if type(exception) is not MessageSizeTooLargeError:
+            type(batch).failure(batch, exception)
+        elif self._refusals.may_wait(batch.tp.topic):
+            task = self._loop.create_task(self._explained(batch, exception))
+            self._explaining.add(task)
+            task.add_done_callback(self._explaining.discard)
+        else:
+            error = self._refusals.explain(batch.tp.topic, batch.tp.partition, ReplacedTopicError)
+            type(batch).failure(batch, error or exception)
+
+    async def _explained(self, batch: Any, exception: Any) -> None:
+        # The views have to be waited for: those of a process that was suspended, say.
+        error = await asyncio.to_thread(self._refusals.explain, batch.tp.topic, batch.tp.partition, ReplacedTopicError)
+        type(batch).failure(batch, error or exception)
 
     def pick(
         self,
@@ -221,23 +299,25 @@ class Modes(VerifiedRoutes):
         if not self._is_known():
             self.first_view.refuse()
         producer: Any = self._producer()  # which calls this
+        name, topic = topic, self.leads_to(topic)
         route = self.of(topic)
+        pick = producer._partitioner
         if partition is not None or route is None:
+            if partition is not None:
+                self.refuse_absent(name, partition)
             chosen: int = getattr(type(producer), PICK)(
                 producer, topic, partition, key, value, serialized_key, serialized_value
             )
-            self.refuse_retired(topic, chosen)
-            return chosen
-        if not route.writable:
-            self.refuse_retired(topic, 0)
-        pick = producer._partitioner
-        # The view's list also where aiokafka's metadata is older: all producers must hash over the same.
-        available = producer._metadata.available_partitions_for_topic(topic) or ()
-        chosen = pick(serialized_key, list(route.writable), [p for p in route.writable if p in available])
+        else:
+            if not route.writable:
+                self.refuse_retired(topic, 0)
+            # The view's list also where aiokafka's metadata is older: all producers must hash over the same.
+            available = producer._metadata.available_partitions_for_topic(topic) or ()
+            chosen = pick(serialized_key, list(route.writable), [p for p in route.writable if p in available])
         self.refuse_retired(topic, chosen)
-        if serialized_key is not None:
+        if partition is None and serialized_key is not None:
             self.look_at_key(
-                topic, serialized_key, chosen, lambda count: pick(serialized_key, [*range(count)], [*range(count)])
+                name, serialized_key, chosen, lambda count: pick(serialized_key, [*range(count)], [*range(count)])
             )
         return chosen
 

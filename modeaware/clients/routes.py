@@ -15,6 +15,7 @@ of a topic that is fenced, and gain nothing: what is acknowledged there can be r
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,16 +24,25 @@ from typing import Any
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.gate import segments
 from modeaware.clients.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
-from modeaware.clients.tally import SENDS_REFUSED, TALLY
+from modeaware.clients.tally import SENDS_HELD, SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners import LoadAware, Partitioner, TopicPartitioner, named
 
+logger = logging.getLogger(__name__)
+
 Load = Callable[[str, tuple[int, ...]], Sequence[int]]
 """Returns the load of a topic's candidates; empty where it is not known."""
-NO_STATS: Mapping[str, Any] = {"state": "waiting", "routed_topics": 0, "view_changes": 0, "resizes": 0, "views": {}}
+NO_STATS: Mapping[str, Any] = {
+    "state": "waiting",
+    "routed_topics": 0,
+    "view_changes": 0,
+    "resizes": 0,
+    "replaced": {},
+    "views": {},
+}
 """``modeaware_stats()`` of a producer whose constructor has not run."""
 
 
@@ -172,6 +182,10 @@ class Names:
         """Return the names that lead to another topic -> that topic."""
         return {name: found[-1].topic for name, found in list(self._segments.items()) if found[-1].topic != name}
 
+    def __bool__(self) -> bool:
+        """Whether some topic has a successor."""
+        return bool(self._segments)
+
     @property
     def is_any_announced(self) -> bool:
         """Whether some topic has a successor that its name does not lead to yet."""
@@ -179,8 +193,8 @@ class Names:
 
 
 class Routes:
-    """The routes of one producer's topics, by its share of the views. One thread at a time calls :meth:`follow`, any
-    may look.
+    """The routes of one producer, by its share of the views: of topics, and of names that lead to another topic. One
+    thread at a time calls :meth:`follow`, any may look.
 
     A send uses the route in force when it looks the topic up, and nothing of it is decided again later (invariant I7).
 
@@ -220,7 +234,13 @@ class Routes:
             refused=errors.moved,
         )
         self._views = views
-        self._routes: dict[str, Any] = {}
+        self._backlog = backlog if config.on_resize == "hold" else None
+        self._routes: dict[str, Any] = {}  # by name
+        self._own: dict[str, Route | None] = {}  # by topic
+        self._names = Names()
+        self._waits: dict[str, list[tuple[str, Backlog]]] = {}  # by name: earlier topics of it, with records queued
+        self._verified: dict[str, str | None] = {}  # topic -> the id that has been compared with the cluster's
+        self._wrapped: Callable[[Any], Any] | None = None  # Route.report of topics that are about to be replaced
         self._lock = threading.RLock()
         self._share: ViewShare | None = None
         self.known = threading.Event()
@@ -255,12 +275,62 @@ class Routes:
         picks = self._resizes.guarded(view, None if route is None else route.partitioner, first=first)
         return None if picks is None else route_over(view, picks, self._load)
 
-    def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> None:
-        """Views change (under the lock): names may lead to other topics."""
+    def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
+        """Take in where names lead (under the lock).
+
+        Returns:
+            The names that lead to another topic than before -> that earlier topic.
+        """
+        moved = self._names.follow(changed, self._views.view)
+        backlogs: dict[str, Backlog] = {}
+        for name, before in moved.items():
+            topic = self._names.leads_to(name)
+            replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
+            if first or replaced is None or replaced.successor is None:
+                continue
+            text = (
+                "%s was replaced by %s: records under the name %s go there from now on. Earlier ones that are still "
+                "queued may be refused, with MSG_SIZE_TOO_LARGE where their delivery callback was not reached"
+            )
+            logger.info(text, before, topic, name)
+            view = self._views.view(topic)
+            count = len(view.writable) if view.modes else replaced.successor.partition_count
+            self._resizes.replaced(name, replaced, topic, count)
+            if self._backlog is not None:
+                if before not in backlogs:
+                    backlogs[before] = self._backlog(before)
+                self._waits.setdefault(name, []).append((before, backlogs[before]))
+        return moved
 
     def _put(self, routes: Mapping[str, Route | None]) -> None:
-        """Put routes in force, all of them at once."""
-        self._routes |= routes
+        """Put routes of topics in force."""
+        self._own |= routes
+        for name in self._names.through(routes):
+            self._enter(name)
+
+    def _enter(self, name: str) -> None:
+        """Put what is in force under ``name`` into the table (under the lock)."""
+        self._routes[name] = self._by_name(name)
+
+    def _by_name(self, name: str) -> Route | None:
+        """The route of a name, which may lead to another topic, or will soon."""
+        segments = self._names.segments(name)
+        if not segments:
+            return self._own.get(name)
+        last = segments[-1]
+        route = self._own.get(last.topic) if last.topic != name or len(segments) == 1 else None
+        if route is None:
+            picks = self._picker.for_topic(last.topic)
+            route = Route(last, last.writable, dense=True, partitioner=picks, passes=True)
+        if last.topic != name:
+            successor = segments[-2].successor
+            assert successor is not None, "it leads to the last one"
+            count = max(len(route.view.modes), successor.partition_count)
+            picks = self._resizes.observed(name, route.partitioner)
+            route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
+        if last.successor is not None and self._wrapped is not None:
+            route = replace(route, report=self._wrapped)
+        return route
 
     def _point(self) -> None:
         """Routes have changed (under the lock)."""
@@ -272,15 +342,50 @@ class Routes:
             if route is not None and not route.open:
                 left = without_finished_guards(route.partitioner)
                 self._put({topic: replace(route, partitioner=left, open=not sees_keys(left))})
+            self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
-        """Return the route in force; None where every partition is writable."""
-        route: Route | None = self._routes.get(topic)
-        return route
+        """Return the topic's own route; None where every partition is writable."""
+        return self._own.get(topic)
 
-    def look_at_key(self, topic: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
+    def leads_to(self, name: str) -> str:
+        """Return the topic that records under ``name`` go to."""
+        return self._names.leads_to(name)
+
+    def unverified(self, name: str) -> list[tuple[str, str | None]]:
+        """Return the topics that a record under ``name`` depends on, and their ids, which are to be compared with the
+        cluster's (invariant I8). Where a topic is gone its name leads on by the word of the log, whatever topic comes
+        up under it."""
+        own = self.of(self._names.leads_to(name))
+        segments = self._names.segments(name)
+        views = [] if own is None else [own.view]
+        for view in segments if own is None else segments[:-1]:
+            views += [] if view.successor is not None and view.successor.gone else [view]
+        found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
+        return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
+
+    def await_backlogs(self, name: str) -> None:
+        """Have records under a name that leads elsewhere than before wait for those that this producer has queued
+        there (``modeaware.on.resize`` is ``hold``).
+
+        Raises:
+            KeyHeld: not all of them have been delivered, or have failed.
+        """
+        if not self._waits.get(name):
+            return
+        with self._lock:
+            left = self._waits[name] = [(topic, each) for topic, each in self._waits[name] if not each.over]
+        if left:
+            TALLY.add(SENDS_HELD)
+            raise self._errors.held(
+                f"{left[0][0]} was replaced by {self._names.leads_to(name)}, and records of this producer for it are "
+                "still queued; nothing was queued, try again",
+                topic=left[0][0],
+            )
+
+    def look_at_key(self, name: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
         """Apply :func:`modeaware.clients.resize.look_at_key` to a record that is about to be queued in ``chosen``."""
-        route = self.of(topic)
+        route: Route | None = self._routes.get(name)
         if route is not None and not route.open:
             look_at_key(route.partitioner, key, before, chosen)
 
@@ -296,15 +401,16 @@ class Routes:
     @property
     def routed_topics(self) -> int:
         """How many topics have retired partitions."""
-        return sum(route is not None for route in list(self._routes.values()))
+        return sum(route is not None for route in list(self._own.values()))
 
     def stats(self) -> dict[str, Any]:
-        """Return a producer's ``modeaware_stats()``."""
+        """Return a producer's ``modeaware_stats()``; ``replaced``: the topic that each name leads to."""
         return {
             "state": ("routed" if self._is_routed() else "direct") if self._is_known() else "waiting",
             "routed_topics": self.routed_topics,
             "view_changes": max(self.changes - 1, 0),
             "resizes": self._resizes.count,
+            "replaced": self._names.replaced(),
             "views": self._views.stats(),
         }
 
@@ -328,20 +434,25 @@ class VerifiedRoutes(Routes):
     def __init__(self, timeout_s: float, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
-        self._verified: dict[str, Route | None] = {}
 
-    def is_verified(self, topic: str) -> bool:
-        """Return whether the route in force of ``topic`` is verified."""
-        route = self.of(topic)
-        return route is None or self._verified.get(topic) is route
+    def verify(self, name: str) -> None:
+        """Have the views verified that a record under ``name`` depends on (invariant I8); may block. See
+        ``Views.verify``."""
+        self._views.verify([topic for topic, _ in self.unverified(name)], self._timeout_s)
 
-    def verify(self, topic: str) -> None:
-        """Have the view of ``topic`` verified (invariant I8); may block. See ``Views.verify``."""
-        self._views.verify([topic], self._timeout_s)
+    def mark(self, name: str) -> None:
+        """Note that they are verified. Not before the views that were found are followed."""
+        self._verified |= dict(self.unverified(name))
 
-    def mark(self, topic: str) -> None:
-        """Note that the route in force is verified. Not before the view that was found is followed."""
-        self._verified[topic] = self.of(topic)
+    def refuse_absent(self, name: str, partition: int) -> None:
+        """Refuse a partition that was meant for an earlier topic of ``name``, and that the one it leads to lacks.
+
+        Raises:
+            PartitionRetired: see :meth:`Route.refusal`.
+        """
+        route: Route | None = self._routes.get(name)
+        if route is not None and route.name is not None:
+            route.refuse_retired(partition, self._errors.retired)
 
     def metadata_changed(self, _: object = None) -> None:
         """The client's metadata has changed: verify again."""

@@ -162,7 +162,7 @@ class Partitions:
         manual: the application assigns by itself, outside any subscription.
 
     Args:
-        is_shut: whether the gate before a topic is shut (:mod:`modeaware.confluent.gates`): its partitions are hidden.
+        is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class Producer(librdkafka.Producer):
         through Python), ``replaced`` (names of topics that were replaced, each with the topic that its records go to),
         and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
-        return {**NO_STATS, "in_c": False, "replaced": {}} if self._modeaware is None else self._modeaware.stats()
+        return {**NO_STATS, "in_c": False} if self._modeaware is None else self._modeaware.stats()
 
 
 @contextmanager

@@ -13,15 +13,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
 from modeaware.clients.following import ClientErrors
-from modeaware.clients.resize import Backlog, sees_keys
-from modeaware.clients.routes import Load, Names, Route, Routes
-from modeaware.clients.tally import SENDS_HELD, TALLY
+from modeaware.clients.resize import Backlog
+from modeaware.clients.routes import Load, Route, Routes
 from modeaware.config import ClientConfig
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused, RetiredPartitionChosen
@@ -352,12 +350,8 @@ class Router(Routes):
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
-        self._own: dict[str, Route | None] = {}  # by topic; in self._routes they are by name
-        self._names = Names()
-        self._backlog = backlog if config.on_resize == "hold" else None
-        self._waits: dict[str, list[tuple[str, Backlog]]] = {}  # by name: earlier topics of it, with records queued
         self._deliveries = deliveries
-        self._verified: dict[str, str | None] = {}
+        self._wrapped = None if deliveries is None else deliveries.wrapped
         self._unanswered_since_s: dict[str, float] = {}
         self._counts: Counts = {}
         self._unrouted = DIRECT if count is None else 0
@@ -374,92 +368,25 @@ class Router(Routes):
         self.produce_batch = Switch(self._first_produce_batch)
 
     def stats(self) -> dict[str, Any]:
-        """Return ``modeaware_stats()``.
-
-        ``in_c``: records of shrunk topics go through the extension; ``replaced``: the topic that each name leads to."""
+        """Return ``modeaware_stats()``; ``in_c``: records of shrunk topics go through the extension."""
         in_c = RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)
-        return {**super().stats(), "in_c": in_c, "replaced": self._names.replaced()}
+        return {**super().stats(), "in_c": in_c}
 
-    def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> None:
-        moved = self._names.follow(changed, self._views.view)
+    def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
+        moved = super()._lead(changed, first=first)
         if self._deliveries is not None:
             self._deliveries.follow(announced=self._names.is_any_announced, switched=bool(moved))
-        backlogs: dict[str, Backlog] = {}
-        for name, before in moved.items():
-            topic = self._names.leads_to(name)
-            replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
-            if first or replaced is None or replaced.successor is None:
-                continue
-            text = (
-                "%s was replaced by %s: records under the name %s go there from now on. Earlier ones that are still "
-                "queued may be refused, with MSG_SIZE_TOO_LARGE where their delivery callback was not reached"
-            )
-            logger.info(text, before, topic, name)
-            view = self._views.view(topic)
-            count = len(view.writable) if view.modes else replaced.successor.partition_count
-            self._resizes.replaced(name, replaced, topic, count)
-            if self._backlog is not None:
-                if before not in backlogs:
-                    backlogs[before] = self._backlog(before)
-                self._waits.setdefault(name, []).append((before, backlogs[before]))
-
-    def _put(self, routes: Mapping[str, Route | None]) -> None:
-        self._own |= routes
-        for name in self._names.through(routes):
-            self._enter(name)
+        return moved
 
     def _enter(self, name: str) -> None:
-        """Put what is in force under ``name`` into the table (under the lock)."""
-        route = self._led(name) if self._names.segments(name) else self._own.get(name)
+        route = self._by_name(name)
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
         self._counts[name] = 0
-        if route is None or not (self._unverified(name) or self._waits.get(name)):
+        if route is None or not (self.unverified(name) or self._waits.get(name)):
             self._routes[name] = route
             self._counts[name] = self._unrouted if route is None else count_of(route, self._unrouted)
         else:
             self._routes[name] = Unverified(route, partial(self._settle, name))
-
-    def _led(self, name: str) -> Route:
-        """The route of a name that leads to another topic, or will soon."""
-        segments = self._names.segments(name)
-        last = segments[-1]
-        route = self._own.get(last.topic) if last.topic != name or len(segments) == 1 else None
-        if route is None:
-            picks = self._picker.for_topic(last.topic)
-            route = Route(last, last.writable, dense=True, partitioner=picks, passes=True)
-        if last.topic != name:
-            successor = segments[-2].successor
-            assert successor is not None, "it leads to the last one"
-            count = max(len(route.view.modes), successor.partition_count)
-            picks = self._resizes.observed(name, route.partitioner)
-            route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
-        if last.successor is not None and self._deliveries is not None:
-            route = replace(route, report=self._deliveries.wrapped)
-        return route
-
-    def _lighten(self, topic: str) -> None:
-        with self._lock:
-            super()._lighten(topic)
-            self._enter(topic)
-
-    def of(self, topic: str) -> Route | None:
-        """Return the topic's own route; None where every partition is writable."""
-        return self._own.get(topic)
-
-    @property
-    def routed_topics(self) -> int:
-        return sum(route is not None for route in list(self._own.values()))
-
-    def _unverified(self, name: str) -> list[tuple[str, str | None]]:
-        """The topics that a record under ``name`` depends on, and their ids, which are to be compared. Where a topic is
-        gone its name leads on by the word of the log, whatever topic comes up under it."""
-        own = self.of(self._names.leads_to(name))
-        segments = self._names.segments(name)
-        views = [] if own is None else [own.view]
-        for view in segments if own is None else segments[:-1]:
-            views += [] if view.successor is not None and view.successor.gone else [view]
-        found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
-        return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
 
     def _settle(self, name: str) -> Route | None:
         """The first record under ``name`` by views of topic ids that have not been compared with the cluster's: have
@@ -471,13 +398,13 @@ class Router(Routes):
         producer has queued there.
         """
         while isinstance(dict.get(self._routes, name), Unverified):
-            compared = [topic for topic, _ in self._unverified(name)]
+            compared = [topic for topic, _ in self.unverified(name)]
             if compared:
                 self._await_ids(name, self._compare(compared, VERIFY_TIMEOUT_S, MAX_ID_AGE_S))
             with self._lock:
                 self._unanswered_since_s.pop(name, None)
-                self._verified |= {topic: each for topic, each in self._unverified(name) if topic in compared}
-                self._await_backlogs(name)
+                self._verified |= {topic: each for topic, each in self.unverified(name) if topic in compared}
+                self.await_backlogs(name)
                 self._enter(name)
         route = self._routes.get(name)
         return route.verified() if isinstance(route, Unverified) else route
@@ -490,18 +417,6 @@ class Router(Routes):
                     f"{', '.join(sorted(unanswered))}: no broker has returned the topic id yet, and without it the "
                     "partition modes cannot be applied; nothing was queued, try again"
                 )
-
-    def _await_backlogs(self, name: str) -> None:
-        left = self._waits[name] = [
-            (topic, backlog) for topic, backlog in self._waits.get(name, []) if not backlog.over
-        ]
-        if left:
-            TALLY.add(SENDS_HELD)
-            raise KeyHeld(
-                f"{left[0][0]} was replaced by {self._names.leads_to(name)}, and records of this producer for it are "
-                "still queued; nothing was queued, try again",
-                topic=left[0][0],
-            )
 
     def _doubt(self, topic: str) -> None:
         self._compare({topic, self._names.leads_to(topic)}, VERIFY_TIMEOUT_S, DOUBT_AGE_S)

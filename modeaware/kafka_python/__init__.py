@@ -28,6 +28,7 @@ from modeaware.kafka_python.errors import (
     FirstViewTimeout,
     HeldKeyError,
     MovedKeyError,
+    ReplacedTopicError,
     RetiredPartitionError,
 )
 from modeaware.kafka_python.producer import KafkaProducer
@@ -43,5 +44,6 @@ __all__ = [
     "ReadableRangeAssignor",
     "ReadableRoundRobinAssignor",
     "ReadableStickyAssignor",
+    "ReplacedTopicError",
     "RetiredPartitionError",
 ]

@@ -10,14 +10,18 @@ from functools import wraps
 from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
+from modeaware.clients.gates import Gates
 from modeaware.clients.settings import split_settings
 from modeaware.clients.starts import Starts
+from modeaware.errors import ConfigError
 from modeaware.kafka_python import _gateway
 from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
+from modeaware.kafka_python.gates import KafkaPythonGroup, WidenedPattern, as_name
 from modeaware.kafka_python.partitions import (
     COMMIT_TIMEOUT_MS,
+    LEAST_LISTING_MS,
     HeldListener,
     KafkaPythonOffsets,
     Partition,
@@ -40,6 +44,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     * kafka-python's assignors (``partition_assignment_strategy``) are replaced by ours
       (:mod:`modeaware.kafka_python.assignors`), under the same protocol names. A leader that assigned
       by other readable partitions than there are now requests a rebalance.
+    * Where a topic is replaced, its successor is read after it (``modeaware_on_replace``).
     * Every start offset is a number from the assignment on; ``auto_offset_reset`` is resolved then, once.
     * Without a first view ``poll`` joins no group and returns nothing. After ``modeaware_view_timeout_ms``,
       ``modeaware_on_unknown`` decides: ``block`` continues so, ``writable`` reads every partition, ``error`` raises.
@@ -56,17 +61,38 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         settings = split_settings(configs)
+        if settings.config.topic_names == "logical":
+            raise ConfigError(
+                "modeaware_topic_names: 'logical' is not supported with kafka-python's consumer, which cannot "
+                "rename its records; leave it out, or use confluent_kafka's consumer"
+            )
         theirs = _gateway.named_client(settings.theirs)
         strategy = theirs.get("partition_assignment_strategy", self.DEFAULT_CONFIG["partition_assignment_strategy"])
         with acquired(settings.conf, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
-            super().__init__(*topics, **theirs)
+            super().__init__(**theirs)
+            self._create(False)  # until it is known what has become of the topics
+            if topics:
+                super().subscribe(topics)
         self._views = views
         self._first_view = FirstView(
             settings.config, views.wait_ready, views.error, ClientErrors(timeout=FirstViewTimeout)
         )
-        self._starts = Starts(views, self.config["auto_offset_reset"])
-        self._partitions = Partitions(self._subscription, self._starts, views.view)
+        group_id = self.config["group_id"] or ""
+        self._starts = Starts(views, self.config["auto_offset_reset"], group_id)
+        self._gates = gates = Gates(
+            KafkaPythonGroup(self, self._starts, has_group=self._has_group),
+            group_id,
+            bool(self._coordinator.config["enable_auto_commit"]),
+            settings.config,
+            views,
+            self._starts,
+        )
+        self._partitions = Partitions(self._subscription, self._starts, views.view, lambda topic: topic in gates.shut)
+        self._subscription.all_consumed_offsets = self._partitions.consumed_offsets
+        self._names: tuple[str, ...] = topics
+        self._names_noted = True
+        self._widened = False
         self._cooperative: bool = self._coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
         self._auto_commit: bool = self._coordinator.config["enable_auto_commit"]
         self._noted = True
@@ -99,10 +125,20 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if not listener or isinstance(listener, kinds):  # anything else is kafka-python's to refuse
             listener = self._held_listener(listener or None)
         super().subscribe(topics=topics, pattern=pattern, listener=listener)
-        self._noted = True
+        self._names = tuple(topics) if pattern is None else (as_name(pattern),)
+        self._noted = self._names_noted = True
+
+    def subscription(self) -> set[str] | None:
+        """As ``kafka.KafkaConsumer.subscription``: the topics that the application has named, or that its pattern
+        matches."""
+        subscription: set[str] | None = super().subscription()
+        if subscription is None or self._subscription.subscribed_pattern is None:
+            return subscription and set(self._names)
+        return subscription - self._gates.added
 
     def assign(self, partitions: Sequence[Partition]) -> None:
         """As ``kafka.KafkaConsumer.assign``; partitions in mode None wait until they are readable again."""
+        self._create(True)
         super().assign(partitions)
         self._verify(partition.topic for partition in partitions)
         self._partitions.settle()
@@ -114,6 +150,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     def unsubscribe(self) -> None:
         """As ``kafka.KafkaConsumer.unsubscribe``."""
         super().unsubscribe()
+        self._names = ()
         self._partitions.settle()
 
     def assignment(self) -> set[Partition]:
@@ -177,6 +214,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             "assigned": len(self._partitions.held()),
             "hidden": len(self._partitions.hidden),
             "rejoins": self._rejoins,
+            "gates": self._gates.stats(),
             "views": self._views.stats(),
         }
 
@@ -187,11 +225,12 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         for topic, view in changed.items():
             self._starts.remember(view)
             self._partitions.changed.add(topic)
-        self._noted = True
+        self._noted = self._names_noted = True
 
     def _poll_once(self, timer: Any, max_records: int, update_offsets: bool = True) -> Any:
         if not self._first_view.over and not self._first_view.arrived(min(timer.timeout_ms / 1000, _VIEW_POLL_S)):
             return {}
+        self._follow_topics()
         if self._noted:
             self._commit_idle()  # what a rebalance may take
             self._rejoin_if_stale()
@@ -202,6 +241,45 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             # it believe that it need not join, it never takes its assignment, and its heartbeats stay off.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
+
+    def _follow_topics(self) -> None:
+        """Look at the gates; subscribe to other topics where the application's are replaced."""
+        due_s = self._gates.due_s()
+        if not self._names or not (self._names_noted or (due_s is not None and time.monotonic() >= due_s)):
+            return
+        self._names_noted = False
+        gates, assigned, shut = self._gates, self._partitions.assigned(), self._gates.shut
+        gates.follow(assigned, self._names)
+        gates.topics(self._names)  # which topics are the group's decides what a gate waits for
+        if assigned:
+            gates.look(assigned, self._partitions.held())
+        else:
+            gates.ask_before_joining()
+        self._noted |= gates.shut != shut
+        topics = gates.topics(self._names)
+        subscription = self._subscription
+        self._widened |= bool(gates.added)
+        self._create(not self._widened)
+        if subscription.subscribed_pattern is not None:
+            if set(topics) != {*self._names, *getattr(subscription.subscribed_pattern, "more", ())}:
+                more = set(topics).difference(self._names)
+                subscription.subscribed_pattern = WidenedPattern(subscription.subscribed_pattern.pattern, more)
+                self._cluster.request_update()
+        elif set(topics) != subscription.subscription:
+            log.info(
+                "%s: %s, replaced: subscribing to %s from now on", self.config["group_id"], [*self._names], [*topics]
+            )
+            subscription.change_subscription(topics)
+            self._cluster.set_topics(subscription.group_subscription())
+
+    def _create(self, allowed: bool) -> None:
+        """Let brokers create topics that are looked up, where ``allow_auto_create_topics`` does (kafka-python's 3.0.12
+        does not heed it). But not once one was replaced: kafka-python goes on to look up what it was subscribed to,
+        which would bring up again a topic that was deleted, the successor of an undone replacement, say."""
+        allowed = allowed and self.config["allow_auto_create_topics"]
+        if self._cluster.config["allow_auto_create_topics"] != allowed:
+            self._cluster.config["allow_auto_create_topics"] = allowed
+            self._cluster.request_update()
 
     def _verify(self, topics: Iterable[str]) -> None:
         """Drop the views of topics that were deleted, and created again under their names (invariant I8)."""
@@ -232,6 +310,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             if requested_s < self._find_again_s:
                 return False
             self._verify(partition.topic for partition in missing)
+            self._gates.on_assign(missing, self._partitions.assigned())
             try:
                 starts, unknown = self._starts.find(
                     missing, KafkaPythonOffsets(self, timeout_ms), group=self._has_group, ask_again=True
@@ -261,6 +340,9 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             return
         self._noted = False
         self._rejoin_if_stale()  # a note that came since the last look is taken here
+        if not self._names:
+            self._gates.warn_of_manual({p.topic for p in self._partitions.assigned()})
+        self._partitions.skip_to_log_starts(KafkaPythonOffsets(self, LEAST_LISTING_MS))
         gone, back = self._partitions.changes()
         listener = self._subscription.rebalance_listener if self._grouped else None
         if not isinstance(listener, HeldListener) or not (gone or back):

@@ -3,8 +3,8 @@ them."""
 
 from __future__ import annotations
 
-from modeaware.errors import KeyHeld, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
-from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError
+from modeaware.errors import KeyHeld, KeyMoved, ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
+from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 
 class RetiredPartitionError(PartitionRetired, KafkaError, ValueError):  # type: ignore[misc,unused-ignore]  # untyped
@@ -34,3 +34,13 @@ class HeldKeyError(KeyHeld, KafkaTimeoutError):  # type: ignore[misc,unused-igno
 
 class MovedKeyError(KeyMoved, KafkaError):  # type: ignore[misc,unused-ignore]  # untyped
     """A key has moved, and ``modeaware_on_resize`` is ``error``; nothing was queued."""
+
+
+class ReplacedTopicError(TopicReplaced, MessageSizeTooLargeError):  # type: ignore[misc,unused-ignore]  # untyped
+    """What the future of a record raises that brokers refused because its topic was replaced.
+
+    A ``MessageSizeTooLargeError``, as the brokers have it. ``retriable``: the application may send the record again
+    under the same name, and decides whether a record that is stored twice does harm.
+    """
+
+    retriable = True

@@ -1,8 +1,9 @@
 """The partitions of a kafka-python consumer: which of them it reads, and from where.
 
 kafka-python is assigned all partitions that the group gave to this member. The ones in mode None are *hidden*: paused
-by us, and left out of what the application sees. So each partition keeps its owner in the group, and a change of modes
-between two rebalances is a pause, or a resume at the position where reading stopped.
+by us, and left out of what the application sees. So are those of a topic that replaces another one, until their gate is
+open. So each partition keeps its owner in the group, and a change of modes between two rebalances is a pause, or a
+resume at the position where reading stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from modeaware.clients.gate import READ
 from modeaware.clients.starts import Starts
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.kafka_python._gateway import (
@@ -79,12 +81,22 @@ class Partitions:
     Attributes:
         hidden: partitions that are assigned, and paused by us.
         changed: topics whose modes changed since the last assignment.
+
+    Args:
+        is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
     """
 
-    def __init__(self, subscription: Any, starts: Starts, view: Callable[[str], TopicView]) -> None:
+    def __init__(
+        self,
+        subscription: Any,
+        starts: Starts,
+        view: Callable[[str], TopicView],
+        is_shut: Callable[[str], bool] = lambda topic: False,
+    ) -> None:
         self._subscription = subscription
         self._starts = starts
         self._view = view
+        self._shut = is_shut
         self._paused_by_application: set[Partition] = set()  # of the hidden ones
         self.hidden: set[Partition] = set()
         self.changed: set[str] = set()
@@ -110,8 +122,34 @@ class Partitions:
     def changes(self) -> tuple[set[Partition], set[Partition]]:
         """Return what is to be hidden, and what is to be shown again, of what is assigned, by the views in force."""
         assigned = self.assigned()
-        target = {p for p in assigned if not self._view(p.topic).is_readable(p.partition)}
+        target = {
+            p for p in assigned if not self._view(p.topic).is_readable(p.partition) or self._is_behind_gate(p.topic)
+        }
         return target - self.hidden, (self.hidden & assigned) - target
+
+    def _is_behind_gate(self, topic: str) -> bool:
+        return self._shut(topic) and bool(self._subscription.partitions_auto_assigned())
+
+    def consumed_offsets(self) -> dict[Partition, Any]:
+        """Return what kafka-python commits of its own accord: nothing behind a shut gate, and with a note that the last
+        record of a topic that is replaced is handled."""
+        consumed = type(self._subscription).all_consumed_offsets(self._subscription)
+        return {p: self._noted(p, at) for p, at in consumed.items() if not self._is_behind_gate(p.topic)}
+
+    def _noted(self, partition: Partition, consumed: Any) -> Any:
+        successor = self._view(partition.topic).successor
+        end = None if successor is None else successor.read_up_to.get(partition.partition)
+        return consumed if end is None or consumed.offset < end else consumed._replace(metadata=READ)
+
+    def skip_to_log_starts(self, offsets: KafkaPythonOffsets) -> None:
+        """Retention may have taken the first records of a successor that has waited behind its gate: that is no error
+        for ``auto_offset_reset`` to decide. For the polling thread, before it shows such partitions."""
+        waited = {p: at.offset for p in self.changes()[1] if (at := self._subscription.position(p)) is not None}
+        behind = [p for p, at in waited.items() if self._starts.may_be_behind(p, at)]
+        for partition, start in (offsets.log_starts(behind) if behind else {}).items():
+            if start > waited[partition]:
+                self._subscription.seek(partition, start)
+                self._starts.started(partition, start)
 
     def _hide(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -144,9 +182,10 @@ class Partitions:
         """Return what to commit for partitions that delivered nothing: see :meth:`Starts.idle`; of ``leaving`` ones
         those of topics whose modes have changed."""
         positions = {p: consumed.offset for p, consumed in self._subscription.all_consumed_offsets().items()}
+        shown = [p for p in self.assigned() if not self._is_behind_gate(p.topic)]
         return {
             p: OffsetAndMetadata(start, "", -1)
-            for p, start in self._starts.idle(self.assigned(), leaving=leaving).items()
+            for p, start in self._starts.idle(shown, leaving=leaving).items()
             if positions.get(p) == start and (not leaving or p[0] in self.changed)
         }
 

@@ -8,6 +8,7 @@ from functools import partial, wraps
 from typing import Any
 
 from modeaware.clients.following import ClientErrors, acquired
+from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
@@ -16,6 +17,7 @@ from modeaware.kafka_python.errors import (
     FirstViewTimeout,
     HeldKeyError,
     MovedKeyError,
+    ReplacedTopicError,
     RetiredPartitionError,
 )
 from partitioners.call_forms import for_kafka_python
@@ -30,6 +32,10 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     writable ones only: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes
     no writes, explicit or picked, is refused before it is queued. ``partitioner`` may also be a name that
     :func:`partitioners.named` knows, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
+
+    The name of a topic that was replaced leads to its successor, with that topic's partitions; serializers see the name
+    that the application gave. Of records that were queued earlier, those that brokers refuse because of it fail with
+    :class:`~modeaware.kafka_python.errors.ReplacedTopicError`.
 
     Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). The
     constructor requests the versions of the cluster, as kafka-python's does; the first ``send`` waits for the first
@@ -55,6 +61,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         max_block_s = self.config["max_block_ms"] / 1000
         self._modeaware = routes = VerifiedRoutes(max_block_s, views, settings.config, ERRORS, partitioner, backlog)
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
+        _report_refusals(self._sender, self._transaction_manager, Refusals(views))
         routes.serve(self)
         self._metadata.add_listener(lambda _: views.refresh_soon())
         self._metadata.add_listener(routes.metadata_changed)
@@ -66,7 +73,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         Raises:
             RetiredPartitionError: ``partition`` takes no records; nothing was queued. A ``KafkaError`` and ValueError.
             HeldKeyError: the key has moved (``modeaware_on_resize="hold"``), and its old partition is not read to the
-                end, or records of this producer for it are still queued: try again. A ``KafkaTimeoutError``.
+                end, or records of this producer for it, or for a topic that was replaced, are still queued: try again.
+                A ``KafkaTimeoutError``.
             MovedKeyError: the key has moved (``modeaware_on_resize="error"``). A ``KafkaError``.
             FirstViewPending: no view of the modes yet (``modeaware_on_unknown="block"``). A ``KafkaTimeoutError``.
             FirstViewTimeout: no view of the modes yet (``modeaware_on_unknown="error"``). A ``KafkaError``.
@@ -75,7 +83,22 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         routes = self._modeaware
         if routes is not None and not routes.first_view.over and not self._closed:
             routes.first_view.wait()
-        return super().send(*args, **kwargs)
+        name: Any = args[0] if args else kwargs.get("topic")
+        while True:
+            topic = name if routes is None else _led(routes, name)
+            try:
+                if topic is name:
+                    return super().send(*args, **kwargs)
+                if args:
+                    return super().send(topic, *args[1:], **kwargs)
+                return super().send(**{**kwargs, "topic": topic})
+            except RetiredPartitionError:
+                if routes is None or topic == routes.leads_to(name):
+                    raise
+                # The topic was replaced meanwhile, and nothing was queued.
+
+    def _serialize(self, serializer: Any, topic: str, headers: Any, data: Any) -> Any:
+        return super()._serialize(serializer, _name_of(topic), headers, data)
 
     def _partition(
         self,
@@ -91,9 +114,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         routes = self._modeaware
         if routes is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
-        if routes.of(topic) is not None and not routes.is_verified(topic):
-            routes.verify(topic)
-            routes.mark(topic)
+        name = _name_of(topic)
+        if (routes.of(topic) is not None or topic is not name) and routes.unverified(name):
+            routes.verify(name)
+            routes.mark(name)
+        if partition is not None and topic is not name:
+            routes.refuse_absent(name, partition)
         while True:
             route = routes.of(topic)
             chosen = super()._partition(topic, partition, key, value, serialized_key, serialized_value)
@@ -105,7 +131,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         if partition is None and serialized_key is not None:
             picker = self.config["partitioner"]
             routes.look_at_key(
-                topic, serialized_key, chosen, lambda count: picker.pick_over(count, topic, record, self._metadata)
+                name, serialized_key, chosen, lambda count: picker.pick_over(count, topic, record, self._metadata)
             )
         return chosen
 
@@ -125,6 +151,58 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = all partitions are chosen from. Without
         ``in_c``."""
         return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
+
+
+class LedName(str):
+    """The topic that a name leads to. kafka-python's ``send`` hands it on to the serializers, which see the name.
+
+    Attributes:
+        name: what the application calls the topic.
+    """
+
+    name: str
+
+
+def _led(routes: VerifiedRoutes, name: Any) -> Any:
+    """The topic for a record under ``name``: ``name`` itself, where it leads to no other."""
+    if not isinstance(name, str) or routes.leads_to(name) == name:
+        return name
+    if routes.unverified(name):
+        routes.verify(name)
+        routes.mark(name)
+    routes.await_backlogs(name)
+    topic = LedName(routes.leads_to(name))
+    topic.name = name
+    return name if topic == name else topic
+
+
+def _name_of(topic: str) -> str:
+    return topic.name if isinstance(topic, LedName) else topic
+
+
+def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None:
+    """Have records that are refused because their topic was replaced fail with our error.
+
+    All of a batch at once: kafka-python would take a refused batch apart until its records come one by one. And
+    without more: an idempotent producer of kafka-python's never sends anything again after a record that was too large.
+    """
+    dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
+
+    def explained(batch: Any, exception: Any, response: Any) -> None:
+        error = None
+        if type(exception) is _gateway.MessageSizeTooLargeError:
+            topic, partition = batch.topic_partition
+            error = refusals.explain(topic, partition, ReplacedTopicError)
+        dispatch(batch, error or exception, response)
+
+    def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
+        if isinstance(error, ReplacedTopicError) and not transactions.is_transactional():
+            return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not tried again: nothing follows from it
+        return classify(error, batch, **kwargs)
+
+    sender._dispatch_error = explained
+    if transactions is not None:
+        transactions.classify_batch_error = classified
 
 
 class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ignore]  # untyped
@@ -179,7 +257,7 @@ class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ign
         if route is None:
             return cluster
         if not route.writable:
-            self._routes.refuse_retired(topic, 0)
+            route.refuse_retired(0, RetiredPartitionError)
         return WritablePart(cluster, topic, route.writable)
 
 

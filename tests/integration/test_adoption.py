@@ -1,4 +1,4 @@
-"""Programs that know nothing of us, by ``modeaware run``, on a topic that was shrunk."""
+"""Programs that know nothing of us, by ``modeaware run``, on a topic that was shrunk, and on one that is replaced."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import ReplaceTopicCommand
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic
+from tests.support.process import LoggedProcess
+from tests.support.waiting import eventually
 
 CONFLUENT = """
 import sys
@@ -49,6 +53,63 @@ for _ in range(120):
 print("assigned", sorted(tp.partition for tp in consumer.assignment()))
 consumer.close()
 """
+# What both programs below do: write records with keys, each key with numbers that go up, and read them, until the file
+# ``stop`` exists and all that was written is read.
+REPLACED = """
+import pathlib, sys
+
+servers, topic, group, stop = sys.argv[1:]
+stop = pathlib.Path(stop)
+written = read = 0
+open_program()
+while not stop.exists() or read < written:
+    if not stop.exists():
+        for key in range(7):
+            write(b"key-%d" % key, b"%d" % written)
+            written += 1
+    for where, key, value in records():
+        read += 1
+        print("read", where, key.decode(), value.decode(), flush=True)
+close_program()
+print("written", written, flush=True)
+"""
+CONFLUENT_REPLACED = """
+from confluent_kafka import Consumer, Producer
+
+def open_program():
+    global producer, consumer
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 1})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+
+def write(key, value):
+    producer.produce(topic, key=key, value=value)
+
+def records():
+    producer.poll(0)
+    return [(m.topic(), m.key(), m.value()) for m in consumer.consume(100, 0.1)]
+
+def close_program():
+    consumer.close()
+"""
+KAFKA_PYTHON_REPLACED = """
+from kafka import KafkaConsumer, KafkaProducer
+
+def open_program():
+    global producer, consumer
+    producer = KafkaProducer(bootstrap_servers=servers)
+    consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, auto_offset_reset="earliest")
+
+def write(key, value):
+    producer.send(topic, value, key)
+
+def records():
+    return [(r.topic, r.key, r.value) for found in consumer.poll(100).values() for r in found]
+
+def close_program():
+    producer.close()
+    consumer.close()
+"""
 
 
 def _outcome(command: list[str], arguments: list[str]) -> list[str]:
@@ -77,3 +138,35 @@ def test_clients_keep_to_the_writable_partitions(
     plain = _outcome([sys.executable, str(program)], [*arguments[:2], make_group()])
     assert f"assigned {list(range(12))}" in plain
     assert max(message.partition() or 0 for message in drain_topic(served.servers, topic)) > 3
+
+
+@pytest.mark.parametrize("text", [CONFLUENT_REPLACED, KAFKA_PYTHON_REPLACED], ids=["confluent_kafka", "kafka-python"])
+def test_program_goes_on_through_a_replacement(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path, text: str
+) -> None:
+    topic = make_topic(12)
+    successor = f"{topic}-v2"
+    program, stop = tmp_path / "program.py", tmp_path / "stop"
+    program.write_text(text + REPLACED)
+    ours = [sys.executable, "-m", "modeaware", "run", "--set", f"modeaware.mode.log.topic={served.log}"]
+    process = LoggedProcess(
+        [*ours, str(program), served.servers, topic, make_group(), str(stop)], tmp_path / "program.log"
+    )
+    try:
+        process.wait_until_it_says(f"read {topic} ")
+        assert served.ask(ReplaceTopicCommand(topic, successor, 4)).code is ErrorCode.NONE
+        served.wait_done(topic)
+        process.wait_until_it_says(f"read {successor} ")
+        stop.touch()
+        process.wait_until_it_says("written ")
+        eventually(lambda: not process.running)
+    finally:
+        process.kill()
+    lines = [line.split() for line in process.said.splitlines()]
+    read = [(key, int(number), where) for what, where, key, number in (line for line in lines if line[0] == "read")]
+    (written,) = (int(line[1]) for line in lines if line[0] == "written")
+    assert sorted(number for _, number, _ in read) == list(range(written)), "all of it, and once"
+    for key in {key for key, _, _ in read}:
+        numbers = [number for each, number, _ in read if each == key]
+        assert numbers == sorted(numbers), "in order"
+    assert {where for _, _, where in read} == {topic, successor}

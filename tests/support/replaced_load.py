@@ -82,8 +82,11 @@ class Delivered:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, message: Any) -> None:
+        self.add(bytes(message.key()), int(message.value()), message.topic())
+
+    def add(self, key: bytes, count: int, topic: str) -> None:
         with self.lock:
-            self.records.append((bytes(message.key()), int(message.value()), message.topic()))
+            self.records.append((key, count, topic))
 
     def distinct(self) -> set[tuple[bytes, int]]:
         return {(key, count) for key, count, _ in self.records}
@@ -118,6 +121,11 @@ class Member(Background):
     def stats(self) -> Any:
         """What a consumer of ours says of itself."""
         return self._consumer.modeaware_stats()
+
+    @property
+    def held(self) -> set[str]:
+        """The topics of which it holds partitions."""
+        return {partition.topic for partition in self._consumer.assignment()}
 
     def work(self) -> None:
         consumer = self._consumer = self._make()
@@ -172,10 +180,17 @@ class Verdict:
         return self.acknowledged > 0 and not any(faults)
 
 
-def judge(servers: str, chain: dict[str, int], writers: Iterable[Writer], groups: dict[str, Delivered]) -> Verdict:
+def judge(
+    servers: str,
+    chain: dict[str, int],
+    writers: Iterable[Writer],
+    groups: dict[str, Delivered],
+    place: Callable[[bytes, int], int] = lambda key, count: zlib.crc32(key) % count,
+) -> Verdict:
     """Compare what was acknowledged with what groups got, and with what the ``chain`` holds (topic -> partition count).
 
-    Keys are placed by librdkafka's ``consistent_random``: CRC32.
+    Args:
+        place: where keys are placed: by librdkafka's ``consistent_random``, if not otherwise.
     """
     acknowledged = {record for writer in writers for record in writer.acknowledged}
     stored: list[tuple[bytes, int]] = []
@@ -185,7 +200,7 @@ def judge(servers: str, chain: dict[str, int], writers: Iterable[Writer], groups
             key = message.key()
             assert isinstance(key, bytes)
             stored.append((key, int(message.value() or b"")))
-            misplaced += message.partition() != zlib.crc32(key) % count
+            misplaced += message.partition() != place(key, count)
     return Verdict(
         acknowledged=len(acknowledged),
         absent=len(acknowledged - set(stored)),

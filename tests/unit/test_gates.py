@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
+from modeaware.clients.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
-from modeaware.confluent.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S, Gates
+from modeaware.confluent.gates import Gates
 from modeaware.confluent.names import LogicalName
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of

@@ -22,37 +22,12 @@ from modeaware.confluent import producer as producer_module
 from modeaware.confluent.errors import FirstViewPending, ReplacedTopicRefused, RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld, ModeSourceError, ResizeWarning, TopicReplaced
-from modeaware.modes import PartitionMode
-from modeaware.topic_view import Successor, TopicView
 from partitioners import named
-from tests.support.fake_views import FakeViews, modes_of
+from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF, KEYS, finish, is_librdkafkas_own
 from tests.support.waiting import eventually
 
 MURMUR = {**CONF, "partitioner": "murmur2_random"}
-
-
-def announce(views: FakeViews, topic: str, successor: str, count: int = 4) -> TopicView:
-    """As the record of ``topic`` shows it once its successor exists."""
-    view = views.view(topic)
-    if view.topic_id is None:
-        view = TopicView(topic, f"id-of-{topic}", (1, 1), modes_of(12, 12))
-    view = replace(view, version=(1, view.epoch + 1), successor=Successor(successor, f"id-of-{successor}", count))
-    views.put(view)
-    return view
-
-
-def switch(views: FakeViews, topic: str, successor: str, count: int = 4, **state: Any) -> TopicView:
-    view = announce(views, topic, successor, count)
-    assert view.successor is not None
-    view = replace(
-        view,
-        version=(1, view.epoch + 1),
-        modes=(PartitionMode.READ_ONLY,) * len(view.modes),
-        successor=replace(view.successor, switched=True, **state),
-    )
-    views.put(view)
-    return view
 
 
 class Queue:

@@ -1,0 +1,589 @@
+"""The topics that a member reads in the place of those it was given by name, and the gates between them.
+
+Where a topic is replaced its members subscribe to the successor as well, from its announcement on. The successor's
+partitions are assigned like any others and stay hidden until their gate is open: :mod:`modeaware.clients.gate` has the
+rules, this module finds out what they depend on, through what a client library can do (:class:`GroupClient`).
+
+* What the group has committed is requested when the gate may open: the offsets up to which the predecessor has to be
+  read are final, and this member has read its own share. Otherwise seldom, because the gate may have been opened by
+  another member, whose commit on the successor then shows it.
+* A record counts as read once the application polls again after it; so nothing is decided within a call of ``poll``.
+  With ``enable.auto.commit`` what counts is then committed at once, with a note in the commit's metadata: a commit at
+  the end without one may be a library's own, made while the application still works on the last record. Commits of an
+  application count as they are.
+* When its gate opens, a member commits the start of its own partitions of the successor that have no commit, and after
+  :data:`UNCOMMITTED_S` of those that still have none, having no owner: the controller lets a predecessor go when the
+  group has a commit on every partition of the successor.
+* A gate opens with a warning where the group's commits have not moved for ``modeaware.gate.timeout.ms``.
+
+All of it is for the polling thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from modeaware.clients.gate import (
+    GATE_OPENED,
+    READ,
+    has_read,
+    is_open,
+    logical_topic,
+    needs_predecessor,
+    predecessors,
+    read_topics,
+)
+from modeaware.clients.starts import BrokerOffsets, Key, Starts
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.modes import format_ranges
+from modeaware.topic_view import Successor, TopicView
+from modeaware.views.source import Views
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.25
+"""How often a shut gate is looked at. Costs nothing but where an answer of the brokers may open it."""
+ASK_S = 1.0
+"""How often the group's offsets are requested, where they were not what the gate waits for in the first seconds."""
+SELDOM_S = 10.0
+"""How often they are requested where this member itself has not read its share yet."""
+SOON_S = 3.0
+"""The first seconds after this member has read its share: others of a group that keeps up have, too."""
+SOON_LOOK_S = 0.1
+"""How often a gate is looked at, and the group's offsets are requested, in these seconds."""
+TURN_S = 0.5
+LOG_STARTS_S = 5.0
+UNCOMMITTED_S = 15.0
+"""How long other members are given to commit their own starts. An owner that reads commits sooner, by
+``auto.commit.interval.ms`` (5 s)."""
+SHUT_LOG_S = 30.0
+ANSWER_S = 1.0
+"""How long the polling thread waits for an answer. It asks again later."""
+REFRESH_S = 3.0
+
+
+class Committed(NamedTuple):
+    """What a group has committed on a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+class GroupClient(Protocol):
+    """What a client library can do for one member of a group, within :data:`ANSWER_S`. Partitions without an answer are
+    left out, and what is committed shows when it is requested again."""
+
+    @property
+    def offsets(self) -> BrokerOffsets:
+        """Return what finds where partitions start."""
+
+    def positions(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
+        """Return up to where the application was given partitions that this member is assigned; None: nothing yet."""
+
+    def committed(self, keys: Collection[Key]) -> Mapping[Key, Committed | None]:
+        """Return what the group has committed; None: nothing."""
+
+    def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
+
+    def commit_delivered(self) -> None:
+        """Commit what the application was given."""
+
+    def commit(self, offsets: Mapping[Key, Committed]) -> None: ...
+
+    def has_topic(self, topic: str, *, is_switched: bool) -> bool:
+        """Return whether brokers have the topic, which another one of them has created a moment ago, and which has
+        replaced another one if ``is_switched``. Creates none."""
+
+    def is_polling(self) -> bool:
+        """Return whether a call of ``poll`` or ``consume`` is under way, which may have taken records already."""
+
+
+@dataclass
+class Gate:
+    """The gate between a topic that is replaced and its successor, as one member sees it.
+
+    Attributes:
+        view: of the predecessor.
+        opened: the successor's partitions are read.
+        settled: the group has a commit on all of them, or none is waited for.
+        has_read, has_moved: of the group, as :func:`~modeaware.clients.gate.is_open` takes them.
+        committed: the group's offsets on the predecessor.
+        noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
+        asked: the group's offsets were requested and received.
+        is_proof: where the group has moved it has read the predecessor: no gate was left out or opened by its timeout.
+        waits_for: for people.
+    """
+
+    view: TopicView
+    successor: Successor
+    since_s: float
+    opened: bool = False
+    settled: bool = False
+    has_read: bool = False
+    has_moved: bool = False
+    asked: bool = False
+    is_proof: bool = True
+    waits_for: str = ""
+    ask_s: float = 0.0
+    log_starts_s: float = 0.0
+    logged_s: float = 0.0
+    looked_s: float = 0.0
+    ready_s: float | None = None
+    moved_s: float = 0.0
+    committed: dict[int, int] = field(default_factory=dict)
+    noted: set[int] = field(default_factory=set)
+    log_starts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> list[Key]:
+        """The partitions of the predecessor."""
+        return [(self.view.topic, partition) for partition in range(len(self.view.modes))]
+
+    @property
+    def successor_keys(self) -> list[Key]:
+        return [(self.successor.topic, partition) for partition in range(self.successor.partition_count)]
+
+    @property
+    def needs_predecessor(self) -> bool:
+        has_moved = self.has_moved and not self.committed and self.is_proof
+        return needs_predecessor(self.view, has_read=self.has_read, has_moved=has_moved)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is to be found out until the view changes."""
+        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor)
+
+
+class Gates:
+    """The gates of one consumer.
+
+    Args:
+        client: the client library.
+        group_id: the group.
+        auto_commit: ``enable.auto.commit``.
+
+    Attributes:
+        shut: successors whose partitions are hidden: their gate is shut, or their replacement was undone.
+        added: topics that this member has subscribed to for itself.
+        subscribed: the topics of the last :meth:`topics`.
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        group_id: str,
+        auto_commit: bool,
+        config: ClientConfig,
+        views: Views,
+        starts: Starts,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._auto_commit = auto_commit
+        self._ordered = config.on_replace == "ordered"
+        self._timeout_s = config.gate_timeout_ms / 1000
+        self._views = views
+        self._starts = starts
+        self._now_s = now_s
+        self._gates: dict[tuple[str, str], Gate] = {}
+        self._found: set[str] = set()
+        self._known: set[str] = set()
+        self._warned: set[str] = set()
+        self.added: set[str] = set()
+        self._next_s = 0.0
+        self.shut: set[str] = set()
+        self.subscribed: tuple[str, ...] = ()
+
+    # Which topics
+
+    def topics(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what to subscribe to where the application subscribes to ``names``.
+
+        A successor that this client does not find on the brokers yet is left out: an error would reach the application.
+        """
+        given = tuple(names)
+        found: dict[str, None] = {}
+        for name in given:
+            found |= dict.fromkeys(self._matched(name) if name.startswith("^") else self._read_topics(name))
+        self.subscribed = tuple(topic for topic in found if topic in given or self._is_there(topic))
+        self.added = {topic for topic in self.added.union(self.subscribed) if not _is_named(topic, given)}
+        return self.subscribed
+
+    def _is_there(self, topic: str) -> bool:
+        """Whether brokers have the topic, which another one of them has created a moment ago."""
+        if topic in self._found:
+            return True
+        predecessor = predecessors(self._views.views()).get(topic)
+        if predecessor is not None and not self._client.has_topic(topic, is_switched=_is_switched(predecessor)):
+            log.debug("%s: %s is not subscribed to yet", self._group_id, topic)
+            return False
+        self._found.add(topic)
+        return True
+
+    def _read_topics(self, name: str) -> list[str]:
+        return read_topics(name, self._views.view, self._needs)
+
+    def _matched(self, pattern: str) -> list[str]:
+        """The pattern, and what it does not match of the chains of topics that it matches."""
+        replaced = [topic for topic, view in self._views.views().items() if view.successor and _matches(pattern, topic)]
+        chains = (each for topic in replaced for each in self._read_topics(topic))
+        return [pattern, *(each for each in chains if not _matches(pattern, each))]
+
+    def _needs(self, view: TopicView) -> bool:
+        assert view.successor is not None
+        if view.successor.gone:
+            return False
+        gate = self._gates.get(_name(view, view.successor))
+        return gate is None or gate.needs_predecessor
+
+    def logical_names(self, names: Collection[str]) -> dict[str, str]:
+        """Return successor -> the topic in whose place it is read, where the application subscribes to ``names``.
+
+        A successor that is subscribed to by its own name is left out.
+        """
+        before = predecessors(self._views.views())
+        chains = {
+            topic: logical_topic(topic, lambda each: _is_named(each, names), before)
+            for topic in before
+            if topic not in names
+        }
+        return {topic: name for topic, name in chains.items() if name != topic}
+
+    @property
+    def successors(self) -> set[str]:
+        """Return the successors among the topics of the last :meth:`topics`."""
+        return set(self.subscribed) & {gate.successor.topic for gate in self._gates.values()}
+
+    # Looking
+
+    def follow(self, given: Collection[Key], names: Iterable[str] = ()) -> None:
+        """Take in the views in force.
+
+        Args:
+            given: what this member is assigned.
+            names: what the application subscribes to.
+        """
+        concerned = {topic for topic, _ in given} | set(self.subscribed)
+        concerned |= {each for name in names if not name.startswith("^") for each in self._read_topics(name)}
+        gates: dict[tuple[str, str], Gate] = {}
+        for topic, view in predecessors(self._views.views()).items():
+            assert view.successor is not None
+            if not concerned & {topic, view.topic}:
+                continue
+            name = _name(view, view.successor)
+            gate = self._gates.get(name) or Gate(
+                view, view.successor, self._now_s(), opened=not self._ordered, is_proof=self._ordered
+            )
+            if gate.view is not view:
+                if gate.view.successor != view.successor:
+                    self._next_s = gate.ask_s = 0.0
+                gate.view, gate.successor = view, view.successor
+                gate.has_read = gate.has_read and view.successor.let_go  # else a fence may have been lifted
+            if view.successor.gone:
+                gate.opened = gate.settled = True
+            gates[name] = gate
+        # An open gate never shuts, also where the view is out of force for a while; unless its replacement was undone.
+        kept = (name for name, gate in self._gates.items() if gate.opened and gate.successor.switched)
+        self._gates = {name: self._gates[name] for name in kept} | gates
+        self._update_shut()
+
+    def on_assign(self, new: Collection[Key], given: Collection[Key]) -> None:
+        """Partitions are being assigned: know their gates, and whether they are open, before any of them is read."""
+        topics = {topic for topic, _ in new} - self._known
+        unknown = topics - self._views.recorded(topics) - predecessors(self._views.views()).keys()
+        if unknown and self._views.ready:
+            try:
+                self._views.refresh(REFRESH_S)
+            except ModeSourceError as error:
+                log.warning("%s: %s assigned by the last known modes: %s", self._group_id, sorted(unknown), error)
+        self._known |= topics
+        self.follow(given)
+        # What was subscribed to before this assignment was made is not shown any more.
+        self.added -= self.undone - {topic for topic, _ in given} - set(self.subscribed)
+        for gate in self._in_turn():
+            if not gate.asked:
+                self._ask(gate, ready=False, within=given)
+            if gate.opened and not gate.settled:
+                self._next_s = gate.ask_s = 0.0  # its own starts are known at the next poll
+        self._update_shut()
+
+    def ask_before_joining(self) -> None:
+        """A predecessor that was let go is left out of the subscription from the start where the group has read it."""
+        for gate in self._in_turn():
+            if gate.successor.let_go and not gate.asked:
+                self._ask(gate, ready=False, within=())
+
+    def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
+        """Look at the gates that are not through, if it is time.
+
+        Args:
+            mine: what this member is assigned.
+            held: what it reads of that.
+        """
+        now_s = self._now_s()
+        if now_s < self._next_s or self._client.is_polling():
+            return
+        for gate in self._in_turn():
+            self._look_at(gate, mine, held, now_s)
+        now_s = self._now_s()
+        self._next_s = now_s + (SOON_LOOK_S if any(_is_soon(gate, now_s) for gate in self._gates.values()) else LOOK_S)
+        self._update_shut()
+
+    def _in_turn(self) -> Iterator[Gate]:
+        """Yield the gates that are not through, the one looked at longest ago first, for :data:`TURN_S`: each may take
+        a request, and the polling thread has records to return."""
+        began_s = self._now_s()
+        for gate in sorted(self._gates.values(), key=lambda gate: gate.looked_s):
+            if self._now_s() >= began_s + TURN_S:
+                return
+            if not gate.done:
+                gate.looked_s = self._now_s()
+                yield gate
+
+    def _update_shut(self) -> None:
+        # What was added and has no gate any more (an undone replacement) is assigned for a while yet, and never shown.
+        self.shut = {gate.successor.topic for gate in self._gates.values() if not gate.opened} | self.undone
+
+    @property
+    def undone(self) -> set[str]:
+        """Return the successors that were subscribed to, and whose replacement was undone before it was switched."""
+        known = {topic for gate in self._gates.values() for topic in (gate.view.topic, gate.successor.topic)}
+        return self.added - known
+
+    def due_s(self) -> float | None:
+        """Return when to look again, on the monotonic clock; None: when a view changes."""
+        return None if all(gate.done for gate in self._gates.values()) else self._next_s
+
+    def _look_at(self, gate: Gate, mine: Collection[Key], held: Collection[Key], now_s: float) -> None:
+        if gate.opened:
+            if now_s >= gate.ask_s:
+                self._settle(gate, mine)
+            return
+        read_up_to = gate.successor.read_up_to
+        unknown = [partition for _, partition in gate.keys if partition not in read_up_to]
+        behind = [] if unknown else self._behind(gate, held)
+        ready = not unknown and not behind
+        if ready and gate.ready_s is None:
+            gate.ready_s, gate.moved_s, gate.ask_s = now_s, now_s, now_s
+        elif not ready:
+            gate.ready_s = None
+        if unknown:
+            gate.waits_for = f"the end of {gate.view.topic} [{format_ranges(unknown)}] to be final"
+        elif behind:
+            gate.waits_for = f"this member to read {gate.view.topic} [{format_ranges(behind)}] to its end"
+        if now_s >= gate.ask_s:
+            self._ask(gate, ready=ready, within=mine)
+        self._wait(gate, mine, now_s)
+
+    def _wait(self, gate: Gate, mine: Collection[Key], now_s: float) -> None:
+        """Where a gate has stayed shut: open it after its timeout, or log from time to time what it waits for."""
+        if gate.opened:
+            return
+        if gate.ready_s is not None and now_s >= gate.moved_s + self._timeout_s:
+            log.warning(
+                "%s: the gate before %s opens after modeaware.gate.timeout.ms without progress: records of %s that "
+                "other members have not read yet may come after newer ones of their keys; it waited for %s",
+                self._group_id, gate.successor.topic, gate.view.topic, gate.waits_for,
+            )  # fmt: skip
+            gate.is_proof = False
+            self._open(gate, mine)
+        elif now_s >= gate.logged_s + SHUT_LOG_S:
+            gate.logged_s = now_s
+            log.info("%s: the gate before %s is shut: it waits for %s",
+                     self._group_id, gate.successor.topic, gate.waits_for)  # fmt: skip
+
+    def _behind(self, gate: Gate, held: Collection[Key]) -> list[int]:
+        """The partitions of the predecessor of which the application has not been given all by this member."""
+        behind = []
+        for key, position in self._client.positions([key for key in gate.keys if key in held]).items():
+            at = self._starts.start_of(key) if position is None else position
+            if at is None or at < gate.successor.read_up_to[key[1]]:
+                behind.append(key)
+        if behind and self._now_s() >= gate.log_starts_s:  # retention may have taken the rest
+            self._ask_log_starts(gate, behind)
+        return [p for _, p in behind if gate.log_starts.get(p, -1) < gate.successor.read_up_to[p]]
+
+    def _ask_log_starts(self, gate: Gate, keys: Collection[Key]) -> None:
+        gate.log_starts_s = self._now_s() + LOG_STARTS_S
+        gate.log_starts |= {partition: at for (_, partition), at in self._client.log_starts(keys).items()}
+
+    def _take_in(self, gate: Gate, answer: Mapping[Key, Committed | None]) -> bool:
+        """Keep what the group has committed on the predecessor, if all of it is known."""
+        if not all(key in answer for key in gate.keys):
+            return False
+        found = {key[1]: at for key in gate.keys if (at := answer[key]) is not None}
+        committed = {partition: at.offset for partition, at in found.items()}
+        if committed != gate.committed:
+            gate.committed, gate.moved_s = committed, self._now_s()
+        gate.noted = {partition for partition, at in found.items() if at.metadata}
+        gate.has_read = self._has_read(gate, gate.committed)
+        return True
+
+    def _ask(self, gate: Gate, *, ready: bool, within: Collection[Key]) -> None:
+        """Request the group's offsets on both topics, and open the gate if they allow it.
+
+        Args:
+            ready: this member has read its share of the predecessor, and the application has polled again.
+            within: what this member is assigned.
+        """
+        if ready and self._auto_commit:
+            self._client.commit_delivered()
+        keys = [*gate.keys, *gate.successor_keys]
+        answer = self._client.committed(keys)
+        if ready and self._auto_commit and self._note_read(gate, within, answer):
+            answer = self._client.committed(keys)
+        now_s = self._now_s()
+        soon = ready and _is_soon(gate, now_s)
+        gate.ask_s = now_s + (SOON_LOOK_S if soon else ASK_S if ready or not answer else SELDOM_S)
+        if not self._take_in(gate, answer) or not all(key in answer for key in gate.successor_keys):
+            return
+        gate.asked = True
+        gate.has_moved = any(answer[key] is not None for key in gate.successor_keys)
+        before = next((each for each in self._gates.values() if each.successor.topic == gate.view.topic), None)
+        first = before is None or before.opened
+        handled = self._handled(gate)
+        is_handled = gate.has_read and has_read(gate.view, handled, gate.log_starts)
+        apart = self._is_apart(gate, within)
+        if is_open(gate.view, has_read=is_handled and first, has_moved=gate.has_moved, waived=apart):
+            self._open(gate, within, answer)
+        elif not first:
+            gate.waits_for = f"the gate before {gate.view.topic}"
+        elif ready:
+            late = format_ranges(_unread(gate, handled))
+            gate.waits_for = f"the group to commit {gate.view.topic} [{late}] to its end"
+
+    def _note_read(self, gate: Gate, mine: Collection[Key], answer: Mapping[Key, Committed | None]) -> bool:
+        """Note at this member's commits that the last records are handled; return whether there was one to be noted."""
+        end = gate.successor.read_up_to
+        own = {key: found for key in gate.keys if key in mine and (found := answer.get(key)) is not None}
+        read = {
+            key: Committed(found.offset, READ)
+            for key, found in own.items()
+            if not found.metadata and found.offset >= end[key[1]]
+        }
+        if read:
+            self._client.commit(read)
+        return bool(read)
+
+    def _handled(self, gate: Gate) -> dict[int, int]:
+        """What the group has committed, where that says that the application has handled it."""
+        return {p: at for p, at in gate.committed.items() if p in gate.noted or not self._auto_commit}
+
+    def _is_apart(self, gate: Gate, given: Collection[Key]) -> bool:
+        """Whether the group reads the successor by its own name, and has never read the predecessor."""
+        topic = gate.view.topic
+        subscribed = _is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
+        return not subscribed and not gate.committed and self._group_id not in gate.successor.groups
+
+    def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
+        late = _unread(gate, committed)
+        if gate.successor.read_up_to and late and self._now_s() >= gate.log_starts_s:
+            # Retention may have taken the rest.
+            self._ask_log_starts(gate, [(gate.view.topic, partition) for partition in late])
+        return has_read(gate.view, committed, gate.log_starts)
+
+    # Opening
+
+    def _open(self, gate: Gate, mine: Collection[Key], answer: Mapping[Key, Committed | None] | None = None) -> None:
+        gate.opened = True
+        how = "read" if gate.has_read else "moved" if gate.has_moved else "waits no longer"
+        waited_s = self._now_s() - (gate.ready_s if gate.ready_s is not None else gate.since_s)
+        log.info("%s: the gate before %s opens (the group has %s), %.1f s after this member had read %s",
+                 self._group_id, gate.successor.topic, how, waited_s, gate.view.topic)  # fmt: skip
+        gate.since_s = self._now_s()
+        self._settle(gate, mine, answer)
+
+    def _settle(self, gate: Gate, mine: Collection[Key], answer: Mapping[Key, Committed | None] | None = None) -> None:
+        """Commit the starts of the successor's partitions that have no commit; learn whether the predecessor is needed.
+
+        Args:
+            answer: the group's offsets, where they are known already.
+        """
+        now_s = self._now_s()
+        gate.ask_s = now_s + ASK_S
+        if gate.successor.let_go and gate.needs_predecessor:
+            self._take_in(gate, self._client.committed(gate.keys))
+            gate.ask_s = now_s + SELDOM_S
+        committed = self._client.committed(gate.successor_keys) if answer is None else answer
+        missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
+        gate.has_moved = gate.has_moved or any(committed.get(key) is not None for key in gate.successor_keys)
+        if gate.successor.let_go or all(committed.get(key) is not None for key in gate.successor_keys):
+            gate.settled = True
+        positions = self._client.positions([key for key in missing if key in mine])
+        # A position is committed by the application, or in its name: it may not have handled the last record yet.
+        idle = [key for key, position in positions.items() if position is None or not self._auto_commit]
+        starts = {key: start for key in idle if (start := self._starts.start_of(key)) is not None and start >= 0}
+        unowned = [key for key in missing if key not in mine]
+        if unowned and now_s >= gate.since_s + UNCOMMITTED_S:
+            found = self._starts.find(unowned, self._client.offsets).starts
+            # Requested once more, last of all: an owner's first commit must not be set back.
+            again = self._client.committed(found)
+            starts |= {key: start for key, start in found.items() if key in again and again[key] is None}
+        if starts:
+            self._client.commit({key: Committed(at, GATE_OPENED) for key, at in sorted(starts.items())})
+
+    def warn_of_manual(self, topics: Iterable[str]) -> None:
+        """An assignment that the application made itself is left as it is."""
+        for topic in topics:
+            successor = self._views.view(topic).successor
+            if successor is not None and topic not in self._warned:
+                self._warned.add(topic)
+                log.warning(
+                    "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
+                    "%s when these are read to their end, or subscribe instead",
+                    self._group_id, topic, successor.topic, successor.topic,
+                )  # fmt: skip
+
+    def stats(self) -> list[dict[str, Any]]:
+        """Return the gates, for a consumer's ``modeaware_stats``."""
+        return [
+            {
+                "topic": gate.view.topic,
+                "successor": gate.successor.topic,
+                "state": "open" if gate.opened else "shut",
+                "age_s": round(self._now_s() - gate.since_s, 3),
+                "waits_for": None if gate.opened else gate.waits_for or "the first look",
+            }
+            for gate in tuple(self._gates.values())
+        ]
+
+
+def _name(view: TopicView, successor: Successor) -> tuple[str, str]:
+    return view.topic_id or view.topic, successor.topic_id
+
+
+def _is_soon(gate: Gate, now_s: float) -> bool:
+    return not gate.opened and gate.ready_s is not None and now_s < gate.ready_s + SOON_S
+
+
+def _unread(gate: Gate, committed: Mapping[int, int]) -> list[int]:
+    """The partitions of the predecessor whose end is known, and not committed."""
+    starts = gate.log_starts
+    return [p for p, end in gate.successor.read_up_to.items() if max(committed.get(p, 0), starts.get(p, 0)) < end]
+
+
+def _is_named(topic: str, names: Iterable[str]) -> bool:
+    """Whether a subscription to ``names`` is one to ``topic``."""
+    return any(name == topic or _matches(name, topic) for name in names)
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    """Whether a subscription is a pattern (``^...``) that matches. librdkafka's are POSIX patterns, and KIP-848's RE2:
+    one that Python does not know is taken to match, which leaves it as it is."""
+    if not pattern.startswith("^"):
+        return False
+    try:
+        return re.match(pattern, topic) is not None
+    except re.error:
+        return True
+
+
+def _is_switched(view: TopicView) -> bool:
+    return view.successor is not None and view.successor.switched

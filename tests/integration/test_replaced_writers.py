@@ -1,0 +1,207 @@
+"""Producers of kafka-python and aiokafka through the replacement of a topic, on a real Kafka by the real controller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from confluent_kafka import murmur2
+
+from modeaware.aiokafka import AIOKafkaProducer
+from modeaware.aiokafka import ReplacedTopicError as AioReplacedTopicError
+from modeaware.errors import ErrorCode
+from modeaware.kafka_python import KafkaProducer, ReplacedTopicError
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.state import topic_phase
+from tests.conftest import MakeTopic
+from tests.support.background import Background
+from tests.support.controlled import Controlled
+from tests.support.plain import drain_topic
+from tests.support.waiting import eventually
+
+KEYS = [f"key-{number}" for number in range(40)]
+
+
+def conf_of(served: Controlled, **settings: Any) -> dict[str, Any]:
+    return {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log, **settings}
+
+
+def replace(served: Controlled, topic: str, successor: str, count: int) -> None:
+    """Replace the topic; brokers refuse data for it, and it is sealed, when this returns."""
+    assert served.ask(ReplaceTopicCommand(topic, successor, count)).code is ErrorCode.NONE
+    served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "done"))
+
+
+class Load(Background):
+    """Sends keyed records under one name, each key with numbers that go up, and notes when each is acknowledged."""
+
+    def __init__(self, conf: dict[str, Any], topic: str) -> None:
+        super().__init__()
+        self._conf, self._topic, self.name = conf, topic, type(self).__name__
+        self.acknowledged: list[tuple[str, float]] = []
+        self.failed: list[BaseException] = []
+
+    def rounds(self) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Records, a round at a time: one of each key."""
+        number = 0
+        while not self.done.is_set():
+            yield [(f"{self.name} {key}".encode(), b"%d" % (number + index)) for index, key in enumerate(KEYS)]
+            number += len(KEYS)
+
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self.acknowledged[-len(KEYS) :]}
+
+    def longest_pause_s(self) -> float:
+        return max(after - before for before, after in pairwise(at_s for _, at_s in self.acknowledged))
+
+
+class OfKafkaPython(Load):
+    def work(self) -> None:
+        with KafkaProducer(**self._conf, linger_ms=1) as producer:
+            for records in self.rounds():
+                for key, value in records:
+                    future = producer.send(self._topic, value, key)
+                    future.add_callback(lambda sent: self.acknowledged.append((sent.topic, time.monotonic())))
+                    future.add_errback(self.failed.append)
+                self.done.wait(0.01)
+
+
+class OfAiokafka(Load):
+    def work(self) -> None:
+        asyncio.run(self._send())
+
+    async def _send(self) -> None:
+        async with AIOKafkaProducer(**self._conf, linger_ms=1, enable_idempotence=True) as producer:
+            for records in self.rounds():
+                for key, value in records:
+                    (await producer.send(self._topic, value, key)).add_done_callback(self._note)
+                await asyncio.sleep(0.01)  # the load's pace
+
+    def _note(self, future: asyncio.Future[Any]) -> None:
+        if future.exception() is not None:
+            self.failed.append(future.exception() or AssertionError())
+        else:
+            self.acknowledged.append((future.result().topic, time.monotonic()))
+
+
+@pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
+def test_load_goes_over_to_the_successor_and_each_key_keeps_its_order(
+    served: Controlled, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(12)
+    successor = f"{topic}-v2"
+    loads = [OfKafkaPython(conf_of(served), topic), OfAiokafka(conf_of(served), topic)]
+    with loads[0], loads[1]:
+        eventually(lambda: all(load.fine() and load.acknowledged for load in loads))
+        replace(served, topic, successor, 4)
+        eventually(lambda: all(load.topics() == {successor} for load in loads))
+    for load in loads:
+        assert not load.failed
+        print(f"{load.name}: longest time without an acknowledgement: {load.longest_pause_s() * 1000:.0f} ms")
+    numbers = defaultdict(list)
+    for name, count in ((topic, 12), (successor, 4)):
+        for message in drain_topic(served.servers, name):
+            key = message.key()
+            assert isinstance(key, bytes)
+            numbers[key].append(int(message.value() or b""))
+            assert message.partition() == murmur2(key, count)
+    assert sum(map(len, numbers.values())) == sum(len(load.acknowledged) for load in loads)
+    for key, found in numbers.items():
+        first = KEYS.index(key.decode().partition(" ")[2])
+        expected = list(range(first, first + len(found) * len(KEYS), len(KEYS)))
+        assert found == expected, "nothing lost, doubled or mixed up"
+
+
+LATE = {"linger_ms": 60_000, "batch_size": 4096}
+"""Queues records for so long that the topic is replaced meanwhile: several of them in a batch."""
+
+
+def test_records_that_kafka_python_has_queued_for_too_long_are_told_of_the_replacement(
+    served: Controlled, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    successor = f"{topic}-v2"
+    producer = KafkaProducer(**conf_of(served, **LATE))
+    early = producer.send(topic, b"early", partition=0)
+    producer.flush(30)
+    queued = [producer.send(topic, b"%d" % number, b"key") for number in range(20)]
+    replace(served, topic, successor, 3)
+    producer.flush(30)
+    assert early.get(10).topic == topic
+    for future in queued:
+        with pytest.raises(ReplacedTopicError, match=f"{topic} was replaced by {successor}"):
+            future.get(10)
+    again = [producer.send(topic, b"%d" % number, b"key") for number in range(20)]
+    producer.flush(30)
+    assert {future.get(10).topic for future in again} == {successor}
+    producer.close()
+    assert [message.value() for message in drain_topic(served.servers, topic)] == [b"early"]
+    assert [message.value() for message in drain_topic(served.servers, successor)] == [b"%d" % n for n in range(20)]
+
+
+def test_records_that_aiokafka_has_queued_for_too_long_are_told_of_the_replacement(
+    served: Controlled, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    successor = f"{topic}-v2"
+
+    async def send() -> None:
+        late = {"linger_ms": 4_000, "max_batch_size": 4096, "enable_idempotence": True}
+        async with AIOKafkaProducer(**conf_of(served, **late)) as producer:
+            queued = [await producer.send(topic, b"%d" % number, b"key") for number in range(20)]
+            await asyncio.to_thread(replace, served, topic, successor, 3)
+            outcomes = await asyncio.gather(*queued, return_exceptions=True)
+            # The topic may have been sealed without them, or with them.
+            assert {type(each) for each in outcomes} == {AioReplacedTopicError}
+            assert f"{topic} was replaced by {successor}" in str(outcomes[0])
+            again = await producer.send_and_wait(topic, b"again", b"key")
+            assert again.topic == successor
+
+    asyncio.run(send())
+    assert drain_topic(served.servers, topic) == []
+    assert [message.value() for message in drain_topic(served.servers, successor)] == [b"again"]
+
+
+def test_one_transaction_has_records_of_both_topics(served: Controlled, make_topic: MakeTopic) -> None:
+    topic, other = make_topic(3), make_topic(3)
+    names = {topic: f"{topic}-v2", other: f"{other}-v2"}
+
+    def announce(name: str) -> None:
+        asked = served.ask(ReplaceTopicCommand(name, names[name], 2, pause_before_switch=True))
+        assert asked.code is ErrorCode.NONE, asked.message
+        served.wait_for(name, lambda record: record.replacement and record.replacement.reason == reasons.PAUSED)
+
+    def switch(name: str) -> None:
+        assert served.ask(ReplaceTopicCommand(name, names[name], 2)).code is ErrorCode.NONE
+
+    async def with_aiokafka() -> None:
+        async with AIOKafkaProducer(**conf_of(served, transactional_id=f"{other}-writer")) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(other, b"before")
+            await asyncio.to_thread(switch, other)
+            while other not in producer.modeaware_stats()["replaced"]:
+                await asyncio.sleep(0.05)  # until the producer has learnt of it
+            await producer.send_and_wait(other, b"after")
+            await producer.commit_transaction()
+
+    producer = KafkaProducer(**conf_of(served, transactional_id=f"{topic}-writer"))
+    producer.init_transactions()
+    announce(topic)
+    announce(other)
+    producer.begin_transaction()
+    producer.send(topic, b"before").get(30)
+    switch(topic)
+    eventually(lambda: topic in producer.modeaware_stats()["replaced"])
+    producer.send(topic, b"after")
+    producer.commit_transaction()
+    producer.close()
+    asyncio.run(with_aiokafka())
+    for name, successor in names.items():
+        assert [message.value() for message in drain_topic(served.servers, name)] == [b"before"]
+        assert [message.value() for message in drain_topic(served.servers, successor)] == [b"after"]

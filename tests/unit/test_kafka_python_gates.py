@@ -1,0 +1,256 @@
+"""A consumer of kafka-python's whose topic is replaced, without a broker: what it subscribes to, holds and commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from modeaware.clients.gate import GATE_OPENED, READ
+from modeaware.errors import ConfigError
+from modeaware.kafka_python import KafkaConsumer
+from tests.support.fake_views import FakeViews, announce, modes_of, switch
+from tests.support.kafka_python_offline import OFFLINE
+
+OLD, NEW = [TopicPartition("orders", p) for p in (0, 1)], [TopicPartition("orders-v2", p) for p in (0, 1)]
+
+
+class Member:
+    """A consumer, its group's offsets, and its brokers' log starts."""
+
+    def __init__(self, views: FakeViews, *topics: str, **settings: Any) -> None:
+        self.views = views
+        self.consumer = KafkaConsumer(*topics, **OFFLINE, **settings)
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.log_starts = dict.fromkeys((*OLD, *NEW), 0)
+        self.down = False
+        coordinator: Any = self.consumer._coordinator
+        coordinator.fetch_committed_offsets = self._fetch
+        coordinator.commit_offsets_sync = self._commit
+        self.consumer._cluster.leader_for_partition = lambda partition: 1
+        self.consumer.beginning_offsets = lambda keys, timeout_ms: {key: self.log_starts[key] for key in keys}
+        self.consumer.end_offsets = lambda keys, timeout_ms: dict.fromkeys(keys, 0)
+        self.subscription: Any = self.consumer._subscription
+
+    def _fetch(self, keys: set[TopicPartition], timeout_ms: float) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self.down:
+            raise KafkaTimeoutError
+        return {key: self.committed[key] for key in keys if key in self.committed}
+
+    def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
+        if self.down:
+            raise KafkaTimeoutError
+        self.committed |= offsets
+
+    def poll(self) -> None:
+        """What a poll does before it fetches, where the group is stable."""
+        self.consumer._gates._next_s = 0.0  # private: the time to look again has come
+        for gate in self.consumer._gates._gates.values():
+            gate.ask_s = 0.0
+        self.consumer._follow_topics()
+        self.consumer._refresh_committed_offsets(1000)
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.subscription.assign_from_subscribed(partitions)
+        self.consumer._partitions.settle()  # as the listener does
+
+    def deliver(self, partition: TopicPartition, end: int) -> None:
+        self.subscription.seek(partition, OffsetAndMetadata(end, "", -1))
+
+    @property
+    def held(self) -> set[TopicPartition]:
+        held: set[TopicPartition] = self.consumer.assignment()
+        return held
+
+    def close(self) -> None:
+        self.consumer.close(autocommit=False, timeout_ms=0)
+
+
+@pytest.fixture
+def member(views: FakeViews) -> Iterator[Member]:
+    made = Member(views, "orders", group_id="g")
+    announce(views, "orders", "orders-v2", 2)
+    yield made
+    made.close()
+
+
+def sealed(member: Member, *ends: int, **state: Any) -> None:
+    ended = dict(enumerate([*ends, *[0] * (12 - len(ends))]))
+    switch(member.views, "orders", "orders-v2", 2, read_up_to=ended, groups=frozenset({"g"}), **state)
+
+
+def joined(member: Member) -> None:
+    """The member has joined, and is given all that this test uses."""
+    member.poll()
+    member.assign([*OLD, *NEW])
+    member.poll()
+
+
+def test_successor_is_subscribed_to_and_held_back_and_the_application_sees_nothing_of_it(member: Member) -> None:
+    joined(member)
+    assert member.subscription.subscription == {"orders", "orders-v2"}
+    assert member.consumer.subscription() == {"orders"}
+    assert member.held == {*OLD}
+    assert member.consumer.paused() == set()
+    assert member.subscription.position(NEW[0]).offset == 0, "from its start, though auto_offset_reset is latest"
+    assert not {*NEW} & {*member.subscription.fetchable_partitions()}
+    (gate,) = member.consumer.modeaware_stats()["gates"]
+    assert (gate["topic"], gate["successor"], gate["state"]) == ("orders", "orders-v2", "shut")
+
+
+def test_nothing_is_committed_behind_a_shut_gate_and_what_is_read_to_its_end_is_noted(member: Member) -> None:
+    joined(member)
+    assert member.subscription.all_consumed_offsets().keys() == {*OLD}
+    assert member.consumer._partitions.idle(leaving=True).keys() <= {*OLD}
+    sealed(member, 5, 7)
+    member.deliver(OLD[0], 5)
+    member.deliver(OLD[1], 6)
+    consumed = member.subscription.all_consumed_offsets()
+    assert {key: (at.offset, at.metadata) for key, at in consumed.items()} == {OLD[0]: (5, READ), OLD[1]: (6, "")}
+
+
+def test_gate_opens_once_the_group_has_read_the_topic_and_the_start_is_committed(member: Member) -> None:
+    joined(member)
+    sealed(member, 5, 7)
+    member.deliver(OLD[0], 5)
+    member.deliver(OLD[1], 6)
+    member.poll()
+    assert member.held == {*OLD}
+    member.deliver(OLD[1], 7)
+    member.log_starts[NEW[1]] = 3  # by retention
+    member.down = True
+    member.poll()
+    assert member.held == {*OLD}, "the coordinator does not answer"
+    member.down = False
+    member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(0, READ, -1) for p in range(2, 12)}
+    member.poll()
+    assert member.held == {*OLD, *NEW}
+    assert {member.committed[key].metadata for key in NEW} == {GATE_OPENED}
+    assert member.subscription.position(NEW[0]).offset == 0
+    assert member.subscription.position(NEW[1]).offset == 3
+    assert member.subscription.all_consumed_offsets().keys() == {*OLD, *NEW}
+    sealed(member, 5, 7, let_go=True)
+    member.poll()
+    assert member.subscription.subscription == {"orders-v2"}
+    assert member.consumer.subscription() == {"orders"}
+
+
+def test_rebalance_listener_is_shown_the_successor_when_its_gate_opens(views: FakeViews) -> None:
+    import kafka
+
+    class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(("revoked", {*revoked}))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append(("assigned", {*assigned}))
+
+    told: list[tuple[str, set[TopicPartition]]] = []
+    announce(views, "orders", "orders-v2", 2)
+    member = Member(views, group_id="g")
+    member.consumer.subscribe(["orders"], listener=Listener())
+    joined(member)
+    assert told == []
+    switch(views, "orders", "orders-v2", 2)
+    member.committed[NEW[1]] = OffsetAndMetadata(0, "", -1)  # another member's gate has opened
+    member.poll()
+    assert told == [("revoked", {*OLD}), ("assigned", {*OLD, *NEW})]
+    member.close()
+
+
+def test_pattern_is_widened_by_what_it_does_not_match(views: FakeViews) -> None:
+    announce(views, "orders", "orders-v2", 2)
+    member = Member(views, group_id="g")
+    member.consumer.subscribe(pattern="orders$|other")
+    member.poll()
+    match = member.subscription.subscribed_pattern.match
+    assert [topic for topic in ("orders", "orders-v2", "other-1", "more") if match(topic)] == [
+        "orders",
+        "orders-v2",
+        "other-1",
+    ]
+    member.subscription.change_subscription(["orders", "orders-v2"])  # as kafka-python does with new metadata
+    assert member.consumer.subscription() == {"orders"}
+    member.close()
+
+
+def test_successor_of_an_undone_replacement_stays_hidden(member: Member) -> None:
+    joined(member)
+    member.views.put(replace(member.views.view("orders"), version=(1, 9), successor=None))
+    member.poll()
+    assert member.subscription.subscription == {"orders"}
+    assert member.held == {*OLD}
+    assert member.consumer.modeaware_stats()["gates"] == []
+
+
+def test_unordered_member_reads_both_at_once(views: FakeViews) -> None:
+    member = Member(views, "orders", group_id="g", modeaware_on_replace="unordered")
+    announce(views, "orders", "orders-v2", 2)
+    joined(member)
+    assert member.held == {*OLD, *NEW}
+    member.close()
+
+
+def test_consumer_without_a_group_reads_the_successor_after_what_it_has_read_itself(views: FakeViews) -> None:
+    member = Member(views, "orders", auto_offset_reset="earliest")
+    view = announce(views, "orders", "orders-v2", 2)
+    views.put(replace(view, version=(1, 5), modes=modes_of(2, 2)))
+    joined(member)
+    assert member.held == {*OLD}
+    switch(views, "orders", "orders-v2", 2, read_up_to={0: 5, 1: 0})
+    member.deliver(OLD[0], 4)
+    member.poll()
+    assert member.held == {*OLD}
+    member.deliver(OLD[0], 5)
+    member.poll()
+    assert member.held == {*OLD, *NEW}
+    assert member.committed == {}
+    member.close()
+
+
+def test_assignment_by_the_application_is_left_alone_with_a_warning(
+    views: FakeViews, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = Member(views)
+    member.consumer.assign([*OLD, *NEW])
+    announce(views, "orders", "orders-v2", 2)
+    member.consumer._align()
+    assert member.held == {*OLD, *NEW}
+    assert caplog.text.count("assign those of orders-v2") == 1
+    member.close()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_topics_are_created_where_the_application_allows_it_and_none_is_replaced(
+    views: FakeViews, allowed: bool
+) -> None:
+    member = Member(views, "orders", group_id="g", allow_auto_create_topics=allowed)
+    config = member.consumer._cluster.config
+    assert not config["allow_auto_create_topics"], "it may be gone"
+    member.poll()
+    assert config["allow_auto_create_topics"] is allowed
+    announce(views, "orders", "orders-v2", 2)
+    member.poll()
+    assert not config["allow_auto_create_topics"], "a successor that is deleted would come up again"
+    views.put(replace(views.view("orders"), version=(1, 9), successor=None))
+    member.poll()
+    member.assign([*OLD])
+    member.poll()
+    member.consumer._names_noted = True
+    member.poll()
+    assert not member.consumer._gates.added
+    assert not config["allow_auto_create_topics"], "also after the next assignment"
+    member.close()
+    assigned = Member(views, allow_auto_create_topics=allowed)
+    assigned.consumer.assign([*OLD])
+    assert assigned.consumer._cluster.config["allow_auto_create_topics"] is allowed
+    assigned.close()
+
+
+def test_logical_names_are_refused(views: FakeViews) -> None:
+    with pytest.raises(ConfigError, match="modeaware_topic_names: 'logical' is not supported with kafka-python"):
+        KafkaConsumer("orders", **OFFLINE, modeaware_topic_names="logical")

@@ -1,0 +1,236 @@
+"""Our producer of kafka-python while a topic is replaced, without a broker: what is queued for which topic, or
+refused."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import murmur2
+from kafka.errors import MessageSizeTooLargeError
+from kafka.partitioner import DefaultPartitioner
+from kafka.producer.transaction_manager import ProducerIdAndEpoch
+from kafka.structs import TopicPartition
+
+from modeaware.clients import refusals
+from modeaware.errors import ErrorCode, ResizeWarning, TopicReplaced
+from modeaware.kafka_python import HeldKeyError, KafkaProducer, ReplacedTopicError, RetiredPartitionError
+from tests.support.fake_views import FakeViews, announce, modes_of, switch
+from tests.support.kafka_python_offline import Made
+
+COUNTS = {"orders": 12, "orders-v2": 4, "orders-v3": 9, "other": 3}
+KEYS = [b"key-%d" % number for number in range(60)]
+
+
+def make(**settings: Any) -> Made:
+    made = Made(KafkaProducer, **settings)
+    metadata = made.producer._metadata
+    metadata.topics.return_value = set(COUNTS)
+    metadata.partitions_for_topic.side_effect = lambda topic: set(range(COUNTS[topic]))
+    metadata.available_partitions_for_topic.side_effect = metadata.partitions_for_topic.side_effect
+    return made
+
+
+@pytest.fixture
+def made(views: FakeViews) -> Iterator[Made]:
+    made = make()
+    yield made
+    made.producer.close()
+
+
+def queued(made: Made) -> list[tuple[str, int]]:
+    found = [tuple(call.args[0]) for call in made.queue.append.call_args_list]
+    made.queue.append.reset_mock()
+    return found
+
+
+def test_every_form_of_a_call_goes_to_the_successor_by_its_own_count(made: Made, views: FakeViews) -> None:
+    announce(views, "orders", "orders-v2")
+    made.producer.send("orders", b"v", b"key")
+    assert queued(made) == [("orders", murmur2(b"key", 12))]
+    switch(views, "orders", "orders-v2")
+    for key in KEYS:
+        made.producer.send("orders", b"v", key)
+        made.producer.send(topic="orders", value=b"v", key=key)
+    assert queued(made) == [("orders-v2", murmur2(key, 4)) for key in KEYS for _ in range(2)]
+    made.producer.send("other", b"v", b"key")
+    made.producer.send("orders", b"v", partition=3)
+    assert queued(made) == [("other", murmur2(b"key", 3)), ("orders-v2", 3)]
+    assert made.producer.modeaware_stats()["replaced"] == {"orders": "orders-v2"}
+    with pytest.raises(TypeError):
+        made.producer.send()
+
+
+def test_chain_is_followed_to_its_end_and_the_modes_of_its_last_topic_apply(made: Made, views: FakeViews) -> None:
+    switch(views, "orders", "orders-v2")
+    switch(views, "orders-v2", "orders-v3", 9)
+    views.set("orders-v3", modes_of(9, 5))
+    for name in ("orders", "orders-v2", "orders-v3"):
+        made.producer.send(name, b"v", b"key")
+    assert queued(made) == [("orders-v3", murmur2(b"key", 5))] * 3
+    with pytest.raises(RetiredPartitionError, match="partition 7 of orders-v3 is ReadOnly"):
+        made.producer.send("orders", b"v", partition=7)
+
+
+def test_partition_that_the_successor_lacks_is_refused(made: Made, views: FakeViews) -> None:
+    switch(views, "orders", "orders-v2", 4)
+    said = "partition 4 of orders: the topic was replaced by orders-v2, which has 4 partitions"
+    with pytest.raises(RetiredPartitionError, match=said):
+        made.producer.send("orders", b"v", partition=4)
+    assert queued(made) == []
+
+
+def test_topic_that_is_replaced_within_a_send_is_no_error(views: FakeViews) -> None:
+    class Slow(DefaultPartitioner):  # type: ignore[misc,unused-ignore]  # untyped
+        """The topic is replaced between the look-up of its name and the pick."""
+
+        def partition(self, topic: str, *args: Any) -> int:
+            if topic == "orders":
+                switch(views, "orders", "orders-v2")
+            return int(super().partition(topic, *args))
+
+    made = make(partitioner=Slow())
+    made.producer.send("orders", b"v", b"key")
+    assert queued(made) == [("orders-v2", murmur2(b"key", 4))]
+    made.producer.close()
+
+
+def test_serializers_see_the_name_that_the_application_gave(views: FakeViews) -> None:
+    class Named:
+        def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+            seen.append(topic)
+            return bytes(data)
+
+    seen: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        made = make(key_serializer=Named(), value_serializer=Named())
+    made.producer.config["key_serializer"] = made.producer.config["value_serializer"] = Named()
+    switch(views, "orders", "orders-v2")
+    made.producer.send("orders", b"v", b"key")
+    assert seen == ["orders", "orders"]
+    assert {type(name) for name in seen} == {str}
+    assert queued(made) == [("orders-v2", murmur2(b"key", 4))]
+    made.producer.close()
+
+
+class TestTopicIds:
+    def test_a_topic_that_was_deleted_and_made_anew_leads_nowhere(self, made: Made, views: FakeViews) -> None:
+        switch(views, "orders", "orders-v2")
+        views.live_ids["orders"] = "made-anew"
+        made.producer.send("orders", b"v", b"key")
+        assert queued(made) == [("orders", murmur2(b"key", 12))]
+        before = len(views.verified)
+        made.producer.send("orders", b"v", b"key")
+        assert len(views.verified) == before
+
+    def test_name_of_a_topic_that_is_gone_leads_on(self, made: Made, views: FakeViews) -> None:
+        switch(views, "orders", "orders-v2", gone=True)
+        views.live_ids["orders"] = "made-anew"
+        made.producer.send("orders", b"v", b"key")
+        assert queued(made) == [("orders-v2", murmur2(b"key", 4))]
+
+
+def test_first_record_with_a_key_reports_the_replacement_once(made: Made, views: FakeViews) -> None:
+    switch(views, "orders", "orders-v2", 5)
+    made.producer.send("orders", b"v")
+    with pytest.warns(ResizeWarning, match="orders .epoch 3. was replaced by orders-v2.* 12 .*5 now"):
+        made.producer.send("orders", b"v", b"key")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.producer.send("orders", b"v", b"key")
+    assert made.producer.modeaware_stats()["resizes"] == 1
+
+
+def test_nothing_goes_to_the_successor_before_the_backlog_is_settled(views: FakeViews) -> None:
+    made = make(modeaware_on_resize="hold")
+    made.producer._accumulator = made.stock_queue
+    made.producer.send("orders", b"v", b"key", partition=2)
+    switch(views, "orders", "orders-v2")
+    for more in ({"key": b"key"}, {}, {"partition": 1}):
+        with pytest.raises(HeldKeyError, match="orders was replaced by orders-v2, and records of this producer for it"):
+            made.producer.send("orders", b"v", **more)
+    made.out(2)
+    made.producer._accumulator = made.queue
+    made.producer.send("orders", b"v", b"key")
+    assert queued(made) == [("orders-v2", murmur2(b"key", 4))]
+    made.producer.close()
+
+
+TOO_LARGE = SimpleNamespace(error_code=10, error_message=None, record_errors=(), log_start_offset=-1)
+
+
+class TestRefusals:
+    """What a refusal by the brokers becomes; that brokers refuse is for a test with a broker."""
+
+    def refused(self, made: Made, name: str = "orders", topic: str = "orders") -> list[Any]:
+        """The errors of two records in one batch of ``topic``, which were sent under ``name``."""
+        made.producer._accumulator = made.stock_queue
+        futures = [made.producer.send(name, b"v", b"key", partition=3) for _ in range(2)]
+        made.producer._accumulator = made.queue
+        queue = made.stock_queue._batches[TopicPartition(topic, 3)]
+        while queue:
+            batch = queue.popleft()
+            batch.records.close()
+            made.producer._sender._complete_batch(batch, TOO_LARGE)
+        return [future.exception for future in futures]
+
+    def replaced_meanwhile(self, made: Made, views: FakeViews) -> list[Any]:
+        announce(views, "orders", "orders-v2")
+        sender = made.producer._sender
+        dispatch = sender._dispatch_error
+
+        def later(*args: Any) -> None:
+            switch(views, "orders", "orders-v2")
+            dispatch(*args)
+
+        sender._dispatch_error = later
+        return self.refused(made)
+
+    @pytest.mark.parametrize("idempotent", [False, True])
+    def test_all_of_a_batch_fail_with_what_replaced_the_topic_and_the_producer_goes_on(
+        self, views: FakeViews, idempotent: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        made = make(enable_idempotence=idempotent)
+        with caplog.at_level(logging.WARNING):
+            errors = self.replaced_meanwhile(made, views)
+        for error in errors:
+            assert isinstance(error, ReplacedTopicError)
+            assert isinstance(error, TopicReplaced)
+            assert isinstance(error, MessageSizeTooLargeError)
+            assert (error.topic, error.partition, error.successor) == ("orders", 3, "orders-v2")
+            assert (error.code, error.errno, error.retriable) == (ErrorCode.MESSAGE_TOO_LARGE, 10, True)
+            assert str(copy.copy(error)) == str(error)
+            assert str(error).startswith("orders-3: brokers refused a record, because orders was replaced by orders-v2")
+        assert len(errors) == 2
+        assert "logged once" in caplog.text
+        assert not idempotent or not made.producer._transaction_manager.has_error()
+        made.producer.close()
+
+    def test_transaction_has_to_be_aborted(self, views: FakeViews) -> None:
+        made = make(enable_idempotence=True, transactional_id="writer")
+        manager = made.producer._transaction_manager
+        manager.set_producer_id_and_epoch(ProducerIdAndEpoch(1, 0))
+        manager._current_state = type(manager._current_state).IN_TRANSACTION
+        self.replaced_meanwhile(made, views)
+        assert manager.has_abortable_error()
+        assert isinstance(manager.last_error, ReplacedTopicError)
+        made.producer.close()
+
+    def test_record_that_is_too_large_is_reported_as_ever(
+        self, made: Made, views: FakeViews, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[float] = []
+        monkeypatch.setattr(views, "refresh", asked.append)
+        assert {type(each) for each in self.refused(made)} == {MessageSizeTooLargeError}
+        assert asked == [], "nothing replaces it"
+        announce(views, "orders", "orders-v2")
+        assert {type(each) for each in self.refused(made)} == {MessageSizeTooLargeError}
+        assert asked[0] == pytest.approx(refusals.PATIENCE_S)
+        switch(views, "orders", "orders-v2")
+        assert {type(each) for each in self.refused(made, topic="orders-v2")} == {MessageSizeTooLargeError}
