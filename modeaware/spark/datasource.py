@@ -40,7 +40,7 @@ from modeaware.config import split_client_config
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, Message, TopicPartition
 from modeaware.spark.errors import RecordsLost
-from modeaware.spark.snapshot import OUR_MARK, TopicClient, topic_view
+from modeaware.spark.snapshot import OUR_MARK, TopicClient, topic_segments
 from modeaware.topic_view import TopicView
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class _Reader:
         return self._client
 
     def _view(self) -> TopicView:
-        return topic_view(self._options.conf, self._topic, stale=True)
+        return topic_segments(self._options.conf, self._topic, stale=True)[0]
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
@@ -449,14 +449,17 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
 
         producer_conf(options.conf)  # refuses here what every executor would refuse
         self._options = options
-        self._at_least = None if options.topic is None else topic_view(options.conf, options.topic).version
+        self._topic, self._at_least = "", None
+        if options.topic is not None:
+            view = topic_segments(options.conf, options.topic)[-1]
+            self._topic, self._at_least = view.topic, view.version
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the batches of one task, on an executor."""
         from modeaware.spark.writer import Sender, send_batch
 
         if (first := next(iterator, None)) is not None:
-            with Sender(self._options.topic or "", self._options.conf, at_least=self._at_least) as sender:
+            with Sender(self._topic, self._options.conf, at_least=self._at_least) as sender:
                 for batch in chain([first], iterator):
                     send_batch(sender, batch)
         return WriterCommitMessage()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware.errors import ConfigError
 from modeaware.spark.connector import option_text, spark_options
-from modeaware.spark.snapshot import TopicClient, topic_view
+from modeaware.spark.snapshot import TopicClient, topic_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **
         ClusterError: the topic does not exist, or no broker answered.
     """
     settings = {**spark_options(conf, "consumer"), **caller_options(options)}
-    view = topic_view(conf, topic)
+    view = topic_segments(conf, topic)[0]
     partitions = [p for p in TopicClient(conf, topic).describe().partitions if view.is_readable(p)]
     settings |= only_partitions(settings, topic, partitions)
     return spark.read.format("kafka").options(**settings).option("assign", json.dumps({topic: partitions})).load()

@@ -125,10 +125,10 @@ def test_offsets_of_one_topic_id_or_of_an_unknown_one_go_on(ids: tuple[str | Non
 def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = ["old", "new", None]
 
-    def view(conf: object, topic: str, stale: bool) -> TopicView:
-        return TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t")
+    def views(conf: object, topic: str, stale: bool) -> tuple[TopicView]:
+        return (TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t"),)
 
-    monkeypatch.setattr(datasource, "topic_view", view)
+    monkeypatch.setattr(datasource, "topic_segments", views)
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
     client: Any = SimpleNamespace(describe=lambda: TopicDescription([0], ids.pop(0)), ends=lambda _: {0: 90})
     reader._client = client
