@@ -37,8 +37,6 @@ from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 logger = logging.getLogger(__name__)
 
-OUR_MARK = "modeaware:offsets"
-"""The key that marks offsets of ``format("modeaware")``, beside the topic; no topic can have this name."""
 TIMEOUT_S = 30.0
 IDLE_S = 60.0
 """How long views are kept after the last question."""
