@@ -210,12 +210,8 @@ def _look(
     wanted = _wanted(args, topic, successor_name, current)
     found = None if current is not None or args.undo else look_at_predecessor(session.cluster.brokers, topic)
     command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
-    successor = session.observer().observe(wanted.successor, None)
-    facts = replace(situation.facts, successor=successor)
     others = [record for record in (*log.replay.records.values(), *begun) if record is not None]
-    refuse_alias(command, facts.topic_id, others)
-    epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
-    admission = admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
+    admission = admitted(change, command, situation, others)
     brokers, acls, refusal = session.cluster.brokers, None, None
     if not args.undo and (current is None or current.switched_ms is None):
         acls = read_acls(brokers, topic, wanted.successor, session.bootstrap_server)
@@ -227,6 +223,21 @@ def _look(
     names, quiet_ms = session.cluster.topic_names(), session.controller.seal_quiet_ms
     plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, names)
     return _Look(situation, command, admission, plan, refusal)
+
+
+def admitted(
+    change: Change, command: ReplaceTopicCommand, situation: Situation, records: Iterable[TopicRecord]
+) -> Admission:
+    """Return what a controller would make of the command; ``records``: of all topics.
+
+    Raises:
+        RequestRefused: the controller would refuse.
+    """
+    session, record = change.session, situation.record
+    facts = replace(situation.facts, successor=session.observer().observe(command.successor, None))
+    refuse_alias(command, facts.topic_id, records)
+    epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
+    return admit(command, record, facts, session.controller, epoch, now_ms, situation.rules)
 
 
 def _wanted(

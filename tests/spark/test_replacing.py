@@ -28,7 +28,7 @@ from modeaware.spark import (
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic, ends
-from tests.support.streaming import listening
+from tests.support.streaming import listening, started
 from tests.support.waiting import eventually
 
 KEYS = 40
@@ -84,7 +84,7 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
     with listening(spark, listener):
         listener.require(progress_group(name), [source])
         fed = feed(conf, source, 0, 400)
-        query = start()
+        query = started(start)
         try:
             arrived(fed)
             written = replace(served, target, 3)
@@ -97,7 +97,7 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
             read = replace(served, source, 2)
             served.wait_for(source, lambda record: topic_phase(record) == "drain")
             fed = feed(conf, source, fed, 400)  # of the successor, before the query has read the topic itself
-            query = start()
+            query = started(start)
             arrived(fed)
             served.wait_done(source)  # by what the listener commits on both
             fed = feed(conf, source, fed, 400)
