@@ -303,11 +303,21 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
                 check_id(topic, before, after)
             elif None not in (ids := (before.ids.get(topic), after.ids.get(topic))) and ids[0] != ids[1]:
                 begin = {}
-            if begin is None:  # of a query that is new, retention may have taken the first ones before it began
-                begin = self._client(topic).starts(ends) if start == self._initial else {}
-            ranges.append(ranges_between(topic, begin, ends, strict=strict, log_ends=self._log_ends.get(topic)))
+            if start == self._initial:
+                begin = self._first(topic, begin, ends)
+            log_ends = self._log_ends.get(topic)
+            ranges.append(ranges_between(topic, begin or {}, ends, strict=strict, log_ends=log_ends))
         self._position = after.positions
         return tasks(ranges)
+
+    def _first(self, topic: str, begin: Mapping[int, int] | None, ends: Mapping[int, int]) -> Mapping[int, int]:
+        """Where a query that is new begins to read a topic."""
+        if begin is None:  # a successor, of which retention may have taken the first records before
+            return self._client(topic).starts(ends)
+        if self._options.starting not in (None, LATEST):
+            return begin
+        # Spark has asked for the end of the first batch before it asks where that begins: records may lie between.
+        return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
 
     def _look(self, ends: dict[str, Mapping[int, int]], views: Iterable[TopicView]) -> None:
         """Add the ends of the topics that are missing in ``ends``."""

@@ -104,7 +104,7 @@ def needs_look(view: TopicView, position: Positions | None) -> bool:
     """Return whether a query has to know the ends of a topic: not of one that is let go and that it has read, because
     the topic may be deleted at any time."""
     done = view.successor is not None and view.successor.let_go
-    return not done or position is None or not has_read(view, position.get(view.topic, {}), {})
+    return not done or position is None or view.topic not in position or not has_read(view, position[view.topic], {})
 
 
 def next_positions(

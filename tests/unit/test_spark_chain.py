@@ -268,6 +268,17 @@ def test_latest_skips_the_successor_of_a_topic_that_is_let_go(world: World, let_
     assert first.get("b", {}).get(0, 0) == skipped
 
 
+def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_second_batch(world: World) -> None:
+    query = Query(startingoffsets="latest")
+    world.write("a", 5)
+    latest = query.reader.latestOffset
+    query.reader.latestOffset = lambda: (latest(), world.write("a", 3))[0]  # type: ignore[method-assign] # in between
+    assert query.step() == []
+    query.reader.latestOffset = latest  # type: ignore[method-assign] # its own
+    assert query.done == 1
+    assert query.step() == [OffsetRange("a", 0, 5, 8)]
+
+
 def test_a_chain_is_read_in_order(world: World) -> None:
     world.write("a", 2)
     query = Query()
