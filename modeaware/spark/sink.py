@@ -101,8 +101,9 @@ def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
 
 def _take_the_same(before: TopicView, now: TopicView) -> bool:
     """Whether the same partitions of the same topic take records; an epoch moves at each step of a shrink."""
+    same_topic = before.topic == now.topic and before.applies_to(now.topic_id)
     listed = before.writable == now.writable or not before.modes  # without a record all of them do
-    return before.applies_to(now.topic_id) and before.all_writable == now.all_writable and listed
+    return same_topic and before.all_writable == now.all_writable and listed
 
 
 def foreach_batch_writer(
