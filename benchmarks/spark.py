@@ -15,7 +15,7 @@ from benchmarks.harness import Result, Round, Timing, compare, interleave, stopw
 from benchmarks.setting import Setting
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
 from modeaware.spark.connector import spark_options
-from modeaware.spark.snapshot import topic_view
+from modeaware.spark.snapshot import topic_segments
 from tests.support.spark_session import spark_builder
 
 RECORDS = 1_000_000
@@ -90,7 +90,7 @@ def measure(setting: Setting) -> Iterator[Result]:
     setting.shrink(log, shrunk)
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     conf = {**plain, "modeaware.mode.log.topic": log.topic}
-    if not topic_view(conf, whole).all_writable or topic_view(conf, shrunk).all_writable:
+    if not topic_segments(conf, whole)[0].all_writable or topic_segments(conf, shrunk)[0].all_writable:
         raise RuntimeError("the modes are not what is to be measured")
     with _frame(records) as frame:
         java = spark_options(conf, "producer")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from modeaware.admin.new_topics import NewTopic
+from modeaware.admin.acls import read_acls
+from modeaware.admin.new_topics import NewTopic, TopicReplacement
+from modeaware.admin.successors import check_consequences, validate_successor
 from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change
 from modeaware.cli.progress import confirmed, tell
+from modeaware.cli.replace import VALIDATION_TIMEOUT_S, admitted
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
 from modeaware.cluster.cluster import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.intent import objection_to_change
 from modeaware.modelog.records import TopicRecord
@@ -23,18 +27,16 @@ from modeaware.plan.diff import (
     FAILED,
     PENDING,
     REFUSED,
-    AcceptStateLoss,
-    AlterConfigs,
     ApplyReport,
-    Create,
     CurrentTopic,
-    Grow,
-    Step,
     TopicDiff,
+    diff_replaced,
     diff_topic,
 )
 from modeaware.plan.file import DesiredTopic, read_files
+from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Step
 from modeaware.printable import printable_lines
+from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import list_topics, topic_states
@@ -49,8 +51,9 @@ class Apply(Command):
 
     epilog = f"""\
 Shows the changes as a diff, has brokers and controller validate every step, asks, and carries them out. Fewer
-partitions are a shrink by partition modes; no topic is ever deleted, and one that no file names is not touched. To run
-it again is harmless. The files are described in docs/apply.md:
+partitions are a shrink by partition modes, or with replace: a new topic of that name in the place of this one; no topic
+is ever deleted, and one that no file names is not touched. To run it again is harmless. The files are described in
+docs/apply.md:
 
   version: 1
   topics:
@@ -83,11 +86,13 @@ left by Ctrl-C.
 
 @dataclass(frozen=True)
 class Found:
-    """The topics of the files that exist, as they are; and why the records of some in the mode log cannot be used."""
+    """The topics of the files that exist, as they are; why the records of some in the mode log cannot be used; and the
+    records of those that are being replaced, or were."""
 
     topics: dict[str, CurrentTopic]
     unusable: dict[str, str]
     log: ModeLog
+    replaced: dict[str, TopicRecord] = field(default_factory=dict)
 
 
 def look_at(session: Session, names: Sequence[str]) -> Found:
@@ -98,6 +103,7 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
     present = {topic.name for topic in listed.topics}
     topics: dict[str, CurrentTopic] = {}
     unusable: dict[str, str] = {}
+    replaced: dict[str, TopicRecord] = {}
     for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers):
         if (error := log.unusable(state.name, state.topic_id)) is not None:
             unusable[state.name] = error.message
@@ -113,8 +119,8 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
         own = topics.get(record.topic)
         is_it = own is not None and own.record is record
         if record.replacement is not None and (is_it or record.replacement.switched_ms is not None):
-            unusable.setdefault(record.topic, objection_to_change(record.replacement))
-    return Found(topics, unusable, log)
+            replaced[record.topic] = record
+    return Found(topics, unusable, log, replaced)
 
 
 class _Application:
@@ -146,17 +152,24 @@ class _Application:
         return ApplyReport(tuple(self._diffs.values()))
 
     def _look(self) -> Found:
-        return look_at(self._session, [topic.name for topic in self._desired])
+        successors = [topic.replace for topic in self._desired if topic.replace is not None]
+        return look_at(self._session, [*(topic.name for topic in self._desired), *successors])
 
     def _diff(self, found: Found) -> list[TopicDiff]:
-        diffs = []
-        for desired in self._desired:
-            refusal = found.unusable.get(desired.name)
-            if refusal is None and desired.name == found.log.topic:
-                refusal = "the mode log: the controller makes and keeps it"
-            refused = TopicDiff(desired.name, desired.where, refusal=refusal)
-            diffs.append(diff_topic(desired, found.topics.get(desired.name)) if refusal is None else refused)
-        return diffs
+        return [self._diff_one(desired, found) for desired in self._desired]
+
+    def _diff_one(self, desired: DesiredTopic, found: Found) -> TopicDiff:
+        record, refusal = found.replaced.get(desired.name), found.unusable.get(desired.name)
+        now = record.replacement if record is not None else None
+        if refusal is None and desired.name == found.log.topic:
+            refusal = "the mode log: the controller makes and keeps it"
+        if refusal is None and record is not None and now is not None:
+            if desired.replace is not None:
+                return diff_replaced(desired, record, now, found.topics.get(now.successor))
+            refusal = objection_to_change(now)
+        if refusal is not None:
+            return TopicDiff(desired.name, desired.where, refusal=refusal)
+        return diff_topic(desired, found.topics.get(desired.name))
 
     def _proceed(self, found: Found) -> int:
         args, diffs = self._args, list(self._diffs.values())
@@ -226,8 +239,19 @@ class _Application:
         self._diffs[diff.topic] = replace(diff, applied=True)
 
     def _wait(self, topic: str) -> None:
-        self._change.wait(topic)
-        self._say(f"{topic}: done.")
+        seen: list[TopicDescription] = []
+
+        def ended(found: TopicDescription) -> bool:
+            seen[:] = [found]
+            # A replacement that is paused waits for a command.
+            paused = found.replacement is not None and found.replacement.reason == reasons.PAUSED
+            return found.phase == "done" or paused
+
+        self._change.wait(topic, ended=ended)
+        replaces = any(isinstance(step, Replace) for step in self._diffs[topic].steps)
+        if replaces and seen and seen[0].replacement is None:
+            raise ModeAwareError("its replacement was given up or undone; the controller's log says why", topic=topic)
+        self._say(f"{topic}: {'done' if not seen or seen[0].phase == 'done' else 'paused before the switch'}.")
 
     def _say(self, line: str) -> None:
         """For people: standard output is the program's with ``--json``."""
@@ -263,7 +287,17 @@ def validated(change: Change, diff: TopicDiff, found: Found) -> TopicDiff:
 
 def _admission(change: Change, step: Step, record: TopicRecord | None, log: ModeLog) -> Admission:
     assert not isinstance(step, (Create, AlterConfigs))
-    return change.validate(step.command, replace(change.look(step.command.topic, log), record=record))
+    situation = replace(change.look(step.command.topic, log), record=record)
+    if not isinstance(step, Replace):
+        return change.validate(step.command, situation)
+    command, session = step.command, change.session
+    successor = session.observer().observe(command.successor, None)
+    admission = admitted(change, command, situation, successor, log.replay.records.values())
+    brokers, cluster = session.cluster.brokers, session.cluster
+    wanted = TopicReplacement(command.successor, command.num_partitions)
+    check_consequences(command, wanted, partial(read_acls, brokers), cluster.topic_names, session.bootstrap_server)
+    validate_successor(brokers, command, VALIDATION_TIMEOUT_S)
+    return admission
 
 
 def carry_out(change: Change, topic: str, step: Step) -> str:
@@ -271,6 +305,10 @@ def carry_out(change: Change, topic: str, step: Step) -> str:
     if not step.by_controller:
         return _at_brokers(change, topic, step, validate_only=False)
     assert not isinstance(step, (Create, AlterConfigs))
+    if isinstance(step, Replace):
+        if (failure := change.replace([step.command])[topic]) is not None:
+            raise failure
+        return f"being replaced by {step.command.successor} ({step.to} partitions)"
     done = change.carry_out(step.command)
     return f"the loss of state is accepted of {', '.join(step.groups)}" if isinstance(step, AcceptStateLoss) else done
 

@@ -245,11 +245,8 @@ def _look(
     successor = seen.facts[wanted.successor]
     if isinstance(successor, ClusterError):
         raise successor
-    facts = replace(situation.facts, successor=successor)
     others = [record for record in (*seen.log.replay.records.values(), *begun) if record is not None]
-    epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
-    refuse_alias(command, facts, others, now_ms)
-    admission = admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
+    admission = admitted(change, command, situation, successor, others)
     acls, refusal, servers = None, None, session.bootstrap_server
     if not args.undo and (current is None or current.switched_ms is None):
         acls = compare_acls(seen.acls(), topic, wanted.successor, servers)
@@ -265,6 +262,24 @@ def _look(
     quiet_ms = session.controller.seal_quiet_ms
     plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, seen.names())
     return _Look(situation, command, admission, plan, refusal)
+
+
+def admitted(
+    change: Change,
+    command: ReplaceTopicCommand,
+    situation: Situation,
+    successor: TopicFacts,
+    records: Iterable[TopicRecord],
+) -> Admission:
+    """Return what a controller would make of the command; ``records``: of all topics.
+
+    Raises:
+        RequestRefused: the controller would refuse.
+    """
+    session, facts = change.session, replace(situation.facts, successor=successor)
+    epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
+    refuse_alias(command, facts, records, now_ms)
+    return admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
 
 
 def _wanted(

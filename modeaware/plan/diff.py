@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar
 
+from modeaware.admin.new_topics import TopicReplacement
+from modeaware.admin.successors import Predecessor, replace_command
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.intent import objection_to_change
 from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
-from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
 from modeaware.modes import format_ranges
-from modeaware.plan.file import DRAINED, RETENTION, DesiredTopic, ShrinkRules
-from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
+from modeaware.plan.file import DRAINED, DesiredTopic, ShrinkRules
+from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
+from modeaware.reports.describe import NOT_EVACUATED
 from partitioners import share_moved
 
 
@@ -80,134 +85,6 @@ class CurrentTopic:
 
 UNCHANGED, IN_PROGRESS, PENDING, REFUSED = "unchanged", "in_progress", "pending", "refused"
 APPLIED, FAILED = "applied", "failed"
-_DEFAULT = "the cluster's default"
-
-
-@dataclass(frozen=True)
-class Create:
-    """A topic that does not exist."""
-
-    json_also: ClassVar = ("step",)
-    step: ClassVar = "create"
-    by_controller: ClassVar = False
-
-    partitions: int
-    replication_factor: int | None
-    configs: Mapping[str, str]
-
-    def lines(self) -> list[str]:
-        factor = "" if self.replication_factor is None else f", replication factor {self.replication_factor}"
-        configs = [f"    + {name}: {value}" for name, value in self.configs.items()]
-        return [f"+ create with {self.partitions} partitions{factor}", *configs]
-
-
-@dataclass(frozen=True)
-class AlterConfigs:
-    """Configs to set, and those to remove, so that the cluster's default holds; ``before``: what they are now."""
-
-    json_also: ClassVar = ("step",)
-    step: ClassVar = "alter_configs"
-    by_controller: ClassVar = False
-
-    set: Mapping[str, str]
-    remove: tuple[str, ...] = ()
-    before: Mapping[str, str] = field(default_factory=dict, metadata={"json": None})
-
-    def lines(self) -> list[str]:
-        changed = [
-            f"{'~' if name in self.before else '+'} {name}: {self.before.get(name, _DEFAULT)} -> {value}"
-            for name, value in self.set.items()
-        ]
-        return changed + [f"- {name}: {self.before.get(name)} -> {_DEFAULT}" for name in self.remove]
-
-
-@dataclass(frozen=True)
-class Grow:
-    """More writable partitions: ``revived`` retired ones first, then ``created`` ones.
-
-    Attributes:
-        before: the number of writable ones now.
-        by_controller: the topic has a record in the mode log, so a controller has to do it.
-    """
-
-    json_also: ClassVar = ("step", "to")
-    step: ClassVar = "grow"
-
-    before: int = field(metadata={"json": "from"})
-    command: CreatePartitionsCommand = field(metadata={"json": None})
-    revived: range = range(0)
-    created: range = range(0)
-    by_controller: bool = field(default=False, metadata={"json": None})
-
-    @property
-    def to(self) -> int:
-        return self.command.total_count
-
-    def lines(self) -> list[str]:
-        revived = [f"    ReadWrite again: {format_ranges(self.revived)}"] if self.revived else []
-        created = [f"    new: {format_ranges(self.created)}"] if self.created else []
-        return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
-
-
-@dataclass(frozen=True)
-class Shrink:
-    """Fewer writable partitions; those from ``command.total_count`` on are retired. Never a deletion of the topic.
-
-    Attributes:
-        deletes: cleanup.policy has ``delete``.
-    """
-
-    json_only: ClassVar = {
-        "from": "before",
-        "step": "step",
-        "to": "to",
-        "policy": "policy",
-        "delay_ms": "delay_ms",
-        "evacuate": "command.evacuate",
-        "accept_state_loss": "command.accept_state_loss",
-    }
-    step: ClassVar = "shrink"
-    by_controller: ClassVar = True
-
-    before: int
-    command: DeletePartitionsCommand
-    deletes: bool = True
-
-    @property
-    def to(self) -> int:
-        return self.command.total_count
-
-    @property
-    def policy(self) -> str:
-        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
-
-    @property
-    def delay_ms(self) -> int | None:
-        return None if self.policy == RETENTION else self.command.delay_ms
-
-    def lines(self) -> list[str]:
-        evacuated = "; evacuated first" if self.command.evacuate else ""
-        reclaim = f"policy {self.policy}: {reclaim_text(self.command, self.deletes)}{evacuated}"
-        head = f"~ partitions: {self.before} -> {self.to}"
-        return [head, f"    ReadOnly: {format_ranges(range(self.to, self.before))}; {reclaim}"]
-
-
-@dataclass(frozen=True)
-class AcceptStateLoss:
-    """A shrink in progress, which further groups shall not hold up."""
-
-    json_also: ClassVar = ("step",)
-    step: ClassVar = "accept_state_loss"
-    by_controller: ClassVar = True
-
-    command: DeletePartitionsCommand = field(metadata={"json": None})
-    groups: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        return [f"~ the shrink in progress continues although {', '.join(self.groups)} keep state"]
-
-
-Step = Create | AlterConfigs | Grow | Shrink | AcceptStateLoss
 
 
 @dataclass(frozen=True)
@@ -216,7 +93,7 @@ class TopicDiff:
 
     Attributes:
         where: the file and line that declare it.
-        steps: each has step (create, grow, shrink, alter_configs or accept_state_loss) and what belongs to it.
+        steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and what belongs to it.
         warnings: what it costs.
         in_progress: a change that has begun before and is not done: its phase, in words.
         status: unchanged, in_progress, pending, refused, applied or failed.
@@ -301,6 +178,10 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs may not be seen: the right DESCRIBE_CONFIGS on the topic is missing"
 _OLD_CLIENTS = "clients that are not mode-aware continue to write to these partitions, which then stay until that stops"
+_OTHER_GROUPS = "groups without modeaware read the topic to its end, and then have to be moved by their owner"
+_OTHER_PRODUCERS = (
+    "producers without modeaware are refused once the topic is fenced: modeaware replace --dry-run has the plan"
+)
 _INTERNAL = "an internal topic: its partitions and configs are its owner's business"
 
 
@@ -319,6 +200,8 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
     try:
         _check(desired, current)
         resize, warnings, notes = _resize(desired, current)
+        if any(isinstance(step, Replace) for step in resize):
+            return TopicDiff(name, where, resize, warnings, notes)  # with all configs
         alter = _configs(desired, current)
         if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in resize)):
             _check_cleanup_policy(alter)
@@ -331,11 +214,54 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
     return TopicDiff(name, where, steps, warnings, notes, progress=current.progress)
 
 
+def diff_replaced(
+    desired: DesiredTopic, record: TopicRecord, now: Replacement, successor: CurrentTopic | None
+) -> TopicDiff:
+    """Return what is to be done about a topic that is being replaced, or was: it waits, or is as declared.
+
+    Args:
+        record: of the topic, with the replacement ``now``.
+        successor: the topic that replaces it; None: there is none of that name.
+    """
+    try:
+        if desired.replace != now.successor or now.undone_ms is not None:
+            raise _RefusedError(objection_to_change(now))
+        if now.let_go_ms is not None:
+            _check_successor(desired, now.successor, successor)
+            return TopicDiff(desired.name, desired.where)
+        if desired.partitions != now.num_partitions:
+            remedy = "undo that (modeaware replace --undo)" if now.switched_ms is None else "wait until that is done"
+            raise _RefusedError(
+                f"it is being replaced by {now.successor!r} with {now.num_partitions} partitions, not "
+                f"{desired.partitions}: {remedy}, then apply again"
+            )
+    except _RefusedError as refused:
+        return TopicDiff(desired.name, desired.where, refusal=str(refused))
+    paused = now.reason == reasons.PAUSED
+    goes_on = f"paused before the switch: modeaware replace {desired.name} goes on"
+    progress = f"{topic_phase(record)} of its replacement by {now.successor}"
+    return TopicDiff(desired.name, desired.where, notes=(goes_on,) if paused else (), progress=progress)
+
+
+def _check_successor(desired: DesiredTopic, name: str, successor: CurrentTopic | None) -> None:
+    """Raise where the topic that has replaced the declared one is not as declared."""
+    what = f"{name!r} has replaced it"
+    instead = f"declare {name} itself, in the place of this topic"
+    if successor is None:
+        raise _RefusedError(f"{what}, and does not exist any more: {instead}")
+    if successor.goal != desired.partitions:
+        raise _RefusedError(f"{what}, with {successor.goal} partitions: {instead}")
+    _check(desired, successor)
+    if (alter := _configs(desired, successor)) is not None:
+        raise _RefusedError(f"{what}, with other configs ({', '.join((*alter.set, *alter.remove))}): {instead}")
+
+
 def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
     if current.internal:
         raise _RefusedError(_INTERNAL)
     factor = desired.replication_factor
-    if factor is not None and current.replication_factors != {factor}:
+    is_new = desired.replace is not None and desired.partitions != current.goal  # that topic is created with it
+    if factor is not None and current.replication_factors != {factor} and not is_new:
         now = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
             f"its replication factor is {now}, not {factor}: change it with modeaware reassign-partitions, or "
@@ -349,6 +275,8 @@ _Resize = tuple[tuple[Step, ...], tuple[str, ...], tuple[str, ...]]
 
 
 def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+    if desired.replace is not None and desired.partitions != current.goal:
+        return _replacement(desired, desired.replace, current)
     if desired.partitions > current.goal:
         return _growth(desired, current)
     if current.in_progress:
@@ -373,6 +301,30 @@ def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     accepted = _accepted(desired, current, after)
     warnings = (keys_that_move(before, after), *(w for also in accepted for w in _state_lost(also.groups)))
     return (step, *accepted), warnings, tuple(notes)
+
+
+def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> _Resize:
+    rules = desired.shrink_rules
+    if current.in_progress:
+        raise _RefusedError(f"a change is in progress ({current.progress}): wait until it is done, then apply again")
+    if current.overrides is None:
+        raise _RefusedError(_HIDDEN)
+    if rules.evacuate:
+        raise _RefusedError(
+            "a topic is evacuated where it is shrunk, not where it is replaced: leave shrink.evacuate out"
+        )
+    copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
+    wanted = TopicReplacement(
+        successor,
+        desired.partitions,
+        desired.replication_factor,
+        {key: value for key, value in desired.configs.items() if value is not None},
+        rules.delay_ms if rules.policy == DRAINED else None,
+        accept_state_loss=rules.accept_state_loss,
+    )
+    predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
+    step = Replace(current.writable, replace_command(desired.name, wanted, predecessor))
+    return (step,), _state_lost(rules.accept_state_loss), (_OTHER_PRODUCERS, _OTHER_GROUPS)
 
 
 def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:

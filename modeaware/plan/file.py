@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from modeaware.printable import printable_lines
 
 VERSION = 1
 _FILE = ("version", "topics")
-_TOPIC = ("partitions", "replication_factor", "configs", "shrink")
+_TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace")
 _SHRINK = ("policy", "delay_ms", "evacuate", "accept_state_loss")
 _OTHERS_WORDS = {
     "replicas": "replication_factor",
@@ -80,6 +80,7 @@ class DesiredTopic:
         configs: those that the file names; None as a value: the topic has none of its own, the cluster's default holds.
         shrink: None where the file does not say, which means the defaults.
         where: the file and line.
+        replace: the topic that replaces it where it has another number of partitions; None: they are retired or added.
     """
 
     name: str
@@ -88,6 +89,7 @@ class DesiredTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
     shrink: ShrinkRules | None = None
     where: str = ""
+    replace: str | None = None
 
     @property
     def shrink_rules(self) -> ShrinkRules:
@@ -115,9 +117,23 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
             if topic.name in found:
                 mistakes.append(f"{topic.where}: topic {topic.name!r} stands in {found[topic.name].where} already")
             found.setdefault(topic.name, topic)
+    mistakes += _shared_successors(found)
     if mistakes:
         raise ConfigError(printable_lines(mistakes))
     return list(found.values())
+
+
+def _shared_successors(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
+    """Yield what is wrong with the names of topics that replace others."""
+    users: dict[str, DesiredTopic] = {}
+    for topic in topics.values():
+        if (name := topic.replace) is None:
+            continue
+        if name in topics:
+            yield f"{topic.where}: replace: {name!r} stands in {topics[name].where} as a topic of its own"
+        if name in users:
+            yield f"{topic.where}: replace: {name!r} replaces {users[name].name!r} already"
+        users[name] = topic
 
 
 def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
@@ -158,7 +174,7 @@ class _Reader:
 
     def _topic(self, name: str, node: yaml.Node, line: int) -> DesiredTopic | None:
         where = f"{self._name}, line {line}"
-        if not _NAME.fullmatch(name) or name in (".", ".."):
+        if not _is_name(name):
             self.mistakes.append(f"{where}: {name!r} cannot be a topic's name")
         parts = self._mapping(node, f"topic {name!r}", _TOPIC)
         if "partitions" not in parts:
@@ -170,7 +186,14 @@ class _Reader:
         replicas = None if factor is None else self._integer(factor, "replication_factor", 1, _MOST_REPLICAS)
         configs = self._configs(parts["configs"]) if "configs" in parts else {}
         shrink = self._shrink(parts["shrink"]) if "shrink" in parts else None
-        return DesiredTopic(name, partitions, replicas, configs, shrink, where)
+        replace = self._successor(name, parts["replace"]) if "replace" in parts else None
+        return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace)
+
+    def _successor(self, topic: str, node: yaml.Node) -> str:
+        name = self._text(node)
+        if not _is_name(name) or name == topic:
+            self._wrong(node, f"replace: the name of a new topic is needed, not {name!r}")
+        return name
 
     def _configs(self, node: yaml.Node) -> dict[str, str | None]:
         return {name: self._config(name, value) for name, value in self._mapping(node, "configs").items()}
@@ -251,6 +274,10 @@ class _Reader:
 
     def _wrong(self, node: yaml.Node, text: str) -> None:
         self.mistakes.append(f"{self._name}, line {node.start_mark.line + 1}: {text}")
+
+
+def _is_name(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and name not in (".", "..")
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:

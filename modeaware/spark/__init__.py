@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from modeaware.spark.sink import write_to_kafka as write_to_kafka
     from modeaware.spark.source import read_from_kafka as read_from_kafka
     from modeaware.spark.source import read_stream_from_kafka as read_stream_from_kafka
+    from modeaware.spark.source import topics_of as topics_of
     from modeaware.spark.writer import ArrowWriter as ArrowWriter
     from modeaware.spark.writer import PartitionWriter as PartitionWriter
     from modeaware.spark.writer import arrow_writer as arrow_writer
@@ -40,7 +41,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "planning": ("plan",),
         "progress": ("ProgressListener", "progress_group"),
         "sink": ("foreach_batch_writer", "write_to_kafka"),
-        "source": ("read_from_kafka", "read_stream_from_kafka"),
+        "source": ("read_from_kafka", "read_stream_from_kafka", "topics_of"),
         "writer": ("ArrowWriter", "PartitionWriter", "arrow_writer", "foreach_partition_writer", "write_arrow"),
     },
 )

@@ -3,10 +3,8 @@
 Spark finds it without registration wherever this package is installed (``pyspark_modeaware``).
 
 A batch reads the readable partitions, to the ends that they have when the job is planned. A stream reads the modes anew
-for each batch, and so continues through shrinks and growths. Its offsets, in checkpoints and in progress, always name
-every partition and the topic id that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_id":
-"<id>", "<topic>": {"<partition>": <offset>}}``. Ranges of offsets are decided on the driver, and read on executors as
-Arrow batches.
+for each batch, and so continues through shrinks and growths, and reads the topic that has replaced another one after it
+(:mod:`modeaware.spark.offsets`). Ranges of offsets are decided on the driver, and read on executors as Arrow batches.
 
 Writers send Arrow batches through our Producer on the executors, by the modes in force there, at least once.
 """
@@ -16,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -30,7 +28,6 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
-    InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -40,7 +37,24 @@ from modeaware.config import split_client_config
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, Message, TopicPartition
 from modeaware.spark.errors import RecordsLost
-from modeaware.spark.snapshot import OUR_MARK, TopicClient, topic_view
+from modeaware.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetRange,
+    Offsets,
+    Positions,
+    RangesInOrder,
+    Wanted,
+    check_id,
+    check_topics,
+    existing,
+    needs_look,
+    next_positions,
+    ranges_between,
+    resolve,
+    tasks,
+)
+from modeaware.spark.snapshot import TopicClient, topic_segments
 from modeaware.topic_view import TopicView
 from modeaware.wire.security import bootstrap_servers
 
@@ -70,13 +84,7 @@ _WRITTEN = {
     "topic": ("string",),
 }
 _SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})  # Spark's own, which it may pass to the source
-_FORMAT = 1
-_ID_MARK = "modeaware:topic_id"
-EARLIEST, LATEST = -2, -1
-"""Kafka's numbers (ListOffsets) for the log start and the log end."""
 _NAMED = {"earliest": EARLIEST, "latest": LATEST}
-Offsets = int | Mapping[int, int]
-"""One for every partition, or by partition: offsets, or EARLIEST and LATEST."""
 
 BATCH = 5_000
 POLL_S = 0.5
@@ -102,8 +110,8 @@ class SourceOptions:
 
     topic: str | None
     conf: Mapping[str, Any]
-    starting: Offsets | None = None
-    ending: Offsets | None = None
+    starting: Wanted | None = None
+    ending: Wanted | None = None
     fail_on_data_loss: bool = True
 
 
@@ -128,7 +136,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(topic, left, starting, ending, strict == "true")
 
 
-def _offsets(options: dict[str, str], name: str, topic: str | None) -> Offsets | None:
+def _offsets(options: dict[str, str], name: str, topic: str | None) -> Wanted | None:
     value = options.pop(name.lower(), None)
     if value is None or value in _NAMED:
         return None if value is None else _NAMED[value]
@@ -189,19 +197,6 @@ class ModeAwareDataSource(DataSource):
         return self.writer(schema, overwrite)
 
 
-@dataclass(frozen=True)
-class OffsetRange(InputPartition):
-    """The records of one partition from offset ``start`` to before ``end``."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"partition {self.partition} of {self.topic} from {self.start} to {self.end}"
-
-
 class _Reader:
     """What batches and streams share. Pickled to the executors."""
 
@@ -210,39 +205,54 @@ class _Reader:
             raise ConfigError('format("modeaware"): the option topic is missing')
         self._options = options
         self._topic = options.topic
-        self._client: TopicClient | None = None
+        self._clients: dict[str, TopicClient] = {}
 
-    def read(self, partition: OffsetRange) -> Iterator[pa.RecordBatch]:
-        return fetch(self._options.conf, partition, strict=self._options.fail_on_data_loss)
+    def read(self, partition: OffsetRange | RangesInOrder) -> Iterator[pa.RecordBatch]:
+        for each in partition.ranges if isinstance(partition, RangesInOrder) else (partition,):
+            yield from fetch(self._options.conf, each, strict=self._options.fail_on_data_loss)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}
+        return {**self.__dict__, "_clients": {}}
 
-    def _connected(self) -> TopicClient:
+    def _client(self, topic: str) -> TopicClient:
         # Not in the constructor: Spark gives the process 10 s to start.
-        if self._client is None:
+        if not self._clients:
             Consumer(_conf_of(self._options.conf, strict=True)).close()  # refuses a bad setting here, and only once
-            self._client = TopicClient(self._options.conf, self._topic)
-        return self._client
+        if topic not in self._clients:
+            self._clients[topic] = TopicClient(self._options.conf, topic)
+        return self._clients[topic]
 
-    def _view(self) -> TopicView:
-        return topic_view(self._options.conf, self._topic, stale=True)
+    def _views(self) -> tuple[TopicView, ...]:
+        """The views of the topics that the name leads through, without those that are gone."""
+        return existing(topic_segments(self._options.conf, self._topic, stale=True))
+
+    def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
+        """Offsets by partition are of the topic that the application names."""
+        if isinstance(wanted, int) or topic == self._topic:
+            return wanted
+        raise ConfigError(f"{name}: {self._topic} is gone, and {topic} has replaced it: name that topic")
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
-    """Reads each readable partition in a task of its own."""
+    """Reads each readable partition in a task of its own; those of a topic before those of its successor."""
 
     def partitions(self) -> Sequence[OffsetRange]:
         """Return a range for each readable partition that has records to read."""
-        options, client, view = self._options, self._connected(), self._view()
-        readable = [p for p in client.describe().partitions if view.is_readable(p)]
-        starts, ends = client.starts(readable), client.ends(readable)
+        options, ranges = self._options, list[OffsetRange]()
         starting = EARLIEST if options.starting is None else options.starting
         ending = LATEST if options.ending is None else options.ending
-        start = resolve("startingOffsets", starting, self._topic, starts, ends)
-        end = resolve("endingOffsets", ending, self._topic, starts, ends)
+        for view in self._views():
+            topic, client = view.topic, self._client(view.topic)
+            readable = [p for p in client.describe().partitions if view.is_readable(p)]
+            starts, ends = client.starts(readable), client.ends(readable)
+            start = resolve("startingOffsets", self._wanted("startingOffsets", starting, topic), topic, starts, ends)
+            end = resolve("endingOffsets", self._wanted("endingOffsets", ending, topic), topic, starts, ends)
+            ranges += ranges_between(topic, start, end, strict=False)
+            if not isinstance(ending, int):
+                break  # it ends within this topic
+            starting = starting if isinstance(starting, int) else EARLIEST
         # Spark requires at least one; an empty range is read without a connection.
-        return ranges_between(self._topic, start, end, strict=False) or [OffsetRange(self._topic, readable[0], 0, 0)]
+        return ranges or [OffsetRange(self._topic, 0, 0, 0)]
 
 
 class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # read() of our own ranges
@@ -250,103 +260,85 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
-        self._last: dict[int, int] = {}
-        self._log_ends: dict[int, int] = {}
-        self._topic_id: str | None = None
+        self._chain: tuple[TopicView, ...] = ()
+        self._ids: dict[str, str] = {}
+        self._initial: dict[str, Any] | None = None
+        self._position: Positions | None = None
+        self._given: dict[str, dict[int, int]] = {}
+        self._log_ends: Positions = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
-        """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark."""
-        client, partitions = self._connected(), self._partitions()
+        """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark.
+
+        Of a topic that is replaced, ``latest`` skips what its successor holds once the topic is let go, as in a group.
+        """
         wanted = LATEST if self._options.starting is None else self._options.starting
-        starts, ends = client.starts(partitions), client.ends(partitions)
-        return self._json(resolve("startingOffsets", wanted, self._topic, starts, ends))
+        found = {}
+        for view in self._views():
+            topic, client, partitions = view.topic, self._client(view.topic), self._partitions(view.topic)
+            starts, ends = client.starts(partitions), client.ends(partitions)
+            name = "startingOffsets"
+            found[topic] = resolve(name, self._wanted(name, wanted, topic), topic, starts, ends)
+            if wanted != LATEST or view.successor is None or not view.successor.let_go:
+                break
+        self._initial = self._json(found)
+        return self._initial
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
-        ends = self._connected().ends(self._partitions())
-        # The view comes last: records behind these ends that a shrink in it forbids are stragglers.
-        self._last, self._log_ends = readable_to(self._view(), ends, self._last), ends
-        return self._json(self._last)
+        ends: dict[str, Mapping[int, int]] = {}
+        self._look(ends, self._chain or self._views())
+        # The views come last: records behind these ends that a shrink in them forbids are stragglers.
+        self._chain = self._views()
+        self._look(ends, self._chain)
+        self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
+        return self._json(self._given)
 
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange]:
-        before, after = (
-            {int(p): int(offset) for p, offset in offsets.get(self._topic, {}).items()} for offsets in (start, end)
-        )
-        strict = self._options.fail_on_data_loss
-        read_id, live_id = start.get(_ID_MARK), end.get(_ID_MARK)
-        if None not in (read_id, live_id) and read_id != live_id:
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
+        before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
+        if strict:
+            check_topics(self._topic, before, after)
+        ranges = []
+        for topic, ends in after.positions.items():
+            begin = before.positions.get(topic)
             if strict:
-                raise RecordsLost(
-                    f"topic {self._topic} was deleted and created again: its id is {live_id}, and the query has read "
-                    f"{read_id}. Start with another checkpoint, or set failOnDataLoss to false to read the new topic "
-                    "from its beginning",
-                    topic=self._topic,
-                )
-            before = {}
-        return ranges_between(self._topic, before, after, strict=strict, log_ends=self._log_ends)
+                check_id(topic, before, after)
+            elif None not in (ids := (before.ids.get(topic), after.ids.get(topic))) and ids[0] != ids[1]:
+                begin = {}
+            if start == self._initial:
+                begin = self._first(topic, begin, ends)
+            log_ends = self._log_ends.get(topic)
+            ranges.append(ranges_between(topic, begin or {}, ends, strict=strict, log_ends=log_ends))
+        self._position = after.positions
+        return tasks(ranges)
 
-    def _partitions(self) -> list[int]:
+    def _first(self, topic: str, begin: Mapping[int, int] | None, ends: Mapping[int, int]) -> Mapping[int, int]:
+        """Where a query that is new begins to read a topic."""
+        if begin is None:  # a successor, of which retention may have taken the first records before
+            return self._client(topic).starts(ends)
+        if self._options.starting not in (None, LATEST):
+            return begin
+        # Spark has asked for the end of the first batch before it asks where that begins: records may lie between.
+        return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
+
+    def _look(self, ends: dict[str, Mapping[int, int]], views: Iterable[TopicView]) -> None:
+        """Add the ends of the topics that are missing in ``ends``."""
+        for topic, view in ((view.topic, view) for view in views if view.topic not in ends):
+            if needs_look(view, self._position):
+                partitions = self._partitions(topic)  # first: it may find that this is another topic
+                ends[topic] = self._client(topic).ends(partitions)
+            else:
+                ends[topic] = (self._position or {})[topic]
+
+    def _partitions(self, topic: str) -> list[int]:
         # The id comes before the ends: ends of a new topic must not be kept under the old one's id.
-        partitions, topic_id = self._connected().describe()
-        if topic_id is not None and topic_id != self._topic_id:
-            self._topic_id, self._last = topic_id, {}
+        partitions, topic_id = self._client(topic).describe()
+        if topic_id is not None and topic_id != self._ids.get(topic):
+            self._ids[topic] = topic_id
+            self._given.pop(topic, None)
         return partitions
 
-    def _json(self, offsets: Mapping[int, int]) -> dict[str, Any]:
-        topic_id = {} if self._topic_id is None else {_ID_MARK: self._topic_id}
-        return {OUR_MARK: _FORMAT, **topic_id, self._topic: {str(p): offset for p, offset in offsets.items()}}
-
-
-def resolve(
-    name: str, wanted: Offsets, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
-) -> dict[int, int]:
-    """Return an offset for every partition of ``starts``; the option ``name`` may have more, and must have all."""
-    if isinstance(wanted, int):
-        wanted = dict.fromkeys(starts, wanted)
-    if missing := sorted(starts.keys() - wanted.keys()):
-        raise ConfigError(f"{name}: partitions {missing} of {topic} are missing; use -2 for earliest, -1 for latest")
-    meanings = {EARLIEST: starts, LATEST: ends}
-    return {p: meanings[wanted[p]][p] if wanted[p] in meanings else wanted[p] for p in starts}
-
-
-def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
-    """Return how far a stream may read: to the end of readable partitions, and of those in mode None to the seal.
-
-    The offsets always name every partition, so a stream continues where it was when one is revived. They never go back
-    behind ``last``, the previous result, because of a mode.
-    """
-    allowed = {}
-    for partition, end in ends.items():
-        seal = None if view.is_readable(partition) else view.resume_offsets.get(partition)
-        allowed[partition] = end if seal is None else min(end, max(seal, last.get(partition, 0)))
-    return allowed
-
-
-def ranges_between(
-    topic: str,
-    start: Mapping[int, int],
-    end: Mapping[int, int],
-    *,
-    strict: bool,
-    log_ends: Mapping[int, int] | None = None,
-) -> list[OffsetRange]:
-    """Return what a micro-batch reads. A partition that is only in ``end`` is new, and read from its first record.
-
-    Args:
-        strict: raise RecordsLost where an offset went back, or a partition is gone (``failOnDataLoss``).
-        log_ends: the log ends when ``end`` was decided, where known: a seal may lie below offsets that were read while
-            the partition had no seal.
-    """
-    for partition, offset in sorted(start.items()) if strict else ():
-        now = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
-        if now is None or now < offset:
-            what = "no longer exists" if now is None else f"ends at offset {now}"
-            raise RecordsLost(
-                f"{topic}-{partition} {what}, but the query has read it to offset {offset}: the topic was recreated "
-                "or its log truncated. Use a new checkpoint location, or set failOnDataLoss to false",
-                topic=topic,
-                partition=partition,
-            )
-    return [OffsetRange(topic, p, start.get(p, 0), end[p]) for p in sorted(end) if start.get(p, 0) < end[p]]
+    def _json(self, positions: Positions) -> dict[str, Any]:
+        return Offsets(positions, self._ids).to_json()
 
 
 def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
@@ -450,14 +442,17 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
 
         producer_conf(options.conf)  # refuses here what every executor would refuse
         self._options = options
-        self._at_least = None if options.topic is None else topic_view(options.conf, options.topic).version
+        self._topic, self._at_least = "", None
+        if options.topic is not None:
+            view = topic_segments(options.conf, options.topic)[-1]
+            self._topic, self._at_least = view.topic, view.version
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the batches of one task, on an executor."""
         from modeaware.spark.writer import Sender, send_batch
 
         if (first := next(iterator, None)) is not None:
-            with Sender(self._options.topic or "", self._options.conf, at_least=self._at_least) as sender:
+            with Sender(self._topic, self._options.conf, at_least=self._at_least) as sender:
                 for batch in chain([first], iterator):
                     send_batch(sender, batch)
         return WriterCommitMessage()

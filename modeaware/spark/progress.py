@@ -30,10 +30,10 @@ from pyspark.sql.streaming.listener import (
 from modeaware.config import split_client_config
 from modeaware.confluent.admin import AdminClient
 from modeaware.errors import ConfigError, ErrorCode, ModeAwareError
-from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.connection import shared_settings
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
-from modeaware.spark.snapshot import OUR_MARK
+from modeaware.spark.offsets import OUR_MARK
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,9 @@ class ProgressListener(StreamingQueryListener):
 
     After each batch, the offsets at which the query continues are committed for a group of its own, which becomes a
     required reader of the topic: no drain ends before the query has read a retired partition. Sources are Spark's own
-    for Kafka and ``format("modeaware")``; of a topic that a query reads twice, the slower source counts.
+    for Kafka and ``format("modeaware")``; of a topic that a query reads twice, the slower source counts. A query of
+    ``format("modeaware")`` on a topic that is replaced has both topics published: the old one is not let go before the
+    query has come to the new one.
 
     A stopped query stays required, because its checkpoint needs the records, until ``modeaware groups forget``. A new
     query is unknown until its first batch is done; call :meth:`require` before it starts. Do not combine the listener
@@ -238,7 +240,8 @@ class ProgressListener(StreamingQueryListener):
             consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
         offsets = [TopicPartition(t, p, offset) for t, each in positions.items() for p, offset in each.items()]
         for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
-            if done.error is not None:
+            # Of a topic that is gone nothing waits for offsets: it was replaced, and the query has read it.
+            if done.error is not None and done.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(done.error)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from modeaware.config import split_client_config
-from modeaware.errors import ConfigError, PartitionRetired
+from modeaware.errors import ConfigError, PartitionRetired, TopicReplaced
 from modeaware.spark.connector import HashIn, Placement, chosen_partitioner, option_text, spark_options
 from modeaware.spark.errors import EpochMoved
-from modeaware.spark.snapshot import TopicClient, topic_view
+from modeaware.spark.snapshot import TopicClient, topic_segments, was_replaced, written
 from modeaware.topic_view import TopicView
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def write_to_kafka(
     len(writable)]``; records that the partitioner does not hash are spread over the writable partitions.
 
     The modes are those in force at the call: a job that runs on after a change writes by the old ones to its end, and
-    the controller waits for it. Delivery is at least once, as by the sink, which drops timestamps.
+    the controller waits for it. Where another topic has replaced ``topic``, that one is written to. Delivery is at
+    least once, as by the sink, which drops timestamps.
 
     Args:
         df: the sink's columns: ``value``, and optionally ``key`` (both string or binary), ``headers`` and ``partition``
@@ -57,9 +58,11 @@ def write_to_kafka(
         ConfigError: ``conf`` or ``options`` hold a setting that cannot be respected.
         PartitionRetired: no partition is writable.
         ClusterError: the topic does not exist.
+        TopicReplaced: the job failed, and another topic has replaced this one meanwhile: run it again.
         PySparkException, Py4JJavaError: the job failed.
     """
-    _write(topic_view(conf, topic), df, conf, hash_in, options)
+    with written(conf, topic) as view:
+        _write(view, df, conf, hash_in, options)
 
 
 def _write(
@@ -96,6 +99,13 @@ def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
     return Placement(view.topic, view.writable, partitioner, rule, refusal)
 
 
+def _take_the_same(before: TopicView, now: TopicView) -> bool:
+    """Whether the same partitions of the same topic take records; an epoch moves at each step of a shrink."""
+    same_topic = before.topic == now.topic and before.applies_to(now.topic_id)
+    listed = before.writable == now.writable or not before.modes  # without a record all of them do
+    return same_topic and before.all_writable == now.all_writable and listed
+
+
 def foreach_batch_writer(
     topic: str,
     conf: Mapping[str, Any],
@@ -107,10 +117,11 @@ def foreach_batch_writer(
 ) -> BatchWriter:
     """Return a function for ``df.writeStream.foreachBatch(writer)``.
 
-    The modes are read for every batch, and again when it is written. Where other partitions take records by then, the
-    whole batch is written again, and after ``retries`` attempts :class:`~modeaware.spark.EpochMoved` fails the query,
-    whose restart from its checkpoint writes the batch once more. Delivery is at least once, as of ``foreachBatch``. A
-    batch that is written again is computed again: keep what is not deterministic out of the query, or persist.
+    The modes are read for every batch, and again when it is written. Where other partitions take records by then, or
+    the topic was replaced and brokers have refused a part, the whole batch is written again, and after ``retries``
+    attempts :class:`~modeaware.spark.EpochMoved` (or ``TopicReplaced``) fails the query, whose restart from its
+    checkpoint writes the batch once more. Delivery is at least once, as of ``foreachBatch``. A batch that is written
+    again is computed again: keep what is not deterministic out of the query, or persist.
 
     Args:
         conf: as for :func:`write_to_kafka` and the other writers.
@@ -144,25 +155,30 @@ class BatchWriter:
         split_client_config(self.conf)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        view = topic_view(self.conf, self.topic)
         for left in range(self.retries, -1, -1):
-            self._write(view, df)
-            before, view = view, topic_view(self.conf, self.topic)
-            # An epoch moves at each step of a shrink; what counts is which partitions of which topic take records.
-            old, new = ((v.topic_id, v.all_writable, v.writable) for v in (before, view))
-            if old == new:
+            try:
+                with written(self.conf, self.topic) as view:
+                    self._write(view, df)
+            except TopicReplaced as error:
+                if not left:
+                    raise
+                logger.warning("batch %d: %s; writing it again", batch_id, error)
+                continue
+            *earlier, now = topic_segments(self.conf, self.topic)
+            # All that a topic took before it was replaced is read, and before what its successor takes.
+            if _take_the_same(view, now) or was_replaced(view, earlier):
                 return
             logger.warning(
                 "%s: modes moved from epoch %d to %d while batch %d was written%s",
-                self.topic,
-                before.epoch,
+                now.topic,
                 view.epoch,
+                now.epoch,
                 batch_id,
                 "; writing it again" if left else "",
             )
         raise EpochMoved(
             f"{self.topic}: its modes changed each of the {self.retries + 1} times that batch {batch_id} was written "
-            f"(now {view.describe()}); the batch is in the topic, partly under older modes. Start the query again from "
+            f"(now {now.describe()}); the batch is in the topic, partly under older modes. Start the query again from "
             "its checkpoint, which writes the batch once more",
             topic=self.topic,
         )
@@ -175,4 +191,4 @@ class BatchWriter:
         elif self.through == "arrow":
             write_arrow_by(view, df, self.conf)
         else:
-            df.foreachPartition(PartitionWriter(self.topic, self.conf, at_least=view.version))
+            df.foreachPartition(PartitionWriter(view.topic, self.conf, at_least=view.version))

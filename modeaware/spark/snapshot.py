@@ -9,12 +9,14 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from modeaware.clients.gate import segments
 from modeaware.config import ClientConfig, split_client_config
-from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, ViewTimeout
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import (
     AdminClient,
     ConfigResource,
@@ -31,12 +33,10 @@ from modeaware.spark.errors import error_code
 from modeaware.spark.worker import ProcessCache
 from modeaware.topic_view import TopicView, known_id
 from modeaware.views.registry import acquire
-from modeaware.views.source import VERIFY_TIMEOUT_S
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 logger = logging.getLogger(__name__)
 
-OUR_MARK = "modeaware:offsets"
-"""The key that marks offsets of ``format("modeaware")``, beside the topic; no topic can have this name."""
 TIMEOUT_S = 30.0
 IDLE_S = 60.0
 """How long views are kept after the last question."""
@@ -44,8 +44,9 @@ _END_TIMEOUT_S = 2.0
 _FETCH_WAIT_MS = 10
 
 
-def topic_view(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> TopicView:
-    """Return the view of the live topic (invariant I8) that includes everything the mode source held at the call.
+def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> tuple[TopicView, ...]:
+    """Return the views of the live topics (invariant I8) that have had the name ``topic`` one after another, by
+    everything the mode source held at the call. Writers write to the last one; nearly always it is the only one.
 
     Where the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable``
     takes the last view, or every partition as ReadWrite where there is none; ``block`` and ``error`` raise.
@@ -77,8 +78,51 @@ def topic_view(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> T
                 topic=topic,
             ) from failure
         logger.warning("%s: mode source unavailable (%s); continuing with the last view", topic, why)
-    views.verify([topic], VERIFY_TIMEOUT_S)
-    return views.view(topic)
+    return _verified_segments(topic, views)
+
+
+def _verified_segments(topic: str, views: Views) -> tuple[TopicView, ...]:
+    compared: set[str] = set()
+    while True:
+        found = segments(topic, views.view)
+        names = {view.topic for view in found} - compared
+        if not names:
+            return found
+        views.verify(names, VERIFY_TIMEOUT_S)
+        compared |= names
+
+
+@contextmanager
+def written(conf: Mapping[str, Any], topic: str) -> Iterator[TopicView]:
+    """``with written(conf, topic) as view``: the view of the topic that a job writes to who names it ``topic``.
+
+    Raises:
+        TopicReplaced: the job in the block failed, and the name leads to another topic by then: brokers refuse data for
+            the one that the job was planned for.
+        ViewTimeout, ConfigError: as :func:`topic_segments`.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
+
+    planned = topic_segments(conf, topic)[-1]
+    try:
+        yield planned
+    except (PySparkException, Py4JError) as error:
+        *earlier, now = topic_segments(conf, topic, stale=True)
+        if not was_replaced(planned, earlier):
+            raise
+        raise TopicReplaced(
+            f"{planned.topic} was replaced by {now.topic} while a job wrote to it, and the job failed: brokers refuse "
+            f"records for {planned.topic} now. Run it again under the same name: all of it goes to {now.topic}, and "
+            "what was delivered before is written once more",
+            topic=planned.topic,
+            successor=now.topic,
+        ) from error
+
+
+def was_replaced(planned: TopicView, earlier: Iterable[TopicView]) -> bool:
+    """Return whether the topic that a job was planned for is among the ``earlier`` ones of the name."""
+    return any(view.topic == planned.topic and view.applies_to(planned.topic_id) for view in earlier)
 
 
 class KeptViews:

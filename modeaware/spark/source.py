@@ -8,26 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware.errors import ConfigError
 from modeaware.spark.connector import option_text, spark_options
-from modeaware.spark.snapshot import TopicClient, topic_view
+from modeaware.spark.offsets import EARLIEST, LATEST, existing
+from modeaware.spark.snapshot import TopicClient, topic_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_EARLIEST = -2  # Spark's number for the log start
 _WHICH_TOPICS = ("assign", "subscribe", "subscribepattern")
-_BY_PARTITION = ("startingoffsets", "endingoffsets", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp")
+_BY_PARTITION = {
+    "startingoffsets": EARLIEST,
+    "endingoffsets": LATEST,
+    "startingoffsetsbytimestamp": 0,
+    "endingoffsetsbytimestamp": 2**63 - 1,
+}
+"""Options by partition -> what stands for the start, or the end, of all records there."""
+
+
+def topics_of(conf: Mapping[str, Any], topic: str) -> tuple[str, ...]:
+    """Return the topics that hold the records of ``topic``: itself, and those that have replaced it one after another;
+    not those that are gone. Nearly always it is the only one.
+
+    For queries of Spark's own Kafka source: ``option("subscribe", ",".join(topics_of(conf, "orders")))``.
+
+    Args:
+        conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.
+
+    Raises:
+        ViewTimeout: the modes are unknown (see ``modeaware.view.timeout.ms``).
+        ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
+    """
+    return tuple(view.topic for view in existing(topic_segments(conf, topic)))
 
 
 def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
     """Return the records of the readable partitions of ``topic``; records left in mode None partitions are skipped.
 
-    The partitions are chosen at the call, the range of each when the frame is used, as in Spark.
+    Of a topic that was replaced, those of the topic that replaced it follow. The partitions are chosen at the call, the
+    range of each when the frame is used, as in Spark.
 
     Args:
         conf: as for :class:`modeaware.Producer` or :class:`modeaware.Consumer`.
         options: options of the Kafka source (``startingOffsets``, ``includeHeaders``, ``minPartitions``, ``kafka.*``
             as ``**{"kafka.isolation.level": "read_committed"}``) with Spark's defaults. Offsets and timestamps by
-            partition may name partitions in mode None, and are reduced to the readable ones.
+            partition may name partitions in mode None, and are reduced to the readable ones. A topic that has replaced
+            ``topic`` may be missing in them: it is read from its start to its end.
 
     Raises:
         ConfigError: an option names the topic or partitions, or ``conf`` cannot be translated for Java's client.
@@ -35,10 +59,12 @@ def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **
         ClusterError: the topic does not exist, or no broker answered.
     """
     settings = {**spark_options(conf, "consumer"), **caller_options(options)}
-    view = topic_view(conf, topic)
-    partitions = [p for p in TopicClient(conf, topic).describe().partitions if view.is_readable(p)]
-    settings |= only_partitions(settings, topic, partitions)
-    return spark.read.format("kafka").options(**settings).option("assign", json.dumps({topic: partitions})).load()
+    readable = {}
+    for view in existing(topic_segments(conf, topic)):
+        partitions = TopicClient(conf, view.topic).describe().partitions
+        readable[view.topic] = [p for p in partitions if view.is_readable(p)]
+    settings |= only_partitions(settings, topic, readable)
+    return spark.read.format("kafka").options(**settings).option("assign", json.dumps(readable)).load()
 
 
 def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **options: Any) -> DataFrame:
@@ -48,11 +74,15 @@ def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, A
     from its first record. Add a :class:`~modeaware.spark.ProgressListener` to the session: without it no drain waits
     for the stream, unread records may be deleted, and ``failOnDataLoss``, true by default, then fails the query.
 
-    ``conf`` and ``options`` (``maxOffsetsPerTrigger``, ...) are as for :func:`read_from_kafka`, and so is ConfigError;
-    the modes play no part here.
+    A topic that replaces ``topic`` (:func:`topics_of`) is read from the next start of the query on, beside it: of a key
+    that both have, order is not kept. ``format("modeaware")`` needs no start, and keeps it.
+
+    ``conf`` and ``options`` (``maxOffsetsPerTrigger``, ...) are as for :func:`read_from_kafka`, and so are ConfigError
+    and ViewTimeout.
     """
     settings = {**spark_options(conf, "consumer"), **caller_options(options)}
-    return spark.readStream.format("kafka").options(**settings).option("subscribe", topic).load()
+    subscribed = ",".join(topics_of(conf, topic))
+    return spark.readStream.format("kafka").options(**settings).option("subscribe", subscribed).load()
 
 
 def read_ranges(
@@ -71,7 +101,7 @@ def read_ranges(
         "kafka.isolation.level": isolation,
         "includeHeaders": "true",
         "assign": json.dumps({topic: sorted(ends)}),
-        "startingOffsets": json.dumps({topic: {str(p): starts.get(p, _EARLIEST) for p in ends}}),
+        "startingOffsets": json.dumps({topic: {str(p): starts.get(p, EARLIEST) for p in ends}}),
         "endingOffsets": json.dumps({topic: {str(p): end for p, end in ends.items()}}),
     }
     return spark.read.format("kafka").options(**settings).load()
@@ -85,17 +115,21 @@ def caller_options(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: option_text(value) for name, value in options.items() if value is not None}
 
 
-def only_partitions(options: Mapping[str, str], topic: str, partitions: Collection[int]) -> dict[str, str]:
-    """Return ``options`` with offsets and timestamps by partition reduced to ``partitions``: Spark refuses others."""
+def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[str, Collection[int]]) -> dict[str, str]:
+    """Return ``options`` with offsets and timestamps by partition for exactly the ``readable`` ones, by topic: Spark
+    refuses others. Those of another topic than ``topic`` need not be given: all of it is read."""
     reduced = dict(options)
     for name, value in options.items():
         if name.lower() not in _BY_PARTITION or not value.lstrip().startswith("{"):
             continue
         try:
-            topics = json.loads(value)
-            topics[topic] = {p: offset for p, offset in topics[topic].items() if int(p) in partitions}
+            given, cut = json.loads(value), {}
+            for each, partitions in readable.items():
+                everything = dict.fromkeys(map(str, partitions), _BY_PARTITION[name.lower()])
+                of_topic = given[topic] if each == topic else given.get(each, everything)
+                cut[each] = {p: at for p, at in of_topic.items() if int(p) in partitions}
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             example = json.dumps({topic: {"0": 23}})
             raise ConfigError(f"option {name}: expected JSON such as {example}, not {value}", topic=topic) from error
-        reduced[name] = json.dumps(topics)
+        reduced[name] = json.dumps(cut)
     return reduced

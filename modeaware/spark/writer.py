@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from modeaware.config import split_client_config
+from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import FirstViewPending
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError, KeyHeld, ModeAwareError, ModeSourceError, ViewTimeout
@@ -137,11 +138,13 @@ def write_arrow(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> int:
     Raises:
         ViewTimeout: the modes are unknown; nothing was written.
         ConfigError: ``conf`` holds a setting that cannot be respected, or the frame has no ``value``.
+        TopicReplaced: the job failed, and another topic has replaced this one meanwhile: run it again.
         PythonException, Py4JJavaError: the job failed; the text includes the executor's error.
     """
-    from modeaware.spark.snapshot import topic_view
+    from modeaware.spark.snapshot import written
 
-    return write_arrow_by(topic_view(conf, topic), df, conf)
+    with written(conf, topic) as view:
+        return write_arrow_by(view, df, conf)
 
 
 def write_arrow_by(view: TopicView, df: DataFrame, conf: Mapping[str, Any]) -> int:
@@ -308,6 +311,9 @@ class SharedProducer:
         self._config, rest = split_client_config(conf)
         self.producer = Producer(producer_conf(conf))
         self.views = acquire(rest, self._config)
+        # The producer explains a refusal only of records that were queued after the announcement of a successor.
+        self.deliveries = Deliveries(rest)
+        self.deliveries.views = self.views
         self._turn = threading.Condition()
         self._versions: dict[str, Version] = {}
         self.views.subscribe(self._on_views)  # after the producer, which therefore has the views before this does
@@ -406,7 +412,7 @@ class Sender:
         # Bound once: the attribute follows the modes (see modeaware.Producer).
         self._produce = self._shared.producer.produce
         self._poll = self._shared.producer.poll
-        self._failed = self._on_delivery
+        self._failed = self._shared.deliveries.wrapped(self._on_delivery)
         self._next_poll = POLL_EVERY
         if at_least is not None:
             try:

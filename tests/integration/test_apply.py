@@ -131,3 +131,27 @@ def test_a_topic_that_is_replaced_is_left_alone(site: Site, filled: str, write: 
     after = told_json(site, file, "--yes", status=1)[filled]
     assert f"its name leads to '{name}'" in after["error"]
     assert "retention.ms" not in own_configs(site, filled)
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_topic_is_replaced_where_the_file_says_so(site: Site, make_topic: MakeTopic, write: Write) -> None:
+    topic = make_topic(6, retention_ms=7200000)
+    name = f"{topic}-v2"
+    declared = {"partitions": 2, "replace": name, "configs": {"segment.ms": 3600000}}
+    shown = site.run("apply", write(**{topic: declared}), "--check")
+    assert shown.status == 3, shown.err
+    assert f"  ~ partitions: 6 -> 2, by the new topic {name}" in shown.out
+    assert not exists(site, name)
+    done = told_json(site, write(**{topic: declared}), "--yes", "--wait")[topic]
+    assert (done["status"], done["steps"][0]["successor"]) == ("applied", name)
+    assert site.describe(topic)["phase"] == "done"
+    assert len(watermarks(site.servers, name)) == 2
+    assert own_configs(site, name) == {"retention.ms": "7200000", "segment.ms": "3600000"}
+
+    again = told_json(site, write(**{topic: declared}), "--check")[topic]
+    assert (again["status"], again["steps"]) == ("unchanged", [])
+    other = told_json(site, write(**{topic: {**declared, "partitions": 3}}), "--yes", status=1)[topic]
+    assert f"'{name}' has replaced it, with 2 partitions" in other["error"]
+    taken = told_json(site, write(**{make_topic(3): {"partitions": 1, "replace": name}}), "--yes", status=1)
+    assert [each["status"] for each in taken.values()] == ["refused"]
+    assert site.run("apply", write(**{name: {"partitions": 2}}), "--check").status == 0, "it is a topic of its own"

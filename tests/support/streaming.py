@@ -69,6 +69,17 @@ class Reading:
         self.stop()
 
 
+def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query of ``format("modeaware")``, again where its source's process has missed the 10 s that Spark gives
+    it to start: on a busy machine it may."""
+    for _ in range(6):
+        query = start()
+        eventually(lambda q=query: q.exception() is not None or q.lastProgress is not None, 120)
+        if "failed to connect back" not in str(query.exception() or ""):
+            break
+    return query
+
+
 @contextmanager
 def listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
     spark.streams.addListener(listener)

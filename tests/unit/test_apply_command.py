@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,21 +17,13 @@ from modeaware.cli import apply
 from modeaware.cli.apply import Found
 from modeaware.cli.change import Change
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode
-from modeaware.plan.diff import (
-    AcceptStateLoss,
-    AlterConfigs,
-    ApplyReport,
-    Create,
-    CurrentTopic,
-    Grow,
-    Shrink,
-    TopicDiff,
-)
+from modeaware.plan.diff import ApplyReport, CurrentTopic, TopicDiff
 from modeaware.plan.file import ShrinkRules
+from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink
 from modeaware.reports.serialise import to_json
 from modeaware.reports.session import ModeLog
 
@@ -49,6 +43,7 @@ DIFFS = (
     TopicDiff("f", "f, line 21", progress="seal of partitions 2"),
     TopicDiff("g", "f, line 24"),
     TopicDiff("h", "f, line 27", (AcceptStateLoss(DeletePartitionsCommand("h", 2), ("s", "t")),)),
+    TopicDiff("i", "f, line 30", (Replace(12, ReplaceTopicCommand("i", "i-v2", 4, 3, {"y": "2", "x": "1"}, 60_000)),)),
 )
 
 
@@ -77,7 +72,11 @@ def test_what_is_shown() -> None:
         "  = in progress: seal of partitions 2",
         "h (f, line 27)",
         "  ~ the shrink in progress continues although s, t keep state",
-        "Topics: 5 to change, 1 in progress, 1 as declared, 1 refused.",
+        "i (f, line 30)",
+        "  ~ partitions: 12 -> 4, by the new topic i-v2",
+        "      + x: 1",
+        "      + y: 2",
+        "Topics: 6 to change, 1 in progress, 1 as declared, 1 refused.",
     ]
     assert list(ApplyReport(()).lines()) == ["Topics: none."]
     stays = TopicDiff("a", "f, line 3", (replace(SHRINK, deletes=False),))
@@ -89,7 +88,7 @@ def test_the_same_as_json() -> None:
     told = to_json(ApplyReport(tuple(replace(diff, **ends.get(diff.topic, {})) for diff in DIFFS)))
     assert json.loads(json.dumps(told)) == told
     topics = {topic["topic"]: topic for topic in told["topics"]}
-    statuses = "pending applied failed pending refused in_progress unchanged pending"
+    statuses = "pending applied failed pending refused in_progress unchanged pending pending"
     assert [topic["status"] for topic in told["topics"]] == statuses.split()
     assert told["changed"] == 1
     (shrink,) = topics["a"]["steps"]
@@ -97,6 +96,9 @@ def test_the_same_as_json() -> None:
     assert (shrink["policy"], shrink["evacuate"], shrink["accept_state_loss"]) == ("drained", True, ["g"])
     assert (topics["c"]["error"], topics["e"]["error"], topics["b"]["error"]) == ("broken", "no", None)
     assert topics["d"]["steps"][0]["created"] == [12, 13]
+    (replaced,) = topics["i"]["steps"]
+    assert (replaced["step"], replaced["from"], replaced["to"], replaced["successor"]) == ("replace", 12, 4, "i-v2")
+    assert (replaced["policy"], replaced["delay_ms"], replaced["configs"]) == ("drained", 60_000, {"x": "1", "y": "2"})
 
 
 IDLE = CurrentTopic(2)
@@ -173,10 +175,40 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert "no controller is running, so nothing progresses" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("found", "status", "said"),
+    [
+        (SimpleNamespace(phase="done", replacement=SimpleNamespace(reason=None)), 0, "a: done."),
+        (SimpleNamespace(phase="announce", replacement=SimpleNamespace(reason="paused")), 0, "a: paused before the"),
+        (SimpleNamespace(phase="done", replacement=None), 4, "error: a: its replacement was given up or undone"),
+    ],
+)
+def test_a_replacement_is_waited_for(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: Any,
+    status: int,
+    said: str,
+) -> None:
+    def wait(change: object, topic: str, ended: Callable[[Any], bool]) -> None:
+        assert not ended(SimpleNamespace(phase="seal", replacement=SimpleNamespace(reason=None)))
+        assert ended(found)
+
+    monkeypatch.setattr(Change, "wait", wait)
+    monkeypatch.setattr(Change, "embed", lambda *_: None)
+    cluster.file.write_text("version: 1\ntopics:\n  a: {partitions: 4, replace: a-v2}\n")
+    cluster.looks = [{"a": CurrentTopic(6, frozenset({1}))}]
+    assert cluster.run("--yes", "--wait") == status
+    out, err = capsys.readouterr()
+    assert said in out + err
+    assert "by the new topic a-v2" in out
+
+
 def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     monkeypatch.setattr(Change, "wait", fails)

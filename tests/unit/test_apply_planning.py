@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.errors import ConfigError
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.records import TopicRecord
-from modeaware.plan.diff import AlterConfigs, Create, CurrentTopic, Grow, Shrink, TopicDiff, diff_topic
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modes import PartitionMode
+from modeaware.plan.diff import CurrentTopic, TopicDiff, diff_replaced, diff_topic
 from modeaware.plan.file import DesiredTopic, ShrinkRules, read_files, read_topics
+from modeaware.plan.steps import AlterConfigs, Create, Grow, Replace, Shrink
 from modeaware.reports.describe import NOT_EVACUATED
 from tests.support.lifecycle import LATER_MS, TOPIC, admitted, after, facts
 
@@ -109,6 +112,9 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nshrink: {policy: drained, delay_ms: -1}", "f, line 5: delay_ms: a whole number from 0"),
         ("partitions: 4\nshrink: {accept_state_loss: g}", "f, line 5: accept_state_loss: a list"),
         ("partitions: 4\nshrink: {accept_state_loss: [7]}", "f, line 5: accept_state_loss: a group's name is needed"),
+        ("partitions: 4\nreplace: orders", "f, line 5: replace: the name of a new topic is needed, not 'orders'"),
+        ("partitions: 4\nreplace: a/b", "f, line 5: replace: the name of a new topic is needed, not 'a/b'"),
+        ("partitions: 4\nreplace: [b]", "f, line 5: replace: the name of a new topic is needed, not ''"),
         ("partitions: 4\nshrink: {evacuate: 1}", "f, line 5: evacuate: true or false is needed, not '1'"),
         ("- partitions", "f, line 4: topic 'orders': keys with values are needed"),
         ("configs: {}", "f, line 3: topic 'orders': partitions: is needed"),
@@ -157,6 +163,22 @@ def test_a_topic_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
     assert absent.startswith(f"cannot read {tmp_path / 'absent.yaml'}: ")
     two.write_text("version: 1\ntopics:\n  b: {partitions: 1}\n")
     assert [topic.name for topic in read_files([one, two])] == ["a", "b"]
+
+
+def test_a_successor_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    a, b = ("  a: {partitions: 1, replace: c}\n", "  b: {partitions: 1, replace: c}\n")
+    file.write_text(f"version: 1\ntopics:\n{a}{b}  c: {{partitions: 1}}\n")
+    with pytest.raises(ConfigError) as raised:
+        read_files([file])
+    assert str(raised.value).splitlines() == [
+        f"{file}, line 3: replace: 'c' stands in {file}, line 5 as a topic of its own",
+        f"{file}, line 4: replace: 'c' stands in {file}, line 5 as a topic of its own",
+        f"{file}, line 4: replace: 'c' replaces 'a' already",
+    ]
+    file.write_text(f"version: 1\ntopics:\n{a}")
+    (topic,) = read_files([file])
+    assert topic.replace == "c"
 
 
 def test_example_file_is_valid() -> None:
@@ -318,3 +340,92 @@ def test_a_plan_that_is_taken_leads_there_and_leaves_nothing_to_do(
             assert settled is None or settled.goal == (current.goal if current is not None else None)
         if added == 20 and topic.count is not None:
             topic.add_by_another_tool(1)
+
+
+# Another topic in the place of this one
+
+
+def replaced(partitions: int = 4, **fields: object) -> DesiredTopic:
+    return wanted(partitions, replace="orders-v2", **fields)
+
+
+def test_another_number_is_a_replacement_where_the_file_says_so() -> None:
+    topic = ModelTopic(12, {"retention.bytes": "100", "retention.ms": "5", "segment.ms": "6"})
+    configs = {"retention.ms": "7", "segment.ms": None}
+    plan = topic.plan(replaced(4, configs=configs, shrink=ShrinkRules("drained", 9, False, ("g",))))
+    (step,) = plan.steps
+    assert isinstance(step, Replace)
+    command = step.command
+    assert (command.topic, command.successor, command.num_partitions) == (TOPIC, "orders-v2", 4)
+    assert command.configs == {"retention.bytes": "300", "retention.ms": "7"}, "copied, scaled and named"
+    assert (command.replication_factor, command.delay_ms, command.accept_state_loss) == (1, 9, ("g",))
+    assert (step.before, step.to, plan.needs_controller) == (12, 4, True)
+    assert "modeaware replace --dry-run" in plan.notes[0]
+    (more,) = topic.plan(replaced(24, replication_factor=3)).steps
+    assert isinstance(more, Replace)
+    assert (more.command.num_partitions, more.command.replication_factor, more.policy) == (24, 3, "retention")
+
+
+def test_a_topic_with_the_number_or_none_at_all_is_not_replaced() -> None:
+    assert ModelTopic(4).plan(replaced(4)).status == "unchanged"
+    assert ModelTopic(4).plan(replaced(4, configs={"a": "1"})).steps == (AlterConfigs({"a": "1"}),)
+    assert ModelTopic().plan(replaced(4)).steps == (Create(4, None, {}),)
+    assert "replication factor is 1, not 3" in refusal(ModelTopic(4), replaced(4, replication_factor=3))
+
+
+def test_a_replacement_that_cannot_be_is_refused() -> None:
+    assert "a change is in progress" in refusal(shrunk(12, 4), replaced(3))
+    assert "leave shrink.evacuate out" in refusal(ModelTopic(12), replaced(4, shrink=ShrinkRules(evacuate=True)))
+    hidden = diff_topic(replaced(4), CurrentTopic(12, frozenset({1}), None))
+    assert "DESCRIBE_CONFIGS" in (hidden.refusal or "")
+
+
+NOW = Replacement("orders-v2", 4, 1, successor_id="v2-id", announced_ms=2)
+DONE = replace(NOW, switched_ms=3, let_go_ms=4)
+
+
+def plan_of(now: Replacement, successor: CurrentTopic | None = None, desired: DesiredTopic | None = None) -> TopicDiff:
+    record = TopicRecord(TOPIC, "id", 1, 1, (PartitionMode.READ_ONLY,) * 12, replacement=now)
+    return diff_replaced(desired or replaced(4), record, now, successor)
+
+
+def test_a_replacement_in_progress_is_waited_for() -> None:
+    under_way = plan_of(NOW)
+    assert (under_way.status, under_way.progress) == ("in_progress", "announce of its replacement by orders-v2")
+    assert plan_of(replace(NOW, switched_ms=3)).progress == "drain of its replacement by orders-v2"
+    assert "modeaware replace orders goes on" in plan_of(replace(NOW, reason=reasons.PAUSED)).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("now", "partitions", "successor", "told"),
+    [
+        (NOW, 3, "orders-v2", "with 4 partitions, not 3: undo that"),
+        (replace(NOW, switched_ms=3), 3, "orders-v2", "with 4 partitions, not 3: wait until that is done"),
+        (NOW, 4, "orders-v3", "it is being replaced by 'orders-v2'"),
+        (replace(NOW, undone_ms=5), 4, "orders-v2", "it is being replaced by 'orders-v2'"),
+        (DONE, 4, "orders-v3", "its name leads to 'orders-v2'"),
+    ],
+)
+def test_another_replacement_than_the_declared_one_is_refused(
+    now: Replacement, partitions: int, successor: str, told: str
+) -> None:
+    plan = plan_of(now, CurrentTopic(4), wanted(partitions, replace=successor))
+    assert plan.status == "refused"
+    assert told in (plan.refusal or "")
+
+
+@pytest.mark.parametrize(
+    ("successor", "told"),
+    [
+        (None, "does not exist any more: declare orders-v2 itself"),
+        (CurrentTopic(5, frozenset({1})), "with 5 partitions: declare orders-v2 itself"),
+        (CurrentTopic(4, frozenset({1}), {"a": "2"}), "with other configs (a): declare orders-v2 itself"),
+        (CurrentTopic(4, frozenset({2}), {"a": "1"}), "its replication factor is 2, not 1"),
+    ],
+)
+def test_what_has_replaced_a_topic_is_as_declared_or_its_own(successor: CurrentTopic | None, told: str) -> None:
+    desired = replaced(4, replication_factor=1, configs={"a": "1"})
+    assert plan_of(DONE, CurrentTopic(4, frozenset({1}), {"a": "1"}), desired).status == "unchanged"
+    plan = plan_of(DONE, successor, desired)
+    assert plan.status == "refused"
+    assert told in (plan.refusal or "")

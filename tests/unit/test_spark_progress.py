@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,6 +27,7 @@ class World:
         self.done: list[tuple[Any, ...]] = []
         self.refuse: dict[str, int] = {}
         self.rules: list[GroupRule] = []
+        self.errors: dict[str, int] = {}  # topic -> the code that brokers return for its offsets
 
     def ask(self, kind: str, *what: Any) -> bool:
         if self.refuse.get(kind, 0):
@@ -54,17 +55,24 @@ class World:
         """Nothing."""
 
 
+class Committed(NamedTuple):
+    error: KafkaError | None
+
+
 class FakeConsumer:
     def __init__(self, world: World, conf: dict[str, Any]) -> None:
         assert "fetch.min.bytes" not in conf
         self._world = world
         self._group = conf["group.id"]
 
-    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[Committed]:
         assert not asynchronous
         if not self._world.ask("commit", self._group, {(p.topic, p.partition, p.offset) for p in offsets}):
             raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, "no coordinator"))
-        return offsets
+        return [
+            Committed(KafkaError(self._world.errors[p.topic]) if p.topic in self._world.errors else None)
+            for p in offsets
+        ]
 
     def close(self) -> None:
         self._world.done.append(("close", self._group))
@@ -117,6 +125,21 @@ def test_a_failure_is_logged_and_retried(
     assert "progress of g not published" in first
     assert {"require": "no controller is running", "commit": "no coordinator"}[kind] in first
     assert "published again" in last
+
+
+def test_a_topic_that_is_gone_holds_no_other_up(
+    world: World, listener: ProgressListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.errors = {"orders": KafkaError.UNKNOWN_TOPIC_OR_PART}
+    listener.onQueryProgress(event("g", '{"orders": {"0": 5}, "orders-v2": {"0": 1}}'))
+    assert listener.flush(10)
+    assert world.done[-1] == ("commit", "g", {("orders", 0, 5), ("orders-v2", 0, 1)})
+    assert not caplog.records
+    world.errors = {"orders-v2": KafkaError.GROUP_AUTHORIZATION_FAILED}
+    listener.onQueryProgress(event("g", '{"orders-v2": {"0": 2}}'))
+    assert not listener.flush(0.1)
+    world.errors = {}
+    assert listener.flush(10)
 
 
 def test_closing_publishes_what_is_left_or_says_that_it_does_not(

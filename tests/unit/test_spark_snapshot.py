@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 
 from modeaware.config import ClientConfig
-from modeaware.errors import ModeSourceError, ViewTimeout
+from modeaware.errors import ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import snapshot as module
-from modeaware.spark.snapshot import kept_views, release_kept
+from modeaware.spark.sink import BatchWriter
+from modeaware.spark.snapshot import kept_views, release_kept, topic_segments, written
+from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1"}
@@ -100,9 +104,9 @@ def test_idle_views_are_released(views: LogViews, monkeypatch: pytest.MonkeyPatc
 def test_a_source_out_of_reach_fails_a_job_unless_it_may_take_the_last_view(views: LogViews) -> None:
     views.failure, FakeConsumer.end = ModeSourceError("gone"), None
     with pytest.raises(ViewTimeout, match="gone"):
-        module.topic_view(CONF, "orders")
-    assert module.topic_view(CONF, "orders", stale=True).writable == (0, 1)
-    assert module.topic_view({**CONF, "modeaware.on.unknown": "writable"}, "orders").writable == (0, 1)
+        module.topic_segments(CONF, "orders")
+    assert module.topic_segments(CONF, "orders", stale=True)[0].writable == (0, 1)
+    assert module.topic_segments({**CONF, "modeaware.on.unknown": "writable"}, "orders")[0].writable == (0, 1)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -113,3 +117,94 @@ def test_a_forked_child_leaves_its_parents_alone(views: LogViews) -> None:
         os._exit(kept_views(CONF, ClientConfig()) is kept or views.closed)
     assert os.waitpid(child, 0)[1] == 0
     assert kept_views(CONF, ClientConfig()) is kept
+
+
+# A topic that another one replaces
+
+
+def lead(views: LogViews, topic: str, to: str, *, switched: bool = True) -> None:
+    """Have the name lead to another topic, or announce that."""
+    view = views.view(topic)
+    view = view if view.modes else TopicView(topic, f"id-of-{topic}", (1, 0), modes_of(3, 3))
+    successor, modes = Successor(to, f"id-of-{to}", 4, switched=switched), modes_of(3, 0 if switched else 3)
+    views.put(replace(view, version=(1, view.epoch + 1), modes=modes, successor=successor))
+
+
+def names(topic: str = "orders") -> list[str]:
+    return [view.topic for view in topic_segments(CONF, topic)]
+
+
+def test_a_name_leads_through_its_chain_from_the_switch_on(views: LogViews) -> None:
+    lead(views, "orders", "orders-v2", switched=False)
+    assert names() == ["orders"]
+    lead(views, "orders", "orders-v2")
+    assert names() == ["orders", "orders-v2"]
+    assert topic_segments(CONF, "orders")[-1] == TopicView("orders-v2", "id-of-orders-v2")
+    lead(views, "orders-v2", "orders-v3")
+    assert names() == ["orders", "orders-v2", "orders-v3"]
+    assert names("orders-v2") == ["orders-v2", "orders-v3"]
+
+
+def test_a_topic_of_another_id_leads_nowhere(views: LogViews) -> None:
+    lead(views, "orders", "orders-v2")
+    lead(views, "orders-v2", "orders-v3")
+    views.live_ids["orders-v2"] = "made-anew"
+    assert names() == ["orders", "orders-v2"], "each topic of the chain was compared"
+    views.live_ids["orders"] = "made-anew"
+    assert topic_segments(CONF, "orders") == (TopicView.unlisted("orders"),)
+
+
+def test_a_job_that_fails_while_its_topic_is_replaced_says_so(views: LogViews) -> None:
+    def job(*, switched: bool) -> None:
+        with written(CONF, "orders") as view:
+            assert view.topic == "orders"
+            lead(views, "orders", "orders-v2", switched=switched)
+            raise PythonException("a task failed")
+
+    with pytest.raises(PythonException, match="a task failed"):
+        job(switched=False)
+    with pytest.raises(TopicReplaced, match=r"orders was replaced by orders-v2 .* Run it again") as replaced:
+        job(switched=True)
+    assert (replaced.value.topic, replaced.value.successor) == ("orders", "orders-v2")
+    assert isinstance(replaced.value.__cause__, PythonException)
+    with written(CONF, "orders") as view:
+        assert view.topic == "orders-v2"
+
+
+class Batches(BatchWriter):
+    """Notes which topics each batch is written to; the first writings go as ``outcomes`` say."""
+
+    def __init__(self, views: LogViews, *outcomes: str, retries: int = 3) -> None:
+        super().__init__("orders", CONF, "sink", retries, "python", {})
+        self.views = views
+        self.outcomes = list(outcomes)
+        self.to: list[str] = []
+
+    def _write(self, view: TopicView, df: Any) -> None:
+        self.to.append(view.topic)
+        outcome = self.outcomes.pop(0) if self.outcomes else "done"
+        if "announced" in outcome:
+            lead(self.views, view.topic, f"{view.topic}-next", switched=False)
+        if "replaced" in outcome:
+            lead(self.views, view.topic, f"{view.topic}-next")
+        if "shrunk" in outcome:
+            self.views.set(view.topic, modes_of(3, 1))
+        if "refused" in outcome:
+            raise PythonException("MSG_SIZE_TOO_LARGE")
+
+
+def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogViews) -> None:
+    batches = Batches(views, "replaced, refused", "refused")
+    with pytest.raises(PythonException):
+        batches(None, 7)  # type: ignore[arg-type] # no frame
+    assert batches.to == ["orders", "orders-next"], "written again only where the topic was replaced"
+    with pytest.raises(TopicReplaced):
+        Batches(views, "replaced, refused", retries=0)(None, 8)  # type: ignore[arg-type] # no frame
+
+
+@pytest.mark.parametrize("outcome", ["replaced", "announced", "shrunk"])
+def test_only_a_batch_by_other_partitions_of_its_topic_is_written_again(views: LogViews, outcome: str) -> None:
+    views.remove("orders")
+    batches = Batches(views, outcome)
+    batches(None, 7)  # type: ignore[arg-type] # no frame
+    assert batches.to == ["orders"] * (2 if outcome == "shrunk" else 1)

@@ -11,17 +11,9 @@ import pytest
 from modeaware.errors import ConfigError
 from modeaware.modes import PartitionMode
 from modeaware.spark import datasource
-from modeaware.spark.datasource import (
-    EARLIEST,
-    LATEST,
-    OffsetRange,
-    StreamReader,
-    parse_options,
-    ranges_between,
-    readable_to,
-    resolve,
-)
+from modeaware.spark.datasource import StreamReader, parse_options
 from modeaware.spark.errors import RecordsLost
+from modeaware.spark.offsets import EARLIEST, LATEST, OffsetRange, ranges_between, readable_to, resolve
 from modeaware.spark.progress import positions_of
 from modeaware.spark.snapshot import TopicDescription
 from modeaware.spark.source import caller_options, only_partitions
@@ -125,13 +117,13 @@ def test_offsets_of_one_topic_id_or_of_an_unknown_one_go_on(ids: tuple[str | Non
 def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = ["old", "new", None]
 
-    def view(conf: object, topic: str, stale: bool) -> TopicView:
-        return TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t")
+    def views(conf: object, topic: str, stale: bool) -> tuple[TopicView]:
+        return (TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t"),)
 
-    monkeypatch.setattr(datasource, "topic_view", view)
+    monkeypatch.setattr(datasource, "topic_segments", views)
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
     client: Any = SimpleNamespace(describe=lambda: TopicDescription([0], ids.pop(0)), ends=lambda _: {0: 90})
-    reader._client = client
+    reader._clients = {"t": client}
     assert reader.latestOffset() == offsets("old", p0=90)
     assert reader.latestOffset() == offsets("new", p0=5), "not held at what was read of the old topic"
     assert reader.latestOffset() == offsets("new", p0=5), "no answer changes nothing"
@@ -153,7 +145,7 @@ def test_offsets_by_partition_are_cut_down_to_those_that_are_read() -> None:
         "endingOffsets": "latest",
         "includeHeaders": "true",
     }
-    cut = only_partitions(given, "flights", {0, 1})
+    cut = only_partitions(given, "flights", {"flights": {0, 1}})
     assert json.loads(cut.pop("startingOffsets")) == {"flights": {"0": 5, "1": -2}}
     assert json.loads(cut.pop("endingoffsetsbytimestamp")) == {"flights": {"0": 1_000}}
     assert cut == {"endingOffsets": "latest", "includeHeaders": "true"}
@@ -162,7 +154,22 @@ def test_offsets_by_partition_are_cut_down_to_those_that_are_read() -> None:
 @pytest.mark.parametrize("value", ['{"flights": 3}', '{"others": {"0": 1}}', "{rubbish", '{"flights": {"one": 1}}'])
 def test_offsets_that_are_none_are_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="startingOffsets"):
-        only_partitions({"startingOffsets": value}, "flights", {0})
+        only_partitions({"startingOffsets": value}, "flights", {"flights": {0}})
+
+
+def test_all_is_read_of_a_successor_without_offsets_of_its_own() -> None:
+    given = {
+        "startingOffsets": json.dumps({"flights": {"0": 5, "1": 7}}),
+        "endingOffsets": json.dumps({"flights": {"0": 9}, "flights-v2": {"1": 3, "4": 4}}),
+        "startingOffsetsByTimestamp": json.dumps({"flights": {"0": 1_000}}),
+    }
+    cut = only_partitions(given, "flights", {"flights": [0], "flights-v2": [0, 1]})
+    assert json.loads(cut["startingOffsets"]) == {"flights": {"0": 5}, "flights-v2": {"0": -2, "1": -2}}
+    assert json.loads(cut["endingOffsets"]) == {"flights": {"0": 9}, "flights-v2": {"1": 3}}
+    assert json.loads(cut["startingOffsetsByTimestamp"]) == {"flights": {"0": 1_000}, "flights-v2": {"0": 0, "1": 0}}
+    assert only_partitions({"startingOffsets": '{"flights": {"0": 5}}'}, "flights", {"flights-v2": [0]}) == {
+        "startingOffsets": '{"flights-v2": {"0": -2}}'
+    }, "the topic itself is gone"
 
 
 def test_positions_are_the_end_offsets_of_kafka_sources() -> None:

@@ -1,0 +1,184 @@
+"""What is done to bring a topic to what a file declares: one class a step, with its lines and its JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.modes import format_ranges
+from modeaware.plan.file import DRAINED, RETENTION
+from modeaware.reports.describe import reclaim_text
+
+_DEFAULT = "the cluster's default"
+
+
+@dataclass(frozen=True)
+class Create:
+    """A topic that does not exist."""
+
+    json_also: ClassVar = ("step",)
+    step: ClassVar = "create"
+    by_controller: ClassVar = False
+
+    partitions: int
+    replication_factor: int | None
+    configs: Mapping[str, str]
+
+    def lines(self) -> list[str]:
+        factor = "" if self.replication_factor is None else f", replication factor {self.replication_factor}"
+        configs = [f"    + {name}: {value}" for name, value in self.configs.items()]
+        return [f"+ create with {self.partitions} partitions{factor}", *configs]
+
+
+@dataclass(frozen=True)
+class AlterConfigs:
+    """Configs to set, and those to remove, so that the cluster's default holds; ``before``: what they are now."""
+
+    json_also: ClassVar = ("step",)
+    step: ClassVar = "alter_configs"
+    by_controller: ClassVar = False
+
+    set: Mapping[str, str]
+    remove: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict, metadata={"json": None})
+
+    def lines(self) -> list[str]:
+        changed = [
+            f"{'~' if name in self.before else '+'} {name}: {self.before.get(name, _DEFAULT)} -> {value}"
+            for name, value in self.set.items()
+        ]
+        return changed + [f"- {name}: {self.before.get(name)} -> {_DEFAULT}" for name in self.remove]
+
+
+@dataclass(frozen=True)
+class Grow:
+    """More writable partitions: ``revived`` retired ones first, then ``created`` ones.
+
+    Attributes:
+        before: the number of writable ones now.
+        by_controller: the topic has a record in the mode log, so a controller has to do it.
+    """
+
+    json_also: ClassVar = ("step", "to")
+    step: ClassVar = "grow"
+
+    before: int = field(metadata={"json": "from"})
+    command: CreatePartitionsCommand = field(metadata={"json": None})
+    revived: range = range(0)
+    created: range = range(0)
+    by_controller: bool = field(default=False, metadata={"json": None})
+
+    @property
+    def to(self) -> int:
+        return self.command.total_count
+
+    def lines(self) -> list[str]:
+        revived = [f"    ReadWrite again: {format_ranges(self.revived)}"] if self.revived else []
+        created = [f"    new: {format_ranges(self.created)}"] if self.created else []
+        return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """Fewer writable partitions; those from ``command.total_count`` on are retired. Never a deletion of the topic.
+
+    Attributes:
+        deletes: cleanup.policy has ``delete``.
+    """
+
+    json_only: ClassVar = {
+        "from": "before",
+        "step": "step",
+        "to": "to",
+        "policy": "policy",
+        "delay_ms": "delay_ms",
+        "evacuate": "command.evacuate",
+        "accept_state_loss": "command.accept_state_loss",
+    }
+    step: ClassVar = "shrink"
+    by_controller: ClassVar = True
+
+    before: int
+    command: DeletePartitionsCommand
+    deletes: bool = True
+
+    @property
+    def to(self) -> int:
+        return self.command.total_count
+
+    @property
+    def policy(self) -> str:
+        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
+
+    @property
+    def delay_ms(self) -> int | None:
+        return None if self.policy == RETENTION else self.command.delay_ms
+
+    def lines(self) -> list[str]:
+        evacuated = "; evacuated first" if self.command.evacuate else ""
+        reclaim = f"policy {self.policy}: {reclaim_text(self.command, self.deletes)}{evacuated}"
+        head = f"~ partitions: {self.before} -> {self.to}"
+        return [head, f"    ReadOnly: {format_ranges(range(self.to, self.before))}; {reclaim}"]
+
+
+@dataclass(frozen=True)
+class AcceptStateLoss:
+    """A shrink in progress, which further groups shall not hold up."""
+
+    json_also: ClassVar = ("step",)
+    step: ClassVar = "accept_state_loss"
+    by_controller: ClassVar = True
+
+    command: DeletePartitionsCommand = field(metadata={"json": None})
+    groups: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        return [f"~ the shrink in progress continues although {', '.join(self.groups)} keep state"]
+
+
+@dataclass(frozen=True)
+class Replace:
+    """A new topic in the place of this one, with another number of partitions. Never a deletion of the topic.
+
+    Attributes:
+        before: the number of writable partitions now.
+    """
+
+    json_only: ClassVar = {
+        "from": "before",
+        "step": "step",
+        "to": "to",
+        "successor": "command.successor",
+        "policy": "policy",
+        "delay_ms": "delay_ms",
+        "configs": "command.configs",
+        "accept_state_loss": "command.accept_state_loss",
+    }
+    step: ClassVar = "replace"
+    by_controller: ClassVar = True
+
+    before: int
+    command: ReplaceTopicCommand
+
+    @property
+    def to(self) -> int:
+        return self.command.num_partitions
+
+    @property
+    def policy(self) -> str:
+        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
+
+    @property
+    def delay_ms(self) -> int | None:
+        return None if self.policy == RETENTION else self.command.delay_ms
+
+    def lines(self) -> list[str]:
+        command = self.command
+        head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.successor}"
+        return [head, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
+
+
+Step = Create | AlterConfigs | Grow | Shrink | AcceptStateLoss | Replace

@@ -1,0 +1,220 @@
+"""What a stream has read, and may read next: pure.
+
+A topic name leads to a chain of topics (:mod:`modeaware.clients.gate`), nearly always of one. A query reads a topic to
+its end in every partition, and then the one that has replaced it, so it reads the records of each key in their order.
+
+Its offsets, in checkpoints and in progress, name every partition of the topics that it has come to, and the topic ids
+that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_id": "<id>", "<topic>": {"<partition>":
+<offset>}}``, with several topics ``"modeaware:topic_id": {"<topic>": "<id>"}``.
+
+Spark asks how far the next batch goes, and does not say where it begins. While the process of a query runs that is
+known from the batch before. The first batch after a start goes as far as any place in the chain requires. It may then
+hold records of two topics, and one task reads them: the earlier topic's first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self
+
+from pyspark.sql.datasource import InputPartition
+
+from modeaware.clients.gate import has_read
+from modeaware.errors import ConfigError
+from modeaware.spark.errors import RecordsLost
+from modeaware.topic_view import TopicView
+
+OUR_MARK = "modeaware:offsets"
+"""The key that marks offsets of ``format("modeaware")``, beside the topics; no topic can have this name."""
+_FORMAT = 1
+_ID_MARK = "modeaware:topic_id"
+EARLIEST, LATEST = -2, -1
+"""Kafka's numbers (ListOffsets) for the log start and the log end."""
+Wanted = int | Mapping[int, int]
+"""One for every partition, or by partition: offsets, or EARLIEST and LATEST."""
+Positions = Mapping[str, Mapping[int, int]]
+"""Topic -> partition -> offset; the topics in the order of their chain."""
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """The records of one partition from offset ``start`` to before ``end``."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of {self.topic} from {self.start} to {self.end}"
+
+
+@dataclass(frozen=True)
+class RangesInOrder(InputPartition):
+    """Ranges that one task reads one after another."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The offsets of a query, and the topic ids that they are of, where brokers return any."""
+
+    positions: Positions
+    ids: Mapping[str, str]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what a checkpoint holds; earlier versions knew one topic."""
+        positions = {
+            topic: {int(p): int(offset) for p, offset in each.items()}
+            for topic, each in value.items()
+            if isinstance(each, Mapping) and topic != _ID_MARK
+        }
+        ids = value.get(_ID_MARK) or {}
+        return cls(positions, dict.fromkeys(positions, ids) if isinstance(ids, str) else ids)
+
+    def to_json(self) -> dict[str, Any]:
+        ids = {topic: self.ids[topic] for topic in self.positions if topic in self.ids}
+        only = next(iter(ids.values()), None) if len(self.positions) == 1 else ids
+        by_topic = {topic: {str(p): offset for p, offset in each.items()} for topic, each in self.positions.items()}
+        return {OUR_MARK: _FORMAT, **({_ID_MARK: only} if only else {}), **by_topic}
+
+
+def resolve(
+    name: str, wanted: Wanted, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Return an offset for every partition of ``starts``; the option ``name`` may have more, and must have all."""
+    if isinstance(wanted, int):
+        wanted = dict.fromkeys(starts, wanted)
+    if missing := sorted(starts.keys() - wanted.keys()):
+        raise ConfigError(f"{name}: partitions {missing} of {topic} are missing; use -2 for earliest, -1 for latest")
+    meanings = {EARLIEST: starts, LATEST: ends}
+    return {p: meanings[wanted[p]][p] if wanted[p] in meanings else wanted[p] for p in starts}
+
+
+def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
+    """Return the topics of a chain that are still there."""
+    return tuple(view for view in views if view.successor is None or not view.successor.gone)
+
+
+def needs_look(view: TopicView, position: Positions | None) -> bool:
+    """Return whether a query has to know the ends of a topic: not of one that is let go and that it has read, because
+    the topic may be deleted at any time."""
+    done = view.successor is not None and view.successor.let_go
+    return not done or position is None or view.topic not in position or not has_read(view, position[view.topic], {})
+
+
+def next_positions(
+    views: Sequence[TopicView],
+    ends: Positions,
+    position: Positions | None,
+    given: Positions,
+) -> dict[str, dict[int, int]]:
+    """Return how far the next batch may read the topics of a chain.
+
+    Args:
+        views: of the chain.
+        ends: of their logs, or the position in those that need no look.
+        position: what the query has read; None: not known.
+        given: the last result. A topic that was in it stays: the query may have read it.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for number, view in enumerate(views, 1):
+        found[view.topic] = readable_to(view, ends[view.topic], given.get(view.topic, {}))
+        if number == len(views) or not (views[number].topic in given or _is_read(view, found, position)):
+            break
+    return found
+
+
+def _is_read(view: TopicView, found: Positions, position: Positions | None) -> bool:
+    """Whether the topic of ``view``, which is replaced, is read to its end: by the query, or else by its next batch.
+
+    Where the query's position is not known, it may lie in the successor already, and a seal of the topic may have been
+    broken since: then the seal before counts, or the batch would end before the position.
+    """
+    if position is not None:
+        return has_read(view, position.get(view.topic, {}), {})
+    read_up_to = {} if view.successor is None else view.successor.read_up_to
+    sealed = {**view.resume_offsets, **read_up_to}
+    reached = found[view.topic]
+    return all(p in sealed and reached.get(p, 0) >= sealed[p] for p in range(len(view.modes)))
+
+
+def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
+    """Return how far a stream may read: to the end of readable partitions, and of those in mode None to the seal.
+
+    The offsets always name every partition, so a stream continues where it was when one is revived. They never go back
+    behind ``last``, the previous result, because of a mode.
+    """
+    allowed = {}
+    for partition, end in ends.items():
+        seal = None if view.is_readable(partition) else view.resume_offsets.get(partition)
+        allowed[partition] = end if seal is None else min(end, max(seal, last.get(partition, 0)))
+    return allowed
+
+
+def check_topics(name: str, before: Offsets, after: Offsets) -> None:
+    """
+    Raises:
+        RecordsLost: the query has read a topic that is not in the chain of ``name`` any more, and had not come to the
+            one after it: not all of it was read.
+    """
+    if before.positions and not before.positions.keys() & after.positions.keys():
+        raise RecordsLost(
+            f"the query has read {', '.join(before.positions)}, which {name} does not lead through now: the topic was "
+            "deleted before the query had read all of it, or the option topic was changed. It would go on with "
+            f"{', '.join(after.positions)}. Use the earlier name or a new checkpoint location, or set failOnDataLoss "
+            "to false",
+            topic=name,
+        )
+
+
+def check_id(topic: str, before: Offsets, after: Offsets) -> None:
+    """
+    Raises:
+        RecordsLost: the offsets are of two topics of one name (invariant I8).
+    """
+    read_id, live_id = before.ids.get(topic), after.ids.get(topic)
+    if None not in (read_id, live_id) and read_id != live_id:
+        raise RecordsLost(
+            f"topic {topic} was deleted and created again: its id is {live_id}, and the query has read {read_id}. "
+            "Start with another checkpoint, or set failOnDataLoss to false to read the new topic from its beginning",
+            topic=topic,
+        )
+
+
+def ranges_between(
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    *,
+    strict: bool,
+    log_ends: Mapping[int, int] | None = None,
+) -> list[OffsetRange]:
+    """Return what a micro-batch reads. A partition that is only in ``end`` is new, and read from its first record.
+
+    Args:
+        strict: raise RecordsLost where an offset went back, or a partition is gone (``failOnDataLoss``).
+        log_ends: the log ends when ``end`` was decided, where known: a seal may lie below offsets that were read while
+            the partition had no seal.
+    """
+    for partition, offset in sorted(start.items()) if strict else ():
+        now = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
+        if now is None or now < offset:
+            what = "no longer exists" if now is None else f"ends at offset {now}"
+            raise RecordsLost(
+                f"{topic}-{partition} {what}, but the query has read it to offset {offset}: the topic was recreated "
+                "or its log truncated. Use a new checkpoint location, or set failOnDataLoss to false",
+                topic=topic,
+                partition=partition,
+            )
+    return [OffsetRange(topic, p, start.get(p, 0), end[p]) for p in sorted(end) if start.get(p, 0) < end[p]]
+
+
+def tasks(by_topic: Sequence[Sequence[OffsetRange]]) -> list[OffsetRange | RangesInOrder]:
+    """Return the ranges of a batch by task: each by its own, unless they are of several topics of a chain."""
+    ranges = tuple(chain.from_iterable(by_topic))
+    return [RangesInOrder(ranges)] if sum(map(bool, by_topic)) > 1 else list(ranges)
