@@ -37,29 +37,31 @@ WRITERS, KEYS = 2, 350
 """Keys of each writer, all of which have a record in each of its rounds."""
 GROUPS: dict[str, dict[str, Any]] = {"range": {}, "consumer": {"group.protocol": "consumer"}}
 MEMBERS = 2
-EVERY_S = 60.0
 REPLACED_S = 300.0
 REQUEST_S = 120.0
 CAUGHT_UP_S = 300.0
 
 
 class Replacements(Background):
-    """Replaces the topic every minute, and waits each time until the brokers have no topic of the old name.
+    """Replaces the topic again and again, and waits each time until the brokers have no topic of the old name.
+
+    Args:
+        every_s: the time between the beginnings of two replacements, where one is over by then.
 
     Attributes:
         begun, over: how many have begun, and how many of them are over.
     """
 
-    def __init__(self, servers: str, chance: random.Random) -> None:
+    def __init__(self, servers: str, chance: random.Random, every_s: float) -> None:
         super().__init__()
-        self._servers, self._chance = servers, chance
+        self._servers, self._chance, self._every_s = servers, chance, every_s
         self.begun = self.over = 0
         self._brokers = AdminClient({"bootstrap.servers": servers})
 
     def work(self) -> None:
         old = TOPIC
         with modeaware.AdminClient({"bootstrap.servers": self._servers}) as admin:
-            while not self.done.wait(EVERY_S - time.monotonic() % EVERY_S):
+            while not self.done.wait(self._every_s - time.monotonic() % self._every_s):
                 self.begun += 1
                 new = f"{TOPIC}-v{self.begun + 1}"
                 count = self._chance.randint(*COUNTS)
@@ -78,10 +80,11 @@ class Soak:
 
     Args:
         per_s: records a second, of all writers together.
+        every_s: the time between two replacements, and between two lines of figures.
     """
 
-    def __init__(self, servers: str, folder: Path, per_s: float, seed: int) -> None:
-        self._servers = servers
+    def __init__(self, servers: str, folder: Path, per_s: float, every_s: float, seed: int) -> None:
+        self._servers, self._every_s = servers, every_s
         self._conf = {"bootstrap.servers": servers, "log_level": 2}
         self._began_s = time.monotonic()
         self._controller = ControllerProcess(self._conf, "__partition_modes", folder)
@@ -89,14 +92,14 @@ class Soak:
             Writer(self._producer, TOPIC, f"writer-{number}", KEYS, per_s / WRITERS) for number in range(WRITERS)
         ]
         self._groups = {name: Reading() for name in GROUPS}
-        self._replacements = Replacements(servers, random.Random(seed))
+        self._replacements = Replacements(servers, random.Random(seed), every_s)
 
     def _producer(self) -> Any:
         settings = {"enable.idempotence": True, "linger.ms": 20, "modeaware.on.resize": "ignore"}
         return modeaware.Producer({**self._conf, **settings})
 
     def run(self, seconds: float) -> tuple[list[Figures], Figures]:
-        """Run for so long; the figures of each minute, and those at the end."""
+        """Run for so long; the figures in between, and those at the end."""
         minutes: list[Figures] = []
         with ExitStack() as stack:
             stack.callback(self._controller.kill)
@@ -111,7 +114,7 @@ class Soak:
             stack.enter_context(self._replacements)
             end_s = time.monotonic() + seconds
             while (left_s := end_s - time.monotonic()) > 0:
-                time.sleep(min(EVERY_S, left_s))  # between two figures
+                time.sleep(min(self._every_s, left_s))  # between two figures
                 for each in (self._replacements, *self._writers):
                     each.fine()
                 minutes.append(self._figures())
@@ -155,13 +158,17 @@ def main() -> int:
     )
     parser.add_argument("--hours", type=float, default=2.0, metavar="H", help="how long writers write (%(default)s)")
     parser.add_argument("--rate", type=float, default=14_000, metavar="R", help="records a second (%(default)s)")
+    parser.add_argument(
+        "--every", type=float, default=60.0, metavar="S", help="seconds between two replacements (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="of the partition counts (default: a new one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
     args = parser.parse_args()
     seed = random.randrange(1_000_000) if args.seed is None else args.seed
     print(f"seed {seed}", flush=True)
     with start_kafka(configs=CONFIGS) as kafka, tempfile.TemporaryDirectory() as folder:
-        minutes, end = Soak(kafka.bootstrap_servers, Path(folder), args.rate, seed).run(args.hours * 3600)
+        soak = Soak(kafka.bootstrap_servers, Path(folder), args.rate, args.every, seed)
+        minutes, end = soak.run(args.hours * 3600)
     print(end.line(), *end.problems(), "NOT WELL" if end.problems() else "all is well", sep="\n", flush=True)
     if args.json is not None:
         report = as_json(minutes, end, seed=seed, hours=args.hours, rate=args.rate)
