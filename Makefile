@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests hatch_build.py $(wildcard benchmarks examples)
 
-.PHONY: setup test test-unit test-all lint browser docs format demo bench chaos simulate fuzz coverage clean
+.PHONY: setup test test-unit test-all lint browser docs format demo bench chaos soak simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -63,6 +63,10 @@ bench: $(STAMP)
 chaos: $(STAMP)
 	$(PY) -m tests.chaos --minutes $(or $(MINUTES),2) --json chaos-report.json $(CHAOS_ARGS)
 
+# Replaces a topic every minute, and has its predecessors deleted, under 14 000 records a second.
+soak: $(STAMP)
+	$(PY) -m tests.soak --hours $(or $(HOURS),2) --json soak-report.json $(SOAK_ARGS)
+
 simulate: $(STAMP)
 	$(PY) -m tests.simulation --schedules $(or $(SCHEDULES),1000000) $(SIMULATE_ARGS)
 
@@ -81,6 +85,6 @@ coverage: $(STAMP)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.json bench-report.json chaos-report.json \
-		fuzz-report.json fuzz-findings .coverage
+		soak-report.json fuzz-report.json fuzz-findings .coverage
 	find modeaware -name '*.so' -delete
 	find modeaware partitioners tests -name __pycache__ -type d -prune -exec rm -rf {} +

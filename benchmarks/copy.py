@@ -1,6 +1,7 @@
-"""A shrink against the usual alternative: a new topic, everything copied to it, then writers and readers moved.
+"""A shrink and a replacement against the usual alternative: a new topic, everything copied to it, then writers and
+readers moved.
 
-Both with a group that keeps up and a writer of 200 records a second. The copy is by plain clients of one process, which
+Each with a group that keeps up and a writer of 200 records a second. The copy is by plain clients of one process, which
 also are the application; in a real move every client is configured anew, so its pauses are the least there can be.
 """
 
@@ -10,12 +11,13 @@ import itertools
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import modeaware
 from benchmarks.harness import Result
@@ -24,6 +26,7 @@ from benchmarks.scale import SEAL_QUIET_MS, await_done
 from benchmarks.setting import Setting
 from tests.support.background import Background
 from tests.support.plain import commit, create_topic, ends, watermarks
+from tests.support.waiting import eventually
 
 PARTITIONS, KEPT = 12, 4
 RECORD_BYTES = 1_000
@@ -39,13 +42,20 @@ QUEUE = {"linger.ms": 5, "queue.buffering.max.messages": 200_000, "queue.bufferi
 
 def measure(setting: Setting) -> Iterator[Result]:
     """``moved_bytes`` are those of the values; pauses are the longest times between two records of a client."""
-    times: dict[float, float] = {}
+    ways: dict[str, tuple[Callable[[Setting, float], tuple[float, dict[str, Any]]], str]] = {
+        "shrink": (_shrink, "until reclaimed"),
+        "replace": (_replace, "until the count has dropped"),
+        "copy": (_copy, "until all clients have moved"),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
     for gigabytes in GIGABYTES[:1] if setting.quick else GIGABYTES:
-        times[gigabytes], details = _shrink(setting, gigabytes)
-        yield Result(f"shrink 12 to 4, {gigabytes:g} GB: until reclaimed", times[gigabytes], "s", details=details)
-        took_s, details = _copy(setting, gigabytes)
-        yield Result(f"copy 12 to 4, {gigabytes:g} GB: until all clients have moved", took_s, "s", details=details)
-    yield Result("shrink: largest beside smallest topic", times[max(times)] / times[min(times)], "x slower", below=1.2)
+        for way, (change, until) in ways.items():
+            took_s, details = change(setting, gigabytes)
+            times[way].append(took_s)
+            yield Result(f"{way} 12 to 4, {gigabytes:g} GB: {until}", took_s, "s", details=details)
+    for way in ("shrink", "replace"):
+        slower = times[way][-1] / times[way][0]
+        yield Result(f"{way}: largest beside smallest topic", slower, "x slower", below=1.2)
 
 
 class Pauses:
@@ -94,6 +104,38 @@ class Reading(Background):
 
 
 def _shrink(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
+    def shrink(admin: modeaware.AdminClient, log: str, topic: str, deadline_s: float) -> None:
+        admin.delete_partitions({topic: modeaware.DeletePartitions(KEPT)}, 0)[topic].result()
+        await_done(setting, log, [topic], deadline_s)
+
+    took_s, details, topic = _changed(setting, gigabytes, shrink)
+    setting.delete(topic)
+    return took_s, details
+
+
+def _replace(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
+    brokers = AdminClient({"bootstrap.servers": setting.bootstrap_servers})
+
+    def replace(admin: modeaware.AdminClient, _log: str, topic: str, deadline_s: float) -> None:
+        wanted = modeaware.TopicReplacement(f"{topic}-v2", num_partitions=KEPT, delete_partitions_delay_ms=0)
+        admin.replace_topics({topic: wanted})[topic].result()
+        eventually(lambda: topic not in brokers.list_topics(timeout=30).topics, deadline_s - time.monotonic())
+
+    took_s, details, topic = _changed(setting, gigabytes, replace)
+    setting.topics.remove(topic)
+    setting.delete(f"{topic}-v2")
+    return took_s, details
+
+
+def _changed(
+    setting: Setting, gigabytes: float, change: Callable[[modeaware.AdminClient, str, str, float], None]
+) -> tuple[float, dict[str, Any], str]:
+    """Let a topic be changed under mode-aware clients; what to report, and the topic.
+
+    Args:
+        change: changes the topic and returns once that is done: by this client, the mode log, before the deadline
+            (monotonic).
+    """
     written, read = Pauses(), Pauses()
     with controlled(setting, modeaware_seal_quiet_ms=SEAL_QUIET_MS) as (admin, log, _), ExitStack() as stack:
         topic, group = _filled(setting, gigabytes)
@@ -105,12 +147,10 @@ def _shrink(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
         stack.enter_context(Writing(producer, topic, written))
         time.sleep(SETTLE_S)  # a steady state is no event: the pauses are compared with those of quiet seconds
         start_s = time.monotonic()
-        admin.delete_partitions({topic: modeaware.DeletePartitions(KEPT)}, 0)[topic].result()
-        await_done(setting, log.topic, [topic], start_s + DEADLINE_S)
+        change(admin, log.topic, topic, start_s + DEADLINE_S)
         took_s = time.monotonic() - start_s
         time.sleep(SETTLE_S)  # a pause that begins at the end shows only once it is over
-    setting.delete(topic)
-    return took_s, _details(0, written, read)
+    return took_s, _details(0, written, read), topic
 
 
 def _copy(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:

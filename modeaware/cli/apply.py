@@ -51,9 +51,9 @@ class Apply(Command):
 
     epilog = f"""\
 Shows the changes as a diff, has brokers and controller validate every step, asks, and carries them out. Fewer
-partitions are a shrink by partition modes, or with replace: a new topic of that name in the place of this one; no topic
-is ever deleted, and one that no file names is not touched. To run it again is harmless. The files are described in
-docs/apply.md:
+partitions are a shrink by partition modes, or with replace: a new topic of that name in the place of this one, which
+goes once its groups have read it. A topic that no file names is not touched. To run it again is harmless. The files are
+described in docs/apply.md:
 
   version: 1
   topics:

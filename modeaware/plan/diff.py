@@ -1,6 +1,6 @@
 """From a topic as it is to the one that a file declares: steps, warnings, or why not; as a diff and as JSON. Pure.
 
-A topic is never deleted, and no step concerns a topic that no file names. A config that the file does not name stays as
+A step deletes no topic, and no step concerns a topic that no file names. A config that the file does not name stays as
 it is.
 """
 

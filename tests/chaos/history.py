@@ -119,6 +119,23 @@ class Contents(NamedTuple):
     stored: Iterable[Entry]
 
 
+class Chain(NamedTuple):
+    """What became of the records of topics that replaced each other, see :mod:`tests.chaos.chains`.
+
+    Attributes:
+        acknowledged: how many records were.
+        unread: writer -> acknowledged records that its group was not given.
+        out_of_order: writer -> how many records the group was given after a later one of their key.
+        back: deleted topics that exist again.
+    """
+
+    name: str
+    acknowledged: int
+    unread: Mapping[str, Sequence[str]]
+    out_of_order: Mapping[str, int]
+    back: Sequence[str]
+
+
 @dataclass(frozen=True)
 class History:
     """A run.
@@ -129,6 +146,7 @@ class History:
         writable: view version -> the partitions it calls writable, as far as known.
         plain: those of the groups whose members are stock consumers.
         shrinks: the shrinks that were called complete.
+        chains: the chains of topics that replaced each other, of those whose end was seen.
     """
 
     groups: Sequence[str]
@@ -140,3 +158,4 @@ class History:
     writable: Mapping[int, Sequence[int]] = field(default_factory=dict)
     plain: frozenset[str] = frozenset()
     shrinks: Sequence[Shrink] = ()
+    chains: Sequence[Chain] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
-from tests.chaos.history import OPEN_END, Contents, Fault, Gone, History, Outcome, Shrink, WriterRun
+from tests.chaos.history import OPEN_END, Chain, Contents, Fault, Gone, History, Outcome, Shrink, WriterRun
 from tests.chaos.journal import UNPLACED
 from tests.chaos.ledger import Fates, Ledger
 from tests.chaos.record import Identity
@@ -32,6 +32,7 @@ def judge(history: History) -> Verdict:
     _check_acknowledged(history, ledger, fates, verdict)
     _check_gone(history.gone, ledger, verdict)
     _check_shrinks(history.shrinks, verdict)
+    _check_chains(history.chains, verdict)
     _check_routing(history, verdict)
     check_rereading(history, ledger, verdict)
     _check_transactions(history.writers, history.faults, verdict)
@@ -148,6 +149,20 @@ def _check_shrinks(shrinks: Iterable[Shrink], verdict: Verdict) -> None:
     for shrink in shrinks:
         answers = [_answer(shrink, partition, verdict) for partition in sorted(shrink.seals)] or ["unconfirmed"]
         verdict.shrinks[next((each for each in ("denied", "unconfirmed") if each in answers), "confirmed")] += 1
+
+
+def _check_chains(chains: Iterable[Chain], verdict: Verdict) -> None:
+    """Through replacements and deletions each group was given every acknowledged record, those of a key in order."""
+    for chain in chains:
+        verdict.chained += chain.acknowledged
+        for writer, records in chain.unread.items():
+            for record in records:
+                verdict.broken("unread-in-chain", f"{chain.name}: {record} of {writer}")
+        for writer, count in chain.out_of_order.items():
+            if count:
+                verdict.broken("order-in-chain", f"{chain.name}: {count} records of {writer}")
+        for topic in chain.back:
+            verdict.broken("back", f"{chain.name}: {topic}")
 
 
 def _answer(shrink: Shrink, partition: int, verdict: Verdict) -> str:

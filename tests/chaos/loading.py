@@ -11,6 +11,7 @@ from tests.chaos.chronicle import Event, read_events
 from tests.chaos.history import (
     OPEN_END,
     Bounds,
+    Chain,
     Contents,
     Fault,
     Gone,
@@ -47,6 +48,7 @@ def load_history(folder: Path) -> History:
         writable={event["version"]: event["writable"] for event in events if event["event"] == "view"},
         plain=frozenset(group.name for group in GROUPS if not group.aware),
         shrinks=list(_shrinks(events)),
+        chains=[_chain(event) for event in events if event["event"] == "chain"],
     )
 
 
@@ -82,6 +84,11 @@ def _shrinks(events: Iterable[Event]) -> Iterator[Shrink]:
         if event["event"] == "shrunk":
             maps = (event.get(name) or {} for name in ("seals", "reclaims", "log_starts", "left"))
             yield Shrink(event["at_ms"], event["to"], *({int(p): n for p, n in each.items()} for each in maps))
+
+
+def _chain(event: Event) -> Chain:
+    acknowledged = sum(event["acknowledged"].values())
+    return Chain(event["name"], acknowledged, event["unread"], event["out_of_order"], event["back"])
 
 
 def _writer(path: Path) -> WriterRun:

@@ -61,8 +61,8 @@ def commit_zeros(setting: Setting, group: str) -> None:
     """Commit offset 0 everywhere for a group that has no members yet."""
     with _consumer(setting, f"{setting.topic}-{group}") as consumer:
         zeros = [TopicPartition(setting.topic, partition, 0) for partition in range(PARTITIONS)]
-        # Its coordinator may still be being elected.
-        insist(lambda: consumer.commit(offsets=zeros, asynchronous=False), INSIST_S, retriable_only=True)
+        # Its coordinator may still be being elected: librdkafka calls NOT_COORDINATOR not retriable.
+        insist(lambda: consumer.commit(offsets=zeros, asynchronous=False), INSIST_S)
 
 
 def write_contents(setting: Setting) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.chaos.chronicle import Event
-from tests.chaos.setting import WRITERS
+from tests.chaos.setting import CHAINS, WRITERS
 from tests.chaos.verdict import VIOLATIONS, Verdict
 
 SHORT_MINUTES = 2.0
@@ -17,6 +17,7 @@ PER_MINUTE = {
     "acknowledged records": 100_000,
     "faults": 4,
     "shrinks that Kafka confirms": 1,
+    "replacements completed": 2,
     "switches slept through": 0.3,
 }
 KINDS, KINDS_AT_ONCE, KINDS_AFTER_MINUTES = 6, 2, 10
@@ -90,12 +91,13 @@ class Report:
 
     def _goals(self) -> Iterator[Goal]:
         """What has to be so, apart from the verdict. How much has to happen is in proportion to the minutes; after ten:
-        1 000 000 acknowledged records, 40 faults of 6 kinds, 10 shrinks."""
+        1 000 000 acknowledged records, 40 faults of 6 kinds, 10 shrinks, 20 replacements with deletions."""
         verdict, minutes, remade = self._verdict, self._minutes, self._of("remade")
         figures = {
             "acknowledged records": verdict.acknowledged,
             "faults": self.faults.total(),
             "shrinks that Kafka confirms": verdict.shrinks["confirmed"],
+            "replacements completed": self._kinds["replaced"],
             "switches slept through": self._slept_through(),
         }
         if minutes >= SHORT_MINUTES:
@@ -107,6 +109,8 @@ class Report:
         # Whether the checks of routing have checked anything, where there was something to check.
         judged = min(verdict.routing["homes"], verdict.routing["writable"])
         yield _at_least("records whose routing was judged", min(verdict.routing["aware"], 1), judged)
+        yield _at_least("chains of replaced topics that were judged", len(CHAINS), self._kinds["chain"])
+        yield _at_least("records acknowledged in them", 1, verdict.chained)
         yield _none("ended by itself", self._failed())
         yield _none("had to be killed at the end", self._killed_at_the_end())
         rounds = sum(event["shrunk"] for event in remade)
@@ -130,6 +134,16 @@ class Report:
                 "completed": self._verdict.shrinks["confirmed"],
                 "not_confirmed": self._verdict.shrinks["unconfirmed"],
                 "given_up": self._kinds["not-shrunk"],
+            },
+            "replacements": {
+                "completed": self._kinds["replaced"],
+                "not_deleted": self._kinds["not-deleted"],
+                "undone": self._kinds["replacement-undone"],
+                "topics_deleted": sum(event["deleted"] for event in self._of("chain")),
+            },
+            "chains": {
+                event["name"]: {name: event[name] for name in ("acknowledged", "void", "duplicates", "errors")}
+                for event in self._of("chain")
             },
             "switches_slept_through": self._slept_through(),
             "undos": self._kinds["undone"],

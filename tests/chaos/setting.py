@@ -25,6 +25,8 @@ CONTROLLER_CONFIGS = {
     "modeaware.seal.quiet.ms": "2000",
     "delete.topic.partition.check.interval.ms": "1000",
     "modeaware.open.timeout.ms": "10000",
+    "modeaware.announce.ms": "500",
+    "modeaware.fence.after.ms": "3000",
 }
 BROKER_CONFIGS = {
     "group.consumer.session.timeout.ms": "6000",
@@ -66,6 +68,8 @@ WRITERS = (
     Writer("unaware-idempotent", aware=False, transactional=False, share=0.26),
     Writer("unaware-transactional", aware=False, transactional=True, share=0.18),
 )
+CHAINS: Mapping[str, Mapping[str, str | int]] = {"range": _CLASSIC, "consumer": {"group.protocol": "consumer"}}
+"""Chains of topics that replace each other, and what is special in the configuration of their groups' members."""
 GROUPS = (
     Group("range", 2, _CLASSIC),
     Group("cooperative", 2, {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky", **_LATEST}),

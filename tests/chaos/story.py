@@ -12,12 +12,13 @@ from confluent_kafka import KafkaException
 
 from modeaware.errors import ModeAwareError
 from modeaware.local import LocalKafka
+from tests.chaos.chains import Replacer
 from tests.chaos.fleet import Child, Fleet
 from tests.chaos.membership import MissedAssignment, last_received, missed_assignments
 from tests.chaos.nemesis import BrokerLane, ProcessLane
 from tests.chaos.operators import Operator, Remaker
 from tests.chaos.plain import commit_zeros, create_topic, unread, write_contents
-from tests.chaos.setting import GROUPS, PARTITIONS, Setting
+from tests.chaos.setting import CHAINS, GROUPS, PARTITIONS, Setting
 from tests.chaos.tasks import until
 from tests.chaos.watch import Watch
 from tests.support.kafka_tools import finish_tool
@@ -98,7 +99,9 @@ class Story:
 
         operator.start()
         with ExitStack() as reviving:
-            for task in (Remaker(self.setting, watch, gap_s), *lanes):
+            # Stopped last: once nothing is harmed any more the groups of the chains read to the end.
+            replacers = [Replacer(self.setting, watch, name, group) for name, group in CHAINS.items()]
+            for task in (*replacers, Remaker(self.setting, watch, gap_s), *lanes):
                 reviving.callback(task.stop)
                 task.start()
             reviving.callback(self._phase, "revive")

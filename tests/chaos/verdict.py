@@ -26,6 +26,9 @@ VIOLATIONS = {
     "read-backwards": "a reader was given an offset again, or out of order, while it held the partition",
     "unexplained-duplicate": "a group read a record twice although nothing had been done to it",
     "unsettled": "more transactions of unknown outcome than writers of them that were killed or failed",
+    "unread-in-chain": "acknowledged by a topic that was replaced, or a successor, and not read by the chain's group",
+    "order-in-chain": "records of a key, of such topics, were read in another order than they were sent in",
+    "back": "a topic that was replaced and deleted exists again",
     "unjudged": "the run ended before the topic's contents were read: what is missing cannot be known",
 }
 
@@ -49,6 +52,7 @@ class Verdict:
         shrinks: shrinks that were called complete, by what Kafka said to it: ``confirmed``, ``unconfirmed`` (no answer
             in time) or ``denied``.
         deleted: acknowledged records below their partition's log start.
+        chained: acknowledged records of the chains of topics that replaced each other.
     """
 
     acknowledged: int = 0
@@ -61,6 +65,7 @@ class Verdict:
     routing: Counter[str] = field(default_factory=lambda: Counter(aware=0, homes=0, writable=0))
     shrinks: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
+    chained: int = 0
     violations: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 

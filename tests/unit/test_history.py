@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.history import Bounds, Fault, Gone, Outcome, Shrink, Transaction
+from tests.chaos.history import Bounds, Chain, Fault, Gone, Outcome, Shrink, Transaction
 from tests.chaos.journal import UNPLACED, Kind
 from tests.chaos.judge import judge
+from tests.chaos.report import Report
 from tests.chaos.rereading import PREFETCH_MS, SETTLE_MS
+from tests.chaos.setting import CHAINS
 from tests.chaos.verdict import VIOLATIONS
 from tests.support.told_history import GROUPS, Story, at, killed_with, not_deleted, read_again, read_while_none
 
@@ -128,6 +130,23 @@ def half_of_a_transaction(story: Story) -> None:
     story.stored = [entry for entry in story.stored if entry[1] != 4]
 
 
+def chain(story: Story, **ends: object) -> None:
+    well = Chain("range", 100, {"idempotent": [], "plain": []}, {"idempotent": 0}, [])
+    story.more["chains"] = [well, well._replace(name="consumer", **ends)]
+
+
+def lost_in_a_chain(story: Story) -> None:
+    chain(story, unread={"idempotent": ["idempotent-3 7"], "plain": ["plain-0 1", "plain-0 2"]})
+
+
+def out_of_order_in_a_chain(story: Story) -> None:
+    chain(story, out_of_order={"idempotent": 5})
+
+
+def deleted_and_back(story: Story) -> None:
+    chain(story, back=["chain-v2"])
+
+
 def not_over(story: Story) -> None:
     story.more["contents"] = None
 
@@ -156,6 +175,9 @@ WRONG: list[tuple[Callable[[Story], None], dict[str, int]]] = [
     (two_unsettled_of_one_writer, {"unsettled": 1}),
     (unsettled_of_a_writer_that_nobody_harmed, {"unsettled": 1}),
     (half_of_a_transaction, {"lost": 1, "vanished": 1}),
+    (lost_in_a_chain, {"unread-in-chain": 3}),
+    (out_of_order_in_a_chain, {"order-in-chain": 1}),
+    (deleted_and_back, {"back": 1}),
     (not_over, {"unjudged": 1}),
 ]
 
@@ -307,3 +329,47 @@ def test_a_group_may_read_again_after_a_fault_of_its_own_or_a_failed_commit(how:
     verdict = judge(story.history())
     assert verdict.ok
     assert verdict.duplicates == {"a": 1, "b": 0}
+
+
+def test_chains_in_good_order_are_counted() -> None:
+    story = Story()
+    chain(story)
+    verdict = judge(story.history())
+    assert verdict.ok
+    assert verdict.chained == 200
+
+
+def events(**ends: object) -> list[dict[str, object]]:
+    """What a run's chronicle has of its chains."""
+    well = {"acknowledged": {"plain": 100}, "void": {}, "duplicates": 0, "errors": {}, "deleted": 1, **ends}
+    chains = [{"event": "chain", "name": name, **well} for name in CHAINS]
+    return [{"at_ms": 1, **event} for event in ({"event": "replaced"}, {"event": "replaced"}, *chains)]
+
+
+def missed(run: list[dict[str, object]], story: Story, minutes: float = 0.5) -> set[str]:
+    report = Report(1, run, judge(story.history()), 0.0, minutes)
+    return {goal.what for goal in report.goals if not goal.met} - {"records whose routing was judged"}
+
+
+def test_a_run_whose_chains_were_not_judged_is_not_well() -> None:
+    story = Story()
+    chain(story)
+    assert missed(events(), story) == set()
+    assert missed(events()[:-1], story) == {"chains of replaced topics that were judged"}
+    assert missed(events(), Story()) == {"records acknowledged in them"}
+
+
+def test_a_long_run_has_to_replace_topics() -> None:
+    story = Story()
+    chain(story)
+    assert "replacements completed" in missed(events(), story, minutes=2)
+    assert "replacements completed" not in missed(2 * events(), story, minutes=2)
+
+
+def test_a_record_lost_in_a_chain_fails_the_run() -> None:
+    story = Story()
+    chain(story, unread={"idempotent": ["idempotent-3 7"]})
+    report = Report(1, events(), judge(story.history()), 0.0, 0.5)
+    assert not report.ok
+    assert "VIOLATION unread-in-chain: 1" in "\n".join(report.lines())
+    assert report.as_json()["replacements"] == {"completed": 2, "not_deleted": 0, "undone": 0, "topics_deleted": 2}

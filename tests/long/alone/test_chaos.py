@@ -38,6 +38,8 @@ def test_nothing_is_lost_whoever_dies(tmp_path: Path) -> None:
     assert report["faults_total"] >= 6
     assert len(report["faults"]) >= 4
     assert report["shrinks"]["completed"] >= 1
+    assert report["replacements"]["topics_deleted"] >= 1
+    assert report["chained"] > 1_000
     assert report["switches_slept_through"] >= 1
     assert report["routing"]["homes"] > report["routing"]["aware"] / 2
     assert report["routing"]["writable"] > 5_000
