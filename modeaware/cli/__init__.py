@@ -98,7 +98,7 @@ COMMANDS = tuple(
         (
             "apply",
             "apply:Apply",
-            "bring topics to what a file declares: fewer partitions are a shrink, and no topic that it omits is touched",
+            "bring topics to what a file declares: fewer partitions are a shrink; others are not touched",
         ),
         ("groups", "groups:Groups", "show which groups a drain waits for, and make rules about groups"),
         (

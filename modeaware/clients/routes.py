@@ -165,6 +165,16 @@ class Names:
                 moved[name] = before
         return moved
 
+    def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
+        """Return the topic, and its id, that records under ``name`` go to now or next, where another topic had its name
+        before; else None."""
+        found = self.segments(name)
+        if not found:
+            return None
+        coming = found[-1].successor
+        topic, topic_id = (found[-1].topic, found[-1].topic_id) if coming is None else (coming.topic, coming.topic_id)
+        return (topic, topic_id) if topic_id is not None and not views(topic).applies_to(topic_id) else None
+
     def through(self, topics: Iterable[str]) -> set[str]:
         """Return the names that have to do with any of ``topics``, and their own names."""
         named = frozenset(topics)
@@ -319,7 +329,7 @@ class Routes:
             return self._own.get(name)
         last = segments[-1]
         route = self._own.get(last.topic) if last.topic != name or len(segments) == 1 else None
-        if route is None:
+        if route is None or (is_replaced(route.view) and not route.view.applies_to(last.topic_id)):
             picks = self._picker.for_topic(last.topic)
             route = Route(last, last.writable, dense=True, partitioner=picks, passes=True)
         if last.topic != name:

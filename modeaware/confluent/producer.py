@@ -87,6 +87,7 @@ class Producer(librdkafka.Producer):
             backlog=None if backlogs is None else backlogs.start,
             load=None if loads is None else loads.of,
             deliveries=deliveries,
+            look_anew=partition_count(self, 1.0),
         )
         router.serve(self)
         for name, ours, switch in (

@@ -35,7 +35,7 @@ def test_records_of_a_topic_that_came_up_under_an_alias_are_read_once_it_is_adop
     reader = {**conf, "group.id": make_group(), "auto.offset.reset": "latest"}
     with Member(lambda: modeaware.Consumer(reader), [topic], delivered):
         replaced(site, topic)
-        create_topic(site.servers, topic, 2)
+        create_topic(site.servers, topic, 2, configs={})
         written = [(b"k-%d" % (n % 3), b"%d" % n) for n in range(20)]
         produce_keyed(site.servers, topic, written)
         found = eventually(lambda: alias(site, topic))

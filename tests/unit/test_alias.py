@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from modeaware.clients.following import ClientErrors
 from modeaware.clients.gate import predecessors, read_topics, written_topic
+from modeaware.clients.routes import Routes
+from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import admit_of_alias
 from modeaware.lifecycle.alias import FORGOTTEN_MS, ended_by, refuse_alias
@@ -17,6 +20,7 @@ from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
+from tests.support.fake_views import FakeViews
 from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log
 
 NAME, ID = "orders-v2", "id-of-the-successor"
@@ -146,3 +150,19 @@ def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
             NAME: ALIAS.topic_id,
             TOPIC: ID,
         }
+
+
+def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic() -> None:
+    """Not of the topic of that name that is gone, and which no record may go to."""
+    returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    views = FakeViews()
+    routes = Routes(views, ClientConfig(), ClientErrors())
+    for record in (ALIAS, second):
+        views.put(record.view())
+    routes.follow(views.views())
+    for name in (TOPIC, NAME):
+        route = routes._by_name(name)  # what the tables of all flavours are made of
+        assert route is not None
+        assert (route.passes, route.view.topic, route.view.topic_id) == (True, TOPIC, "id-3")
+        assert routes._names.returning(name, views.view) == (TOPIC, "id-3")
