@@ -323,6 +323,7 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
         record=lambda *_: None,
         gone_ids=lambda *_: (),
         leads_to=lambda *_: None,
+        deleted=lambda *_: None,
         replay=SimpleNamespace(records={}),
     )
     cluster = SimpleNamespace(brokers=brokers)
