@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.commands import Effect, FenceTopic
+from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import held_up
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
@@ -208,6 +208,8 @@ class Judge:
                 raise Violation("fence", "a topic is fenced whose name leads to no successor")
             if now.own_configs is None:
                 raise Violation("fence", "a topic is fenced before its configs are on the record")
+        if isinstance(effect, DeletePredecessor) and (now is None or None in (now.let_go_ms, now.deleting_ms)):
+            raise Violation("record", f"{effect.topic_id} is to be deleted, and its record does not say so first")
 
     def deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
         if topic.touched and topic.touched_at < controller.looked_again:
@@ -218,8 +220,7 @@ class Judge:
         world, looked = self.world, controller.looked
         record = world.log.truth.records.get(topic.topic_id)
         now = record.replacement if record is not None else None
-        if now is None or now.let_go_ms is None or now.deleting_ms is None:
-            raise Violation("record", f"{topic.topic_id} is deleted, and its record does not say so first")
+        assert now is not None, "it has one"
         if now.fence == "none":
             raise Violation("fence", f"{topic.topic_id} is deleted, and has no fence")
         world.hit("predecessor deleted")
