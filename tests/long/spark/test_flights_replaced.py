@@ -1,0 +1,163 @@
+"""All flights of a year from topic to topic in one streaming job, while both topics are replaced. It is stopped and
+started again in each phase."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from modeaware import Consumer, Producer
+from modeaware.demo.flights import Flight, load_flights
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.records import TopicRecord
+from modeaware.spark import ProgressListener, foreach_batch_writer, progress_group, register
+from modeaware.spark.sink import Through
+from tests.conftest import MakeTopic
+from tests.support.background import Background
+from tests.support.controlled import Controlled
+from tests.support.plain import produce_all
+from tests.support.streaming import listening, started
+from tests.support.waiting import eventually
+
+FLIGHTS = 336_776
+TO = {"source": 5, "target": 3}
+
+
+class Arrival(NamedTuple):
+    """A record that a consumer of the target was given."""
+
+    topic: str | None
+    key: bytes | None
+    number: int
+
+
+class Arrivals(Background):
+    """A consumer of ours on the target, of a group that moves to its successor by itself. ``stop`` it at the end."""
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
+        super().__init__()
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
+        self._consumer = Consumer({**conf, **settings})
+        self._consumer.subscribe([topic])
+        self.records: list[Arrival] = []
+        self.numbers: set[int] = set()
+
+    def work(self) -> None:
+        while not self.done.is_set():
+            for message in self._consumer.consume(5000, 0.2):
+                assert message.error() is None, message.error()
+                number = int((message.value() or b"").partition(b" ")[0])
+                self.records.append(Arrival(message.topic(), message.key(), number))
+                self.numbers.add(number)
+        self._consumer.close()
+
+    def out_of_order(self) -> list[Arrival]:
+        """First arrivals of a flight behind a later flight of the same tail number."""
+        last: dict[bytes, int] = defaultdict(lambda: -1)
+        seen: set[int] = set()
+        wrong = []
+        for arrival in self.records:
+            if arrival.key is None or arrival.number in seen:
+                continue
+            seen.add(arrival.number)
+            if arrival.number < last[arrival.key]:
+                wrong.append(arrival)
+            last[arrival.key] = max(last[arrival.key], arrival.number)
+        return wrong
+
+
+def send(conf: Mapping[str, Any], topic: str, first: int, flights: Iterable[Flight]) -> None:
+    """Flights from number ``first`` on, in order."""
+    records = ({"key": flight.key, "value": b"%d %b" % (n, flight.value)} for n, flight in enumerate(flights, first))
+    with Producer({**conf, "enable.idempotence": True, "linger.ms": 20}) as producer:
+        list(produce_all(producer, topic, records))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("through", ["sink", "arrow"])
+def test_all_flights_arrive_in_order_while_both_topics_are_replaced(
+    spark: SparkSession,
+    served: Controlled,
+    make_topic: MakeTopic,
+    make_group: Callable[[], str],
+    tmp_path: Path,
+    through: Through,
+) -> None:
+    register(spark)
+    flights, name = load_flights(), f"flights-{uuid.uuid4().hex[:8]}"
+    assert len(flights) == FLIGHTS
+    topics = {"source": make_topic(12), "target": make_topic(12)}
+    # Java's producer retries a batch that the fence refuses for as long as this.
+    conf = {**served.conf, "modeaware.mode.log.topic": served.log, "partitioner": "murmur2_random"}
+    writing = {**conf, "message.timeout.ms": 20_000}
+    sent = 0
+
+    def start() -> StreamingQuery:
+        options = {"topic": topics["source"], "startingOffsets": "earliest", **conf}
+        writer = foreach_batch_writer(topics["target"], writing, through=through)
+        stream = spark.readStream.format("modeaware").options(**options).load().select("key", "value").writeStream
+        return stream.foreachBatch(writer).queryName(name).option("checkpointLocation", str(tmp_path)).start()
+
+    def feed(share: int) -> None:
+        nonlocal sent
+        send(conf, topics["source"], sent, flights[sent : sent + share])
+        sent = min(sent + share, FLIGHTS)
+
+    def fine() -> bool:
+        failure = query.exception()
+        assert failure is None, failure
+        return True
+
+    def ask(which: str, *, pause: bool) -> None:
+        topic = topics[which]
+        command = ReplaceTopicCommand(topic, f"{topic}-v2", TO[which], pause_before_switch=pause)
+        result = served.ask(command)
+        assert result.code is ErrorCode.NONE, result.message
+
+    def is_paused(record: TopicRecord) -> bool:
+        return record.replacement is not None and record.replacement.reason == reasons.PAUSED
+
+    def has_switched(record: TopicRecord) -> bool:
+        return record.replacement is not None and record.replacement.switched_ms is not None
+
+    phases: list[tuple[Callable[[str], object], Callable[[TopicRecord], bool]]] = [
+        (lambda which: ask(which, pause=True), is_paused),
+        (lambda which: ask(which, pause=False), has_switched),
+        (lambda which: None, lambda record: topic_phase(record) in ("drain", "done")),
+        (lambda which: None, lambda record: topic_phase(record) == "done"),
+    ]
+    share = -(-FLIGHTS // (4 * len(phases) + 1))
+    listener, arrivals = ProgressListener(conf), Arrivals(conf, topics["target"], make_group())
+    with arrivals, listening(spark, listener):
+        listener.require(progress_group(name), [topics["source"]])
+        feed(share)
+        query = started(start)
+        try:
+            for which in TO:
+                for act, reached in phases:
+                    act(which)
+                    feed(share)
+                    served.wait_for(topics[which], reached, 240)
+                    fine()
+                    query.stop()  # where it is, in the middle of a batch as a rule
+                    feed(share)
+                    query = started(start)
+            eventually(lambda: fine() and len(arrivals.numbers) == FLIGHTS, 300, message="all of them")
+            for topic in topics.values():
+                served.wait_done(topic, 120)
+        finally:
+            query.stop()
+    assert sent == FLIGHTS
+    assert arrivals.numbers == set(range(FLIGHTS))
+    assert arrivals.out_of_order() == []
+    assert {arrival.topic for arrival in arrivals.records} == {topics["target"], f"{topics['target']}-v2"}
