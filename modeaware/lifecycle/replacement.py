@@ -531,9 +531,9 @@ class _Move:
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
         """Return whether members of the group that has not moved are on the successor: their gate opens in a moment; or
         those of the group that is still subscribed, which unsubscribe in a moment."""
-        code = reasons.GROUP_NOT_MOVED if replacement.let_go_ms is None else reasons.GROUP_SUBSCRIBED
-        found = self._successor.groups.items()
-        coming = {reasons.of_group(code, name) for name, group in found if group.has_members}
+        found, is_let_go = self._successor.groups.items(), replacement.let_go_ms is not None
+        code = reasons.GROUP_SUBSCRIBED if is_let_go else reasons.GROUP_NOT_MOVED
+        coming = {reasons.of_group(code, name) for name, g in found if (g.subscribed if is_let_go else g.has_members)}
         return reason in coming and self._now_ms < (replacement.let_go_ms or self._switched_ms) + COMING_MS
 
     def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:

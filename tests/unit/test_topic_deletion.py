@@ -225,7 +225,7 @@ def test_a_subscriber_is_a_reason_to_wait_unless_it_is_about_to_leave(
     members: bool, after_ms: int, held_up: int
 ) -> None:
     subscribed = {"billing": group(SEALS, members=True, subscribed=True)}
-    on_successor = successor({"billing": group(MOVED, members=members)})
+    on_successor = successor({"billing": group(MOVED, members=True, subscribed=members)})
     found = look(record(reason="delay"), seen(groups=subscribed, successor=on_successor), NOW_MS + after_ms)
     assert found.effects == ()
     assert replaced(found).reason == ("group-subscribed:billing" if held_up else None)
