@@ -22,6 +22,7 @@ from modeaware.cluster.metadata import (
     LeaderRequests,
     Led,
     Partition,
+    authorized_operations,
     list_offsets_request,
     metadata_request,
     refusal,
@@ -33,9 +34,11 @@ from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.wire.brokers import Ask, Brokers
 from modeaware.wire.fence_probe import PROBE_ACKS, FenceState, probe_batch, read_answer
-from modeaware.wire.requests import ApiVersionsRequest, DescribeConfigsRequest, ProduceRequest
+from modeaware.wire.requests import ApiVersionsRequest, DescribeConfigsRequest, MetadataRequest, ProduceRequest
 
 PROBE_TIMEOUT_MS = 3_000
+_DELETE = 6
+"""The operation, as :func:`~modeaware.cluster.metadata.authorized_operations` returns it."""
 _DESCRIBE_QUORUM = 55
 """A request that brokers of a KRaft cluster alone take."""
 
@@ -77,7 +80,7 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
 
 
 def check_fence(brokers: Brokers, topic: str) -> None:
-    """Check that the fence of a topic could be proved.
+    """Check that the fence of a topic could be proved, and that the topic could be deleted behind it.
 
     Raises:
         ClusterError: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing
@@ -90,6 +93,15 @@ def check_fence(brokers: Brokers, topic: str) -> None:
     for found in fences(brokers, [topic]).values():
         if found.failure is not None:
             raise found.failure
+    named = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    question = MetadataRequest(
+        topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=True, min_version=8
+    )
+    for described in brokers.ask(question).topics:
+        operations = authorized_operations(described.authorized_operations)
+        if operations is not None and _DELETE not in operations:
+            text = f"topic {topic!r}: not authorized to delete it once it is replaced; grant DELETE on the topic"
+            raise ClusterError(text, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=topic)
 
 
 def _configs_of_each_broker(

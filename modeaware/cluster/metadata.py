@@ -26,6 +26,8 @@ from modeaware.wire.requests import (
     OffsetForLeaderEpochRequest,
 )
 
+_NOT_SAID = 31
+"""The one bit of a field of authorized operations where a broker returns none."""
 _MOVED = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -52,6 +54,13 @@ def metadata_request(names: Sequence[str], min_version: int = 0, max_version: in
     return MetadataRequest(
         topics=named, allow_auto_topic_creation=False, min_version=min_version, max_version=max_version
     )
+
+
+def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
+    """Return the operations that a user is authorized for (KIP-430), of a response's field; None: the broker does not
+    say."""
+    found = frozenset((_NOT_SAID,) if bits is None else bits)
+    return None if _NOT_SAID in found else found
 
 
 def topic_names(brokers: Brokers) -> list[str]:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import shlex
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from modeaware.admin.acls import ADMIN_CONFIG
+from modeaware.cluster.metadata import authorized_operations
 from modeaware.confluent.router import RoutedProduce
 from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
@@ -116,8 +117,6 @@ def _probe(conf: Mapping[str, Any]) -> Verdict:
 # What the brokers are asked
 
 
-_NOT_SAID = 31
-"""The one bit of the field of a broker that does not return operations."""
 _NOT_DESCRIBED = frozenset(
     {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE}
 )
@@ -266,7 +265,7 @@ class _Questions:
         answer = self._answer(DescribeClusterRequest(include_cluster_authorized_operations=True))
         if isinstance(answer, ClusterError):
             return Verdict(State.UNKNOWN, str(answer))
-        operations = _operations(answer.authorized_operations)
+        operations = authorized_operations(answer.authorized_operations)
         if answer.error_code or operations is None:
             return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with the cluster")
         return _granted(need.operation in operations)
@@ -293,15 +292,9 @@ def _asked_name(need: Need, stranger: str) -> str:
 def _seen(topic: Any) -> SeenTopic:
     refused = topic.error_code in _TOPIC_REFUSED
     # A user who is shown a topic may describe it: with no operation at all, none was returned.
-    operations = None if refused else _operations(topic.authorized_operations) or None
+    operations = None if refused else authorized_operations(topic.authorized_operations) or None
     replicas = min((len(partition.replica_nodes) for partition in topic.partitions), default=None)
     return SeenTopic(len(topic.partitions) or None, not refused, operations, replicas)
-
-
-def _operations(bits: Iterable[int] | None) -> frozenset[int] | None:
-    """None: the broker does not say."""
-    found = frozenset((_NOT_SAID,) if bits is None else bits)
-    return None if _NOT_SAID in found else found
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from tests.support.guarded import OTHER, Guarded
 from tests.support.waiting import eventually
 
-ON_TOPIC = (AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
+ON_TOPIC = (AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.DELETE)
 
 
 def effects(topic: str) -> list[Effect]:
@@ -35,9 +35,9 @@ def codes(guarded: Guarded, topic: str) -> list[ErrorCode | None]:
         cluster.close()
 
 
-@pytest.mark.parametrize("missing", [AclOperation.WRITE, AclOperation.ALTER_CONFIGS, AclOperation.CREATE])
+@pytest.mark.parametrize("missing", [*ON_TOPIC[::2], AclOperation.DELETE, AclOperation.CREATE])
 def test_each_missing_right_is_refused_beforehand_and_changes_nothing(guarded: Guarded, missing: AclOperation) -> None:
-    """ALTER_CONFIGS includes DESCRIBE_CONFIGS."""
+    """ALTER_CONFIGS includes DESCRIBE_CONFIGS, and DELETE includes DESCRIBE."""
     topic, denied = guarded.topic(2), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     guarded.grant(OTHER, topic, *(each for each in ON_TOPIC if each is not missing), AclOperation.DESCRIBE)
     if missing is AclOperation.CREATE:

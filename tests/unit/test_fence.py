@@ -30,6 +30,7 @@ class FencedBrokers:
         self.silent: set[int] = set()
         self.hidden = False
         self.served = {0, 18, 55}
+        self.operations: set[int] | None = None
         self.probed: list[tuple[int, bytes]] = []
 
     def node_ids(self) -> list[int]:
@@ -42,7 +43,8 @@ class FencedBrokers:
             SimpleNamespace(partition_index=p, leader_id=node, leader_epoch=epoch, isr_nodes=self.isr[p])
             for p, (node, epoch) in self.led.items()
         ]
-        return SimpleNamespace(topics=[SimpleNamespace(name=TOPIC, partitions=partitions)])
+        topic = SimpleNamespace(name=TOPIC, partitions=partitions, authorized_operations=self.operations)
+        return SimpleNamespace(topics=[topic])
 
     def ask_each(self, asks: Sequence[Ask]) -> list[Any]:
         return [self._answer(ask.node_id, ask.request) for ask in asks]
@@ -117,6 +119,11 @@ def test_configs_that_may_not_be_described_are_a_failure_of_that_topic() -> None
 def test_a_fence_is_refused_beforehand_where_it_could_not_be_proved() -> None:
     brokers = FencedBrokers()
     check_fence(cast(Brokers, brokers), TOPIC)
+    for brokers.operations in ({3, 4, 6}, {31}):  # the last says that the broker does not say
+        check_fence(cast(Brokers, brokers), TOPIC)
+    brokers.operations = {3, 4}
+    with pytest.raises(ClusterError, match="grant DELETE"):
+        check_fence(cast(Brokers, brokers), TOPIC)
     brokers.answers[0] = DENIED
     with pytest.raises(ClusterError, match="grant WRITE"):
         check_fence(cast(Brokers, brokers), TOPIC)
