@@ -84,7 +84,8 @@ class LibrdkafkaGroup:
     def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
         try:
             answer = self._stock.committed(parts_of(keys), timeout=ANSWER_S)
-        except KafkaException as error:
+        except (KafkaException, UnicodeDecodeError) as error:
+            # The latter: confluent_kafka reads on behind metadata that another client has not ended with a zero byte.
             log.debug("%s: committed offsets not known: %s", self._group_id, error)
             return {}
         found = {key_of(p): p for p in answer if p.error is None}

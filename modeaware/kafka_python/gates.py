@@ -19,7 +19,7 @@ from typing import Any
 from modeaware.clients.gates import ANSWER_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.kafka_python._gateway import KafkaError, OffsetAndMetadata, TopicPartition
-from modeaware.kafka_python.partitions import KafkaPythonOffsets
+from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,8 @@ class KafkaPythonGroup:
         except KafkaError as error:
             log.debug("%s: committed offsets not known: %s", coordinator.group_id, error)
             return {}
-        return {key: Committed(answer[key].offset, answer[key].metadata) if key in answer else None for key in keys}
+        found = {key: answer.get(key) for key in keys}
+        return {key: at and Committed(at.offset, (at.metadata or "").rstrip(METADATA_END)) for key, at in found.items()}
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
         return self.offsets.log_starts([TopicPartition(*key) for key in keys])
@@ -79,7 +80,12 @@ class KafkaPythonGroup:
         self._commit(self._consumer._partitions.consumed_offsets())
 
     def commit(self, offsets: Mapping[Key, Committed]) -> None:
-        self._commit({TopicPartition(*key): OffsetAndMetadata(*at, -1) for key, at in offsets.items()})
+        self._commit(
+            {
+                TopicPartition(*key): OffsetAndMetadata(at.offset, at.metadata + METADATA_END, -1)
+                for key, at in offsets.items()
+            }
+        )
 
     def _commit(self, offsets: Mapping[Any, Any]) -> None:
         if not self._has_group or not offsets:

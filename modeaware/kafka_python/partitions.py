@@ -36,6 +36,9 @@ LEAST_LISTING_MS = 1000
 MOST_LISTING_MS = 5000
 """And at most, within a long poll: a broker that does not answer must not keep the others' from being read."""
 COMMIT_TIMEOUT_MS = 5000
+METADATA_END = "\0"
+"""Ends the metadata of our commits, as librdkafka ends it: without it, confluent_kafka's members of the group read on
+behind its end, and fail where that is no text."""
 
 
 class KafkaPythonOffsets:
@@ -139,7 +142,7 @@ class Partitions:
     def _noted(self, partition: Partition, consumed: Any) -> Any:
         successor = self._view(partition.topic).successor
         end = None if successor is None else successor.read_up_to.get(partition.partition)
-        return consumed if end is None or consumed.offset < end else consumed._replace(metadata=READ)
+        return consumed if end is None or consumed.offset < end else consumed._replace(metadata=READ + METADATA_END)
 
     def skip_to_log_starts(self, offsets: KafkaPythonOffsets) -> None:
         """Retention may have taken the first records of a successor that has waited behind its gate: that is no error

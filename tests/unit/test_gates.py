@@ -34,12 +34,12 @@ class Stock:
         self.requests = 0
         self.absent: set[str] = set()
         self.renewed: list[str] = []
-        self.down = False
+        self.down: Exception | None = None
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         self.requests += 1
         if self.down:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            raise self.down
         found = [(p, self.committed_offsets.get((p.topic, p.partition), (OFFSET_INVALID, None))) for p in partitions]
         return [TopicPartition(p.topic, p.partition, offset, note or "") for p, (offset, note) in found]
 
@@ -331,12 +331,15 @@ def test_gate_opens_with_a_warning_when_commits_do_not_move(caplog: pytest.LogCa
     assert member.topics() == ("a", "b"), "the group has not read it"
 
 
-def test_coordinator_that_does_not_answer_is_asked_again() -> None:
+@pytest.mark.parametrize(
+    "failure", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), UnicodeDecodeError("", b"", 0, 1, "")]
+)
+def test_coordinator_that_does_not_answer_is_asked_again(failure: Exception) -> None:
     member = Member()
-    member.stock.down = True
+    member.stock.down = failure
     member.sealed(0, 0)
     assert not member.look()
-    member.stock.down = False
+    member.stock.down = None
     assert member.look(1.0)
 
 

@@ -110,7 +110,10 @@ def test_nothing_is_committed_behind_a_shut_gate_and_what_is_read_to_its_end_is_
     member.deliver(OLD[0], 5)
     member.deliver(OLD[1], 6)
     consumed = member.subscription.all_consumed_offsets()
-    assert {key: (at.offset, at.metadata) for key, at in consumed.items()} == {OLD[0]: (5, READ), OLD[1]: (6, "")}
+    assert {key: (at.offset, at.metadata) for key, at in consumed.items()} == {
+        OLD[0]: (5, READ + "\0"),
+        OLD[1]: (6, ""),
+    }
 
 
 def test_gate_opens_once_the_group_has_read_the_topic_and_the_start_is_committed(member: Member) -> None:
@@ -129,7 +132,9 @@ def test_gate_opens_once_the_group_has_read_the_topic_and_the_start_is_committed
     member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(0, READ, -1) for p in range(2, 12)}
     member.poll()
     assert member.held == {*OLD, *NEW}
-    assert {member.committed[key].metadata for key in NEW} == {GATE_OPENED}
+    assert {member.committed[key].metadata for key in NEW} == {GATE_OPENED + "\0"}, (
+        "ended for confluent_kafka's members"
+    )
     assert member.subscription.position(NEW[0]).offset == 0
     assert member.subscription.position(NEW[1]).offset == 3
     assert member.subscription.all_consumed_offsets().keys() == {*OLD, *NEW}
