@@ -101,7 +101,12 @@ class Story:
         with ExitStack() as reviving:
             # Stopped last: once nothing is harmed any more the groups of the chains read to the end.
             replacers = [Replacer(self.setting, watch, name, group) for name, group in CHAINS.items()]
-            for task in (*replacers, Remaker(self.setting, watch, gap_s), *lanes):
+            for task in replacers:
+                reviving.callback(task.stop)
+                task.start()
+            for task in replacers:
+                reviving.callback(task.done.set)  # all of them, before the first one is waited for
+            for task in (Remaker(self.setting, watch, gap_s), *lanes):
                 reviving.callback(task.stop)
                 task.start()
             reviving.callback(self._phase, "revive")
