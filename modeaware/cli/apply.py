@@ -14,7 +14,7 @@ from modeaware.admin.successors import check_consequences, validate_successor
 from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change
 from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.replace import VALIDATION_TIMEOUT_S, admitted
+from modeaware.cli.replace import VALIDATION_TIMEOUT_S, admitted, waits_for_retention
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
 from modeaware.cluster.cluster import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
@@ -245,13 +245,14 @@ class _Application:
             seen[:] = [found]
             # A replacement that is paused waits for a command.
             paused = found.replacement is not None and found.replacement.reason == reasons.PAUSED
-            return found.phase == "done" or paused
+            return found.phase == "done" or waits_for_retention(found) or paused
 
         self._change.wait(topic, ended=ended)
         replaces = any(isinstance(step, Replace) for step in self._diffs[topic].steps)
         if replaces and seen and seen[0].replacement is None:
             raise ModeAwareError("its replacement was given up or undone; the controller's log says why", topic=topic)
-        self._say(f"{topic}: {'done' if not seen or seen[0].phase == 'done' else 'paused before the switch'}.")
+        is_paused = bool(seen) and seen[0].phase != "done" and not waits_for_retention(seen[0])
+        self._say(f"{topic}: {'paused before the switch' if is_paused else 'done'}.")
 
     def _say(self, line: str) -> None:
         """For people: standard output is the program's with ``--json``."""

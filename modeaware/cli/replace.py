@@ -349,6 +349,12 @@ def _hints(args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand]) ->
     return hints
 
 
+def waits_for_retention(topic: TopicDescription) -> bool:
+    """Return whether all groups have moved, and the topic stays until its own retention has emptied it."""
+    now = topic.replacement
+    return topic.phase == "reclaim" and now is not None and now.delay_ms is None
+
+
 class _Watch:
     """Notes what a replacement has come to, from its descriptions."""
 
@@ -370,8 +376,7 @@ class _Watch:
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
             self.pause_ms = now.changed_ms - now.switched_ms
-        waits_for_retention = topic.phase == "reclaim" and now.delay_ms is None
-        return topic.phase == "done" or waits_for_retention or (self.is_paused and not self._undo)
+        return topic.phase == "done" or waits_for_retention(topic) or (self.is_paused and not self._undo)
 
     @property
     def is_paused(self) -> bool:

@@ -35,7 +35,7 @@ def conf_of(served: Controlled, **settings: Any) -> dict[str, Any]:
 def replace(served: Controlled, topic: str, successor: str, count: int) -> None:
     """Replace the topic; brokers refuse data for it, and it is sealed, when this returns."""
     assert served.ask(ReplaceTopicCommand(topic, successor, count)).code is ErrorCode.NONE
-    served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "done"))
+    served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "reclaim", "done"))
 
 
 class Load(Background):

@@ -92,7 +92,7 @@ def test_a_share_group_by_what_is_acknowledged(
             return take()
 
         eventually(lambda: take() + 1 and name in sure(cluster, topic, 1).groups)
-        assert sure(cluster, topic, 1).groups == {name: GroupFacts(has_members=True, kind="share")}
+        assert sure(cluster, topic, 1).groups == {name: GroupFacts(has_members=True, kind="share", subscribed=True)}
         base = eventually(first_taken)
         eventually(lambda: sure(cluster, topic, 1).groups[name].committed == {0: base})
         send(kafka, topic, 10, 0)

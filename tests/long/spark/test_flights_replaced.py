@@ -133,8 +133,8 @@ def test_all_flights_arrive_in_order_while_both_topics_are_replaced(
     phases: list[tuple[Callable[[str], object], Callable[[TopicRecord], bool]]] = [
         (lambda which: ask(which, pause=True), is_paused),
         (lambda which: ask(which, pause=False), has_switched),
-        (lambda which: None, lambda record: topic_phase(record) in ("drain", "done")),
-        (lambda which: None, lambda record: topic_phase(record) == "done"),
+        (lambda which: None, lambda record: topic_phase(record) in ("drain", "reclaim")),
+        (lambda which: None, lambda record: topic_phase(record) == "reclaim"),
     ]
     share = -(-FLIGHTS // (4 * len(phases) + 1))
     listener, arrivals = ProgressListener(conf), Arrivals(conf, topics["target"], make_group())
