@@ -144,7 +144,7 @@ def test_a_topic_is_replaced_where_the_file_says_so(site: Site, make_topic: Make
     assert not exists(site, name)
     done = told_json(site, write(**{topic: declared}), "--yes", "--wait")[topic]
     assert (done["status"], done["steps"][0]["successor"]) == ("applied", name)
-    assert site.describe(topic)["phase"] == "done"
+    assert site.describe(topic)["phase"] in ("reclaim", "done"), "it is let go"
     assert len(watermarks(site.servers, name)) == 2
     assert own_configs(site, name) == {"retention.ms": "7200000", "segment.ms": "3600000"}
 
