@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -163,3 +164,14 @@ def commit(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int,
         consumer.commit(offsets=partitions, asynchronous=False)
     finally:
         consumer.close()
+
+
+def leave(consumer: Any) -> None:
+    """Close a consumer after it has left its group: within a rebalance librdkafka's ``close`` may hang for good
+    (librdkafka#4884). Nothing is returned meanwhile that would be committed unread."""
+    consumer.pause(consumer.assignment())
+    consumer.unsubscribe()
+    deadline_s = time.monotonic() + 10
+    while consumer.assignment() and time.monotonic() < deadline_s:
+        consumer.poll(0.05)
+    consumer.close()

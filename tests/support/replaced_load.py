@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.support.background import Background
-from tests.support.plain import drain_topic
+from tests.support.plain import drain_topic, leave
 
 KEYS = 40
 
@@ -142,7 +142,7 @@ class Member(Background):
                 if self._work_s:
                     time.sleep(self._work_s)  # the work on a record
         finally:
-            consumer.close()
+            leave(consumer)
 
 
 def move_stock_group(conf: dict[str, Any], group: str, successor: str, count: int) -> None:

@@ -19,6 +19,7 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.group import settings_of
+from tests.support.plain import leave
 from tests.support.waiting import eventually
 
 KEYS = 31
@@ -145,7 +146,7 @@ class Reader(Background):
         try:
             self._read()
         finally:  # one that is dropped in a rebalance, unclosed, hangs librdkafka when it is collected
-            self.consumer.close()
+            leave(self.consumer)
 
     def _read(self) -> None:
         uncommitted = 0
