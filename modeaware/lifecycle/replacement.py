@@ -547,9 +547,7 @@ class _Move:
             self._due_ms.append(self._now_ms + SEARCH_AGAIN_MS)
             return reasons.END_NOT_READ
         logs = self._facts.partitions
-        if replacement.has_fence and not (
-            self._in_force and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
-        ):
+        if replacement.has_fence and not (self._in_force and all(self._is_final(p, log) for p, log in logs.items())):
             return self._not_fenced
         return not_moved(replacement, self._facts, self._requirement)
 

@@ -258,6 +258,9 @@ a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
 the predecessor is drained before it is let go  I2 3000004280
     lifecycle.replacement: if drain.reason is not None:
+a topic is not let go while its end is not final  I2 3520137710
+    lifecycle.replacement: and all(self._is_final(p, log) for p, log in logs.items())
+        => and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
 every group comes to the successor  I2 3000000000
     lifecycle.topic_deletion: return group is not None and group.has_committed(replacement.num_partitions)
         => return True

@@ -325,6 +325,10 @@ def test_a_replacement_goes_through_its_phases() -> None:
     assert (view.read_up_to, view.switched, view.let_go, view.groups) == (ENDS, True, False, frozenset({"billing"}))
 
     moved = successor(groups={"billing": group({0: 0, 1: 0})})
+    tail = {0: log(10, log_end=11, read_up_to=10)}  # what is not replicated yet may be acknowledged
+    waiting = step(sealed, seen(moved, fenced=True, partitions={**seen().partitions, **tail}), quiet_ms).record
+    assert waiting is not None
+    assert (replacement(waiting).reason, replacement(waiting).let_go_ms) == (reasons.NOT_FENCED, None)
     let_go = step(sealed, seen(moved, fenced=True), quiet_ms).record
     assert let_go is not None
     assert topic_phase(let_go) == "reclaim"
