@@ -1,6 +1,6 @@
 """What the successor of a topic that is replaced is created with: the topic's own configs and replicas.
 
-Configs are copied here, by whoever requests a replacement, and the request has all of them: so a plan shows what will
+Configs are copied here, by the requester of a replacement, and the request has all of them: so a plan shows what will
 be set, the requester's own rights decide what may be read, and the controller creates what was asked for.
 """
 

@@ -133,9 +133,9 @@ class ChangeRequest:
         """Refuse the replacements whose successors the broker's response (a whole frame) does not accept."""
         found = {topic.name: topic for topic in codec.decode_creation(answer).topics}
         for number, command in self.successors.items():
-            told = found.get(command.successor)
-            if number not in self.refused and (told is None or told.error_code not in _ACCEPTED):
-                self.refused[number] = _successor_refusal(command, told)
+            created = found.get(command.successor)
+            if number not in self.refused and (created is None or created.error_code not in _ACCEPTED):
+                self.refused[number] = _successor_refusal(command, created)
 
     def judge(self, answer: bytes) -> None:
         """Refuse what the broker's response (a whole frame) does not authorize."""
@@ -242,16 +242,16 @@ class _Rights:
         return None
 
 
-def _successor_refusal(command: ReplaceTopicCommand, told: Any) -> CommandResult:
-    """Return the result of a replacement whose successor the broker would not create; ``told``: its own, or None."""
-    code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if told is None else told.error_code
+def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
+    """Return the result of a replacement whose successor the broker would not create; ``created``: its own, or None."""
+    code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (
             f"this needs CREATE on the topic {command.successor} or on the cluster, which the broker does not grant "
             "this user. Ask the administrator of the cluster's ACLs"
         )
     else:
-        detail = "no answer" if told is None else told.error_message or f"error {code}"
+        detail = "no answer" if created is None else created.error_message or f"error {code}"
         why = f"the broker would not create its successor {command.successor}: {detail}"
     known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.INVALID_REQUEST
     return CommandResult(command.topic, known, f"topic {command.topic}: {why}; nothing was changed")

@@ -580,7 +580,7 @@ def _all_retired(record: TopicRecord, count: int) -> TopicRecord:
 
 def _all_groups(record: TopicRecord, requirement: Requirement, facts: TopicFacts) -> TopicRecord:
     """Return the record with the groups of the first certain listing after the switch."""
-    # Groups without a commit are found by the topic that they are assigned: not where somebody has deleted it.
+    # Groups without a commit are found by the topic that they are assigned: not where it was deleted by hand.
     if record.groups_complete or requirement.doubt is not None or len(facts.partitions) < facts.partition_count:
         return record
     groups = {*record.required_groups, *requirement.groups}
