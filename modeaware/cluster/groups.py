@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.group_listing import ListedGroup, Listing, ask_in_batches, error_name, list_groups
 from modeaware.cluster.group_offsets import Commits, read_offsets
@@ -34,6 +35,9 @@ from modeaware.wire.requests import (
 )
 
 DESCRIBE_BATCH = 250
+SETTLED_S = 300.0
+"""How long a group in a rebalance is taken to consume what it did before it. Longer than a rebalance lasts by the
+clients' defaults."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,39 @@ class GroupsFound:
     stateful_owner: str | None = None
 
 
+class SettledGroups:
+    """What groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
+
+    In a rebalance brokers do not say what a group consumes. Of many groups one nearly always is in one, and a list that
+    is certain only while none is would never come. One that begins to use a topic in its rebalance is like one that
+    starts a moment later: the next look finds it. A group that had no members before is not spared.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[float, frozenset[str]]] = {}
+
+    def note(self, members: Mapping[str, Members]) -> None:
+        """Note what the groups of a listing consume, and forget what is older than :data:`SETTLED_S`."""
+        now_s = self._clock.monotonic_s()
+        kept = {name: seen for name, seen in self._seen.items() if now_s - seen[0] < SETTLED_S and name in members}
+        settled = {name: (now_s, of.topics) for name, of in members.items() if of.unknown is None}
+        self._seen = {name: seen for name, seen in (kept | settled).items() if members[name].any}
+
+    def spares(self, name: str, members: Members, topic: str) -> bool:
+        """Return whether a group in a rebalance did not consume the topic before it."""
+        return members.settling and name in self._seen and topic not in self._seen[name][1]
+
+
 NO_MEMBERS = Members()
 _NO_COMMITS = Commits()
 
 
 def find_groups(
-    cluster: Cluster, topics: Mapping[str, Iterable[int]], also: Mapping[str, Collection[str]] | None = None
+    cluster: Cluster,
+    topics: Mapping[str, Iterable[int]],
+    also: Mapping[str, Collection[str]] | None = None,
+    settled: SettledGroups | None = None,
 ) -> dict[str, GroupsFound]:
     """Return the groups that use each of ``topics`` (name -> partitions), of every type and state.
 
@@ -82,6 +113,7 @@ def find_groups(
 
     Args:
         also: topic -> groups whose commits on it are read though no broker lists them.
+        settled: of the looks before. None: every group in a rebalance without a commit on a topic is a doubt.
     """
     brokers, also = cluster.brokers, also or {}
     listing = list_groups(brokers)
@@ -89,6 +121,8 @@ def find_groups(
     unlisted = _unlisted(brokers, listing, {name for names in also.values() for name in names})
     known = {**listing.groups, **{name: g for name, g in unlisted.items() if isinstance(g, ListedGroup)}}
     members = {name: described.get(name, NO_MEMBERS) for name in known}
+    if settled is not None:
+        settled.note(members)
     offsets = read_offsets(brokers, known.values(), topics)
     members_of: dict[str, set[str]] = {}
     for name, of_group in members.items():
@@ -114,6 +148,8 @@ def find_groups(
             why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
             doubts.append(GroupsDoubt(why))
         for name in sorted(unclear.keys() - using - not_read.keys()):
+            if settled is not None and settled.spares(name, members[name], topic):
+                continue
             settling = name if members[name].settling else None
             doubts.append(GroupsDoubt(f"group {name!r} {unclear[name]}", settling=settling))
         # Whether another group owns changelogs, only the names of topics show.

@@ -12,7 +12,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
 from modeaware.cluster.fence import fences, log_ends
-from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.groups import GroupsFound, SettledGroups, find_groups
 from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.cluster.unchanged import OffsetsWatch
@@ -115,6 +115,7 @@ class Observer:
         self._leaders: dict[str, dict[Partition, Leader]] = {}
         self._missing_since_s: dict[str, float] = {}
         self._deleted: set[str] = set()
+        self._settled_groups = SettledGroups(clock)
         self._rest = OffsetsWatch(self._brokers)
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
@@ -174,7 +175,9 @@ class Observer:
             }
             gone = self._gone(missing)
             names = [look.topic for look in looks if look.expected_id is None and shapes[look.topic] is None]
-            users = find_groups(self._cluster, dict.fromkeys(names, range(0))) if names else {}
+            users = (
+                find_groups(self._cluster, dict.fromkeys(names, range(0)), None, self._settled_groups) if names else {}
+            )
             return [
                 _absent(look.topic, shapes[look.topic], gone.get(look.expected_id or "", False), users.get(look.topic))
                 if is_absent(look)
@@ -273,7 +276,7 @@ class Observer:
             if (evacuation := evacuation_of(topic.record)) is not None:
                 also[name].append(evacuation)
         counts = {name: range(topic.shape.partition_count) for name, topic in topics.items()}
-        return find_groups(self._cluster, counts, also)
+        return find_groups(self._cluster, counts, also, self._settled_groups)
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
         """Return a log as it is now; another leader's may have become another one with the same end."""

@@ -14,7 +14,7 @@ from modeaware.cluster import commits as commits_module
 from modeaware.cluster import group_listing, group_offsets
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits
 from modeaware.cluster.group_listing import partition_of
-from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.groups import SETTLED_S, GroupsFound, SettledGroups, find_groups
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
@@ -267,6 +267,52 @@ def test_a_group_in_a_rebalance_hides_no_other_doubt(brokers: FakeBrokers) -> No
     running(brokers, "a", member([]), state="PreparingRebalance")
     running(brokers, "b", kind="quantum")
     assert doubt(brokers).settling is None
+
+
+class TestGroupsThatWereSettledBefore:
+    """Of hundreds of groups one always is in a rebalance."""
+
+    def find(self, brokers: FakeBrokers, settled: SettledGroups) -> GroupsFound:
+        return find_groups(brokers, {TOPIC: PARTITIONS}, None, settled)[TOPIC]
+
+    def test_one_that_consumed_other_topics_is_no_doubt_in_its_rebalance(self, brokers: FakeBrokers) -> None:
+        settled = SettledGroups(SimClock())
+        group = running(brokers, "elsewhere", member(["other"]))
+        assert self.find(brokers, settled).doubt is None
+        group.state = "PreparingRebalance"
+        assert self.find(brokers, settled).doubt is None
+        assert self.find(brokers, SettledGroups(SimClock())).doubt is not None, "by a controller that saw nothing yet"
+
+    @pytest.mark.parametrize("topics", [[TOPIC], ["other", TOPIC]])
+    def test_one_that_consumed_the_topic_is_a_doubt(self, brokers: FakeBrokers, topics: list[str]) -> None:
+        settled = SettledGroups(SimClock())
+        group = running(brokers, "here", member(topics))
+        assert "here" in self.find(brokers, settled).groups
+        group.state = "PreparingRebalance"
+        found = self.find(brokers, settled).doubt
+        assert found is not None
+        assert found.settling == "here"
+
+    def test_one_that_had_no_members_is_a_doubt(self, brokers: FakeBrokers) -> None:
+        """It begins, and its first rebalance says nothing of what it consumes."""
+        settled = SettledGroups(SimClock())
+        group = running(brokers, "new", member(["other"]))
+        self.find(brokers, settled)
+        group.state, members, group.describe["members"] = "Empty", group.describe["members"], []
+        assert self.find(brokers, settled).doubt is None
+        group.state, group.describe["members"] = "PreparingRebalance", members
+        assert self.find(brokers, settled).doubt is not None
+
+    def test_what_was_seen_is_forgotten(self, brokers: FakeBrokers) -> None:
+        clock = SimClock()
+        settled = SettledGroups(clock)
+        group = running(brokers, "elsewhere", member(["other"]))
+        self.find(brokers, settled)
+        group.state = "PreparingRebalance"
+        clock.advance(int(SETTLED_S * 1000) - 1)
+        assert self.find(brokers, settled).doubt is None
+        clock.advance(1)
+        assert self.find(brokers, settled).doubt is not None
 
 
 class TestTopicNames:
