@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,46 +22,52 @@ CAPTIONS = {
 
 
 def spans(report: Mapping[str, Any], partition: int) -> Iterator[tuple[str, float, float]]:
-    """Yield the modes of a partition with their begin and end, in seconds since the run's first record."""
-    phases = report["phases_s"]
-    switched = phases["before"] + phases["ReadOnly"]
-    gone = switched + phases["seal"] + phases["drain"]
-    revived = gone + phases["reclaim"] + phases["shrunk"] + phases["grow"]
-    end = revived + phases["grown"]
-    if partition < report["shrunk"][1]:
-        yield "ReadWrite", 0.0, end
-        return
-    yield "ReadWrite", 0.0, switched
-    yield "ReadOnly", switched, gone
-    yield "None", gone, revived if partition < report["grown"][1] else end
-    if partition < report["grown"][1]:
-        yield "ReadWrite", revived, end
+    """Yield the modes of a partition of the topic with their begin and end, in seconds since the run's first record."""
+    at = ends(report["phases_s"])
+    kept = partition < report["shrunk"][1]
+    yield "ReadWrite", 0.0, at["switch"] if kept else at["ReadOnly"]
+    if kept:
+        yield "ReadOnly", at["switch"], at["delete"]
+    else:
+        yield "ReadOnly", at["ReadOnly"], at["drain"]
+        yield "None", at["drain"], at["delete"]
+
+
+def ends(phases: Mapping[str, float]) -> dict[str, float]:
+    """Return when each phase ended, in seconds since the run's first record."""
+    return dict(zip(phases, accumulate(phases.values()), strict=True))
 
 
 def draw(report: Mapping[str, Any]) -> str:
-    """Return the picture: a bar for each partition, with its modes over time."""
-    count, kept = report["shrunk"]
-    phases = report["phases_s"]
-    end = sum(phases.values())
+    """Return the picture: a bar for each partition of both topics, with its modes over time."""
+    (count, kept), (_, new) = report["shrunk"], report["replaced"]
+    at = ends(report["phases_s"])
+    end = at["replaced"]
     scale = WIDTH / end
-    bottom = TOP + count * (ROW + GAP)
+    bottom = TOP + (count + new) * (ROW + GAP) + GAP
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 24}" height="{bottom + 64}" '
             'font-family="sans-serif" font-size="12" fill="#263238">'
         ),
-        f"<title>A topic shrinks from {count} to {kept} partitions and grows to {report['grown'][1]}</title>",
+        f"<title>A topic shrinks from {count} to {kept} partitions and is replaced by one of {new}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
-    asked, grown = phases["before"], end - phases["grown"]
-    for at, text in ((asked, f"shrink to {kept}"), (grown, f"grow to {report['grown'][1]}")):
-        x = LEFT + at * scale
+    changes = {
+        f"shrink to {kept}": at["before"],
+        "replace": at["shrunk"],
+        f"deleted: {new} partitions are left": at["delete"],
+    }
+    for text, when in changes.items():
+        x = LEFT + when * scale
         parts.append(f'<line x1="{x:.1f}" y1="{TOP - 14}" x2="{x:.1f}" y2="{bottom}" stroke="#263238"/>')
         parts.append(f'<text x="{x:.1f}" y="{TOP - 20}" text-anchor="middle">{text}</text>')
-    for partition in range(count):
-        y = TOP + partition * (ROW + GAP)
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">partition {partition}</text>')
-        for mode, begin, stop in spans(report, partition):
+    rows = [(f"flights-{p}", list(spans(report, p))) for p in range(count)]
+    rows += [(f"flights-v2-{p}", [("ReadWrite", at["switch"], end)]) for p in range(new)]
+    for number, (name, modes) in enumerate(rows):
+        y = TOP + number * (ROW + GAP) + (GAP if number >= count else 0)
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{name}</text>')
+        for mode, begin, stop in modes:
             x, width = LEFT + begin * scale, (stop - begin) * scale
             parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW}" fill="{COLOURS[mode]}"/>')
     for second in range(0, int(end) + 1, 5):

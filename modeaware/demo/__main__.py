@@ -22,9 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m modeaware.demo",
-        description="Shrink a live topic from 12 to 4 partitions and grow it to 6, with producers and consumers that "
-        "never stop, and count every record afterwards. Uses the Kafka that KAFKA_BOOTSTRAP_SERVERS names, else "
-        "starts one.",
+        description="Shrink a live topic from 12 to 4 partitions, then replace it by a new one of 4, with producers "
+        "and consumers that never stop, and count every record afterwards. Uses the Kafka that "
+        "KAFKA_BOOTSTRAP_SERVERS names, else starts one.",
     )
     parser.add_argument("--records", type=_positive, metavar="N", help="send the first N flights (default: all)")
     parser.add_argument("--lead-s", type=float, default=14.0, metavar="S", help="seconds of work before and after")

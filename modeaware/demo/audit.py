@@ -1,4 +1,4 @@
-"""The audit: the topic read back with a plain consumer, against what each thread noted; and the report of it."""
+"""The audit: the successor read back with a plain consumer, against what each thread noted; and the report of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import Consumer, KafkaException, Message, TopicPartition
 from modeaware.topic_view import TopicView
 
-PARTITIONS, SHRINK_TO = 12, 4
+PARTITIONS, SHRINK_TO, REPLACE_BY = 12, 4, 4
 TIMEOUT_S = 60.0
 MAX_GAP_S = 5.0
 ID_HEADER = "id"
-BYTES_ARE = "keys and values of the deleted records, as the producers counted them"
+BYTES_ARE = "keys and values, as the producers counted them"
+
+
+Position = tuple[str, int, int]
+"""Topic, partition and offset."""
 
 
 class Ack(NamedTuple):
@@ -26,6 +30,7 @@ class Ack(NamedTuple):
     id: str
     key: bytes | None
     size: int
+    topic: str
     partition: int
     offset: int
     epochs: tuple[int, int]
@@ -87,22 +92,23 @@ def record_id_of(message: Message) -> str:
     return record_id.decode("ascii")
 
 
-def position_of(message: Message) -> tuple[int, int]:
-    """The record's partition and offset."""
-    partition, offset = message.partition(), message.offset()
-    assert partition is not None, "of a record both are known"
+def position_of(message: Message) -> Position:
+    """The record's topic, partition and offset."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None, "of a record all three are known"
+    assert partition is not None
     assert offset is not None
-    return partition, offset
+    return topic, partition, offset
 
 
-def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[tuple[int, int], Stored]]:
-    """Read the whole topic with a plain consumer: the ends of each log, and (partition, offset) -> the record there."""
+def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[Position, Stored]]:
+    """Read the whole topic with a plain consumer: the ends of each log, and position -> the record there."""
     consumer = Consumer({**conf, "group.id": f"demo-audit-{uuid.uuid4()}", "enable.auto.commit": False})
     try:
         partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
         logs = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S) for p in partitions}
         consumer.assign([TopicPartition(topic, p, start) for p, (start, _) in logs.items()])
-        stored: dict[tuple[int, int], Stored] = {}
+        stored: dict[Position, Stored] = {}
         deadline_s = time.monotonic() + TIMEOUT_S
         unread = sum(end - start for start, end in logs.values())
         while len(stored) < unread:
@@ -119,16 +125,14 @@ def count(
     acks: Sequence[Ack],
     history: ModeHistory,
     given: Counter[str],
-    stored: Mapping[tuple[int, int], Stored],
-    log_starts: Mapping[int, int],
+    stored: Mapping[Position, Stored],
     choose: Callable[[bytes, int], int],
 ) -> dict[str, Any]:
     """Return the figures of the report. Pure.
 
     Args:
         given: record id -> how often the group was given it.
-        stored: (partition, offset) -> the record there, for all that is still in the topic.
-        log_starts: partition -> log start offset.
+        stored: the records of the successor.
         choose: (key, n) -> index, the partitioner's hash.
     """
     possible = {epochs: history.between(epochs) for epochs in {ack.epochs for ack in acks}}
@@ -137,30 +141,32 @@ def count(
     )
     lost = sorted({ack.id for ack in acks} - given.keys())
     in_retired = late = misplaced = contradictions = 0
-    for ack in acks:
+    deleted = [ack for ack in acks if ack.topic == history.topic]
+    for ack in deleted:
         lists = possible[ack.epochs]
         in_retired += all(ack.partition not in writable for writable in lists)
         late += ack.epochs[0] < switch and ack.at_s > switched_s and ack.partition >= SHRINK_TO
-        record = stored.get((ack.partition, ack.offset))
-        if record is None:  # deleted, unless it lies at or after the log's start
-            contradictions += ack.offset >= log_starts[ack.partition]
+        if ack.key:
+            misplaced += all(not some or ack.partition != some[choose(ack.key, len(some))] for some in lists)
+    for ack in acks:
+        if ack.topic == history.topic:
             continue
-        contradictions += record.id != ack.id
-        if record.key:
-            misplaced += all(ack.partition != writable[choose(record.key, len(writable))] for writable in lists)
-    deleted = [ack for ack in acks if ack.offset < log_starts[ack.partition]]
+        record = stored.get((ack.topic, ack.partition, ack.offset))
+        contradictions += record is None or record.id != ack.id
+        if ack.key:
+            misplaced += ack.partition != choose(ack.key, REPLACE_BY)
     return {
         "acknowledged": len(acks),
         "delivered": len(given),
         "lost": len(lost),
         "duplicates": given.total() - len(given),
         "in_retired_after_switch": in_retired,  # by the view that the producer had when it called produce()
-        "late_in_retired": late,  # queued before the switch, acknowledged after it: allowed
+        "late_in_retired": late,  # queued before the shrink's switch, acknowledged after it: allowed
         "misplaced": misplaced,  # with a key, in a writable partition other than the one its hash names
         "contradictions": contradictions,  # not where the acknowledgement said, though not deleted
-        "records_reclaimed": len(deleted),
-        "bytes_reclaimed": sum(ack.size for ack in deleted),
-        "bytes_reclaimed_are": BYTES_ARE,
+        "records_deleted": len(deleted),
+        "bytes_deleted": sum(ack.size for ack in deleted),
+        "bytes_deleted_are": BYTES_ARE,
     }
 
 
@@ -176,6 +182,8 @@ def faults(report: Mapping[str, Any]) -> Iterator[str]:
     ):
         if report[figure]:
             yield f"{report[figure]} {text}"
+    if (left := report["partitions_on_cluster"][-1]) >= PARTITIONS:
+        yield f"the cluster has {left} partitions of it, and had {PARTITIONS}"
     for number, gap_s in enumerate(report["longest_gap_s"]):
         if gap_s >= MAX_GAP_S:
             yield f"producer {number} went {gap_s:.1f} s without an acknowledgement"
@@ -194,17 +202,16 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         "not where acknowledged": f"{report['contradictions']:,}",
         "longest time without": ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"]),
         "  an acknowledgement": f"(per producer; {MAX_GAP_S:.0f} s would be a failure)",
-        "reclaimed": f"{report['records_reclaimed']:,} records, {report['bytes_reclaimed']:,} bytes ({BYTES_ARE})",
+        "deleted": f"{report['records_deleted']:,} records, {report['bytes_deleted']:,} bytes ({BYTES_ARE})",
+        "partitions on cluster": " -> ".join(map(str, [PARTITIONS, *report["partitions_on_cluster"]]))
+        + " (as created, shrunk, replaced)",
         "phases": "  ".join(f"{name} {seconds:.2f} s" for name, seconds in report["phases_s"].items()),
     }
-    partitions = [
-        f"  {p:>9}  {end['mode']:<10} {end['log_start']:>10,} {end['log_end']:>10,}"
-        for p, end in report["partitions"].items()
-    ]
+    partitions = [f"  {p:>9} {end['log_start']:>10,} {end['log_end']:>10,}" for p, end in report["partitions"].items()]
     return [
         *(f"  {name:<22} {text}" for name, text in figures.items()),
         "",
-        f"  {'partition':>9}  {'mode':<10} {'log start':>10} {'log end':>10}",
+        f"  {'partition':>9} {'log start':>10} {'log end':>10}",
         *partitions,
         "",
         *([f"FAILED: {fault}" for fault in report["faults"]] or ["OK: nothing acknowledged was lost."]),

@@ -1,4 +1,4 @@
-"""The run: topic, controller and clients, the shrink and the growth, and a line about each."""
+"""The run: topic, controller and clients, the shrink and the replacement, and a line about each."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from modeaware.controller.daemon import Controller
 from modeaware.demo.audit import (
     ID_HEADER,
     PARTITIONS,
+    REPLACE_BY,
     SHRINK_TO,
     TIMEOUT_S,
     Ack,
@@ -32,17 +33,19 @@ from modeaware.demo.audit import (
 )
 from modeaware.demo.flights import Flight, load_flights
 from modeaware.errors import ModeAwareError
-from modeaware.librdkafka import KafkaError, KafkaException, Message, NewPartitions, NewTopic, consistent
+from modeaware.librdkafka import KafkaError, KafkaException, Message, NewTopic, consistent
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import SUCCESSION, TopicView
 from modeaware.views import registry
 from modeaware.views.source import Views
 
 PRODUCERS, CONSUMERS = 2, 3
-GROW_TO = 6
 RETIRED = range(SHRINK_TO, PARTITIONS)
-PHASES = ("before", "ReadOnly", "seal", "drain", "reclaim", "shrunk", "grow", "grown")
-EXPECTED_SHRINK_S = 6.0
+PHASES = (
+    *("before", "ReadOnly", "seal", "drain", "reclaim", "shrunk"),
+    *("announce", "switch", "let go", "delete", "replaced"),
+)
+EXPECTED_CHANGES_S = 22.0
 PHASE_TIMEOUT_S = 120.0
 LINE_INTERVAL_S, QUIET_S = 2.0, 15.0
 CONTROLLER_CONFIGS = {
@@ -95,8 +98,8 @@ class ProducerThread:
         def acknowledged(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 raise ModeAwareError(f"record {record_id} was not acknowledged: {error}")
-            size = len(flight.value) + len(flight.key or b"")
-            self.acks.append(Ack(record_id, flight.key, size, *position_of(message), (before, after), time.monotonic()))
+            size, epochs = len(flight.value) + len(flight.key or b""), (before, after)
+            self.acks.append(Ack(record_id, flight.key, size, *position_of(message), epochs, time.monotonic()))
 
         headers = [(ID_HEADER, record_id.encode())]
         while True:
@@ -155,11 +158,12 @@ class Story:
     Args:
         bootstrap_servers: the cluster.
         records: how many flights; None: all.
-        lead_s: seconds of quiet work before the shrink and after the growth; half of it between the two.
+        lead_s: seconds of quiet work before the shrink and after the replacement; half of it between the two.
     """
 
     def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
         self._topic = f"flights-{uuid.uuid4().hex[:6]}"
+        self._successor = f"{self._topic}-v2"
         self._conf = {"bootstrap.servers": bootstrap_servers, "log_level": 2}  # log lines would tear the screen
         group = {"group.id": f"{self._topic}-readers", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
         self._records = records
@@ -170,6 +174,7 @@ class Story:
         self._running: list[Future[None]] = []
         self._finishing = threading.Event()
         self._stage = "starting"
+        self._on_cluster: list[int] = []
         self._start_s = self._shown_s = time.monotonic()
 
     def tell(self) -> dict[str, Any]:
@@ -179,7 +184,7 @@ class Story:
             new = NewTopic(self._topic, num_partitions=PARTITIONS, replication_factor=-1)
             admin.create_topics([new])[self._topic].result(TIMEOUT_S)
             self._event(f"topic {self._topic} with {PARTITIONS} partitions")
-            closing.callback(self._delete_topic, admin)
+            closing.callback(self._delete_topics, admin)
             controller = Controller(
                 self._conf, parse_controller_config(CONTROLLER_CONFIGS), controller_id=f"demo-of-{self._topic}"
             )
@@ -190,15 +195,23 @@ class Story:
             pool, stopping = closing.enter_context(ThreadPoolExecutor(PRODUCERS + CONSUMERS)), threading.Event()
             closing.callback(stopping.set)
             self._start_threads(pool, stopping, views)
-            phases_s = self._shrink_and_grow(admin)
+            phases_s = self._shrink_and_replace(admin)
             self._read_to_end()
-            return self._audit(phases_s)
+            report = self._audit(phases_s)
+            admin.alter_aliases(forget=[self._topic])[self._topic].result(TIMEOUT_S)  # nothing stays on the cluster
+            return report
 
-    def _delete_topic(self, admin: modeaware.AdminClient) -> None:
-        try:
-            admin.delete_topics([self._topic])[self._topic].result(TIMEOUT_S)
-        except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
-            self._event(f"the topic {self._topic} could not be deleted: {error}")
+    def _delete_topics(self, admin: modeaware.AdminClient) -> None:
+        for topic in self._topics(admin):
+            try:
+                admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+            except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
+                self._event(f"the topic {topic} could not be deleted: {error}")
+
+    def _topics(self, admin: modeaware.AdminClient) -> dict[str, int]:
+        """Return this run's topics that are on the cluster -> their partition counts."""
+        found = admin.list_topics(timeout=TIMEOUT_S).topics
+        return {name: len(found[name].partitions) for name in (self._topic, self._successor) if name in found}
 
     def _start_threads(self, pool: ThreadPoolExecutor, stopping: threading.Event, views: Views) -> None:
         self._running += [pool.submit(consumer.run, stopping) for consumer in self._consumers]
@@ -207,7 +220,7 @@ class Story:
         self._until(lambda: all(c.assigned for c in self._consumers), TIMEOUT_S, "partitions for every consumer")
         self._event(f"a group of {CONSUMERS} consumers, every one with partitions")
         for number, mine in enumerate(shares_of(flights)):
-            rate = len(mine) / (2.5 * self._lead_s + EXPECTED_SHRINK_S)
+            rate = len(mine) / (2.5 * self._lead_s + EXPECTED_CHANGES_S)
             self._producers.append(
                 ProducerThread(self._conf, self._topic, number, mine, views, self._history, rate, self._finishing)
             )
@@ -216,7 +229,7 @@ class Story:
         self._until(lambda: all(p.acks for p in self._producers), TIMEOUT_S, "the first acknowledgements")
         self._event(f"{PRODUCERS} producers at work")
 
-    def _shrink_and_grow(self, admin: modeaware.AdminClient) -> dict[str, float]:
+    def _shrink_and_replace(self, admin: modeaware.AdminClient) -> dict[str, float]:
         times_s = [self._linger(f"all {PARTITIONS} partitions ReadWrite", 0)]
         times_s.append(self._linger(f"all {PARTITIONS} partitions ReadWrite", self._lead_s))
         self._stage = f"shrinking to {SHRINK_TO}"
@@ -233,12 +246,20 @@ class Story:
             times_s.append(self._await(condition, text))
         times_s.append(self._linger(f"{SHRINK_TO} partitions at work", self._lead_s / 2))
 
-        self._stage = f"growing to {GROW_TO}"
-        self._event(f"asking for {GROW_TO} partitions")
-        admin.create_partitions([NewPartitions(self._topic, GROW_TO)])[self._topic].result(TIMEOUT_S)
-        revived = format_ranges(range(SHRINK_TO, GROW_TO))
-        times_s.append(self._await(_writable_are(GROW_TO), f"partitions {revived} are ReadWrite again"))
-        self._linger(f"{GROW_TO} partitions at work", self._lead_s)
+        self._counted(admin)
+        self._stage = f"replacing by {self._successor}"
+        self._event(f"asking for a new topic of {REPLACE_BY} partitions in its place")
+        replacement = modeaware.TopicReplacement(self._successor, REPLACE_BY, delete_partitions_delay_ms=0)
+        admin.replace_topics({self._topic: replacement})[self._topic].result(TIMEOUT_S)
+        for condition, text in (
+            (_succession("announced"), f"announced: consumers hold the partitions of {self._successor}"),
+            (_succession("switched"), f"switched: {self._topic} means {self._successor} to producers"),
+            (_succession("let_go"), f"let go: the group has read {self._topic} to its end"),
+            (_succession("gone"), f"{self._topic} is deleted; its name leads on"),
+        ):
+            times_s.append(self._await(condition, text))
+        self._counted(admin)
+        self._linger(f"{REPLACE_BY} partitions at work", self._lead_s)
         self._stage = "sending the rest"
         self._finishing.set()
         self._until(lambda: all(p.ended_s for p in self._producers), PHASE_TIMEOUT_S, "the producers to finish")
@@ -246,6 +267,10 @@ class Story:
         self._event(f"every flight is sent and acknowledged: {self._acknowledged():,}")
         seconds = [round(max(end_s - start_s, 0.0), 3) for start_s, end_s in pairwise(times_s)]
         return dict(zip(PHASES, seconds, strict=True))
+
+    def _counted(self, admin: modeaware.AdminClient) -> None:
+        self._on_cluster.append(sum(self._topics(admin).values()))
+        self._event(f"the cluster has {self._on_cluster[-1]} partitions of it")
 
     def _read_to_end(self) -> None:
         """Until the group was given as many different records as were sent; or none for a while, which is an error."""
@@ -264,22 +289,19 @@ class Story:
         self._event(f"the group has read to the end: {self._delivered():,}")
 
     def _audit(self, phases_s: dict[str, float]) -> dict[str, Any]:
-        logs, stored = read_topic(self._conf, self._topic)
+        logs, stored = read_topic(self._conf, self._successor)
         self._event(f"audit: {len(stored):,} records read back with a plain consumer")
-        view = self._history.views[-1][1]
         acks = [ack for producer in self._producers for ack in producer.acks]
-        starts = {partition: start for partition, (start, _) in logs.items()}
         report = {
             "topic": self._topic,
+            "successor": self._successor,
             "shrunk": [PARTITIONS, SHRINK_TO],
-            "grown": [SHRINK_TO, GROW_TO],
-            **count(acks, self._history, self._given(), stored, starts, consistent),
+            "replaced": [PARTITIONS, REPLACE_BY],
+            "partitions_on_cluster": self._on_cluster,
+            **count(acks, self._history, self._given(), stored, consistent),
             "longest_gap_s": [round(producer.longest_gap_s, 3) for producer in self._producers],
             "phases_s": phases_s,
-            "partitions": {
-                str(p): {"mode": view.mode(p).label, "log_start": start, "log_end": end}
-                for p, (start, end) in sorted(logs.items())
-            },
+            "partitions": {str(p): {"log_start": start, "log_end": end} for p, (start, end) in sorted(logs.items())},
         }
         return {**report, "faults": list(faults(report))}
 
@@ -307,8 +329,9 @@ class Story:
             if self._producers and time.monotonic() - self._shown_s >= LINE_INTERVAL_S:
                 self._shown_s = time.monotonic()
                 figures = f"{self._acknowledged():,} acknowledged, {self._delivered():,} delivered"
-                writable = format_ranges(self._history.writable(self._history.epoch))
-                self._event(f"  {self._stage}: {figures}; writable: {writable}")
+                writable = self._history.writable(self._history.epoch)
+                where = format_ranges(writable) if writable else f"all of {self._successor}"
+                self._event(f"  {self._stage}: {figures}; writable: {where}")
             if time.monotonic() > deadline_s:
                 raise ModeAwareError(f"waited {timeout_s:.0f} s for: {what}; see modeaware topics --describe")
             time.sleep(0.1)  # the pace of the display; every wait has a deadline
@@ -332,3 +355,8 @@ def _writable_are(count: int) -> Callable[[TopicView], bool]:
 
 def _are_none(view: TopicView) -> bool:
     return all(view.mode(partition) is PartitionMode.NONE for partition in RETIRED)
+
+
+def _succession(state: str) -> Callable[[TopicView], bool]:
+    """Return whether a replacement has come that far: one of ``SUCCESSION``."""
+    return lambda view: view.successor is not None and view.successor.state >= SUCCESSION.index(state)

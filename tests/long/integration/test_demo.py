@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from modeaware.config import ClientConfig
+from modeaware.librdkafka import AdminClient
 from modeaware.local import Kafka
+from modeaware.views import registry
 from tests.support.waiting import eventually
 
 RECORDS = 30_000
@@ -53,11 +57,14 @@ def test_a_short_demo_loses_nothing(kafka: Kafka, tmp_path: Path) -> None:
     assert (report["acknowledged"], report["delivered"], report["lost"]) == (RECORDS, RECORDS, 0)
     assert (report["in_retired_after_switch"], report["misplaced"], report["contradictions"]) == (0, 0, 0)
     assert report["duplicates"] == 0
-    assert report["bytes_reclaimed"] > 0
-    assert set(report["phases_s"]) >= {"ReadOnly", "seal", "drain", "reclaim"}
-    modes = [report["partitions"][str(p)]["mode"] for p in range(12)]
-    assert modes == ["ReadWrite"] * 6 + ["None"] * 6
-    assert all(p["log_start"] == p["log_end"] for p in report["partitions"].values() if p["mode"] == "None")
+    assert report["bytes_deleted"] > 0
+    assert set(report["phases_s"]) >= {"ReadOnly", "seal", "drain", "reclaim", "switch", "let go", "delete"}
+    assert report["partitions_on_cluster"] == [12, 4], "a shrink leaves them in the metadata, a replacement does not"
+    conf = {"bootstrap.servers": kafka.bootstrap_servers}
+    topics = AdminClient(conf).list_topics(timeout=10).topics
+    assert not {report["topic"], report["successor"]} & topics.keys(), "nothing of it is left"
+    with contextlib.closing(registry.acquire(conf, ClientConfig())) as views:
+        assert views.view(report["topic"]).successor is None, "nor is its name an alias"
     eventually(lambda: processes_of(process.pid) == [], message="child processes are left")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"], "its own files are gone"
 
