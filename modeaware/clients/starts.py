@@ -23,6 +23,7 @@ again for its next owner. Hence consumers commit the start offsets of idle parti
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -31,6 +32,8 @@ from modeaware.clients import gate
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+
+logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 """A topic and a partition; kafka-python's ``TopicPartition`` is such a tuple."""
@@ -109,6 +112,7 @@ class Starts:
         self._ids: dict[str, str | None] = {}  # the last known ids of topics of which partitions were assigned
         self._created_again: dict[str, set[int]] = {}  # and their partitions that have started since
         self._started: dict[Key, _Started] = {}
+        self._told: set[str] = set()
         self.has_commit: set[Key] = set()
 
     def remember(self, view: TopicView) -> None:
@@ -165,6 +169,8 @@ class Starts:
         commits = offsets.committed(parts) if group else dict.fromkeys(parts)
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
+        if group:
+            self._tell_of_deleted({topic for topic, _ in new})
         resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
         to_name = new if self.earliest or self.latest else set()
         behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
@@ -207,6 +213,19 @@ class Starts:
             topic_id, remembered = self._resume.get(key, (None, None))
         known = [view.resume_offsets.get(partition), remembered if view.topic_id == topic_id else None]
         return min((offset for offset in known if offset is not None), default=None)
+
+    def _tell_of_deleted(self, topics: Collection[str]) -> None:
+        """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
+        for topic in sorted(self._predecessors.keys() & topics - self._told):
+            before = self._predecessors[topic]
+            if before.successor is not None and before.successor.gone:
+                self._told.add(topic)
+                logger.log(
+                    logging.WARNING if self._group in before.successor.groups else logging.INFO,
+                    "group %r begins at topic %r, which has replaced topic %r. That is deleted, with what the group "
+                    "had not read of it",
+                    *(self._group, topic, before.topic),
+                )
 
     def settled(self, keys: Iterable[Key]) -> None:
         """``keys`` have a start, found or set by the application: from now on the group reads by itself.

@@ -226,6 +226,15 @@ class Readers:
 
         eventually(given, 60)
 
+    def await_last(self, key: bytes, number: int) -> None:
+        """Wait until the group was given that record of the key."""
+
+        def given() -> bool:
+            assert any(each.key == key and each.number == number for each in list(self.journal)) or not self.fine()
+            return True
+
+        eventually(given, 60)
+
     def check(self, sent: dict[bytes, int], *, ordered: bool = True) -> None:
         """All that was sent is given, the records of each key for the first time in their order; and no error."""
 
