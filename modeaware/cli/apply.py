@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
-from modeaware.admin.acls import read_acls
+from modeaware.admin.acls import ClusterAcls, read_acls
 from modeaware.admin.new_topics import NewTopic, TopicReplacement
 from modeaware.admin.successors import check_consequences, validate_successor
 from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change
 from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.replace import VALIDATION_TIMEOUT_S, admitted, waits_for_retention
+from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S, admitted, waits_for_retention
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
 from modeaware.cluster.cluster import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
@@ -74,7 +74,7 @@ left by Ctrl-C.
         add_connection_options(parser)
         add_change_options(parser)
         check = f"as --dry-run, with exit status {CHANGES_PENDING} if changes are pending"
-        add_flags(parser, check=check, json="print one JSON object, see below")
+        add_flags(parser, check=check, **ACCEPTING, json="print one JSON object, see below")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.json and not (args.yes or args.dry_run or args.check):
@@ -86,12 +86,21 @@ left by Ctrl-C.
 
 @dataclass(frozen=True)
 class Found:
-    """The topics of the files that exist, as they are; why the records of some in the mode log cannot be used; and the
-    records of those that are being replaced, or were."""
+    """What was found once for all topics of the files.
+
+    Attributes:
+        topics: those that exist, as they are.
+        unusable: why the records of some in the mode log cannot be used.
+        names: of all topics of the cluster.
+        acls: reads all ACLs, once.
+        replaced: the records of topics that are being replaced, or were.
+    """
 
     topics: dict[str, CurrentTopic]
     unusable: dict[str, str]
     log: ModeLog
+    names: frozenset[str]
+    acls: Callable[[], ClusterAcls | None]
     replaced: dict[str, TopicRecord] = field(default_factory=dict)
 
 
@@ -100,7 +109,7 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
     log = session.read_log()
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}
-    present = {topic.name for topic in listed.topics}
+    present = frozenset(topic.name for topic in listed.topics)
     topics: dict[str, CurrentTopic] = {}
     unusable: dict[str, str] = {}
     replaced: dict[str, TopicRecord] = {}
@@ -120,7 +129,7 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
         is_it = own is not None and own.record is record
         if record.replacement is not None and (is_it or record.replacement.switched_ms is not None):
             replaced[record.topic] = record
-    return Found(topics, unusable, log, replaced)
+    return Found(topics, unusable, log, present, cache(partial(read_acls, session.cluster.brokers)), replaced)
 
 
 class _Application:
@@ -139,7 +148,7 @@ class _Application:
         if not self._args.wait and any(diff.needs_controller or diff.progress is not None for diff in diffs):
             diffs = self._with_controller(diffs, found)
         for diff in diffs:
-            self._diffs[diff.topic] = validated(self._change, diff, found) if diff.status == PENDING else diff
+            self._diffs[diff.topic] = self._validated(diff, found) if diff.status == PENDING else diff
         if not self._args.json:
             print(printable_lines(self._report().lines()))
         try:
@@ -202,6 +211,42 @@ class _Application:
             tell("Left. What has begun continues while a controller runs; to do the rest, run it again.")
             return INTERRUPTED
         return SOME_FAILED if any(diff.status == FAILED for diff in self._diffs.values()) else 0
+
+    def _validated(self, diff: TopicDiff, found: Found) -> TopicDiff:
+        """Return the diff; or one that is refused, with the reason that the brokers or a controller would give."""
+        record = found.topics[diff.topic].record if diff.topic in found.topics else None
+        notes = list(diff.notes)
+        try:
+            with kafka_errors(f"change topic {diff.topic!r}"):
+                for step in diff.steps:
+                    if not step.by_controller:
+                        _at_brokers(self._change, diff.topic, step, validate_only=True)
+                        continue
+                    admission = self._change.retry(partial(self._admission, step, record, found))
+                    record = admission.record or record  # that the next step finds
+                    notes += [admission.message] if admission.message is not None else []
+        except ModeAwareError as error:
+            return replace(diff, steps=(), refusal=error.message)
+        return replace(diff, notes=tuple(notes))
+
+    def _admission(self, step: Step, record: TopicRecord | None, found: Found) -> Admission:
+        assert not isinstance(step, (Create, AlterConfigs))
+        change, session, args = self._change, self._session, self._args
+        situation = replace(change.look(step.command.topic, found.log), record=record)
+        if not isinstance(step, Replace):
+            return change.validate(step.command, situation)
+        command = step.command
+        successor = session.observer().observe(command.successor, None)
+        admission = admitted(change, command, situation, successor, found.log.replay.records.values())
+        wanted = TopicReplacement(
+            command.successor,
+            command.num_partitions,
+            accept_access_loss=args.accept_access_loss,
+            accept_mirroring=args.accept_mirroring,
+        )
+        check_consequences(command, wanted, found.acls, lambda: found.names, session.bootstrap_server)
+        validate_successor(session.cluster.brokers, command, VALIDATION_TIMEOUT_S)
+        return admission
 
     def _with_controller(self, diffs: list[TopicDiff], found: Found) -> list[TopicDiff]:
         """The diffs, where a controller runs; else those that need one refused, and a note on others in progress."""
@@ -266,39 +311,6 @@ def _without_controller(diff: TopicDiff) -> TopicDiff:
     if diff.progress is not None:
         return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
     return diff
-
-
-def validated(change: Change, diff: TopicDiff, found: Found) -> TopicDiff:
-    """Return the diff; or one that is refused, with the reason that the brokers or a controller would give."""
-    record = found.topics[diff.topic].record if diff.topic in found.topics else None
-    notes = list(diff.notes)
-    try:
-        with kafka_errors(f"change topic {diff.topic!r}"):
-            for step in diff.steps:
-                if not step.by_controller:
-                    _at_brokers(change, diff.topic, step, validate_only=True)
-                    continue
-                admission = change.retry(partial(_admission, change, step, record, found.log))
-                record = admission.record or record  # that the next step finds
-                notes += [admission.message] if admission.message is not None else []
-    except ModeAwareError as error:
-        return replace(diff, steps=(), refusal=error.message)
-    return replace(diff, notes=tuple(notes))
-
-
-def _admission(change: Change, step: Step, record: TopicRecord | None, log: ModeLog) -> Admission:
-    assert not isinstance(step, (Create, AlterConfigs))
-    situation = replace(change.look(step.command.topic, log), record=record)
-    if not isinstance(step, Replace):
-        return change.validate(step.command, situation)
-    command, session = step.command, change.session
-    successor = session.observer().observe(command.successor, None)
-    admission = admitted(change, command, situation, successor, log.replay.records.values())
-    brokers, cluster = session.cluster.brokers, session.cluster
-    wanted = TopicReplacement(command.successor, command.num_partitions)
-    check_consequences(command, wanted, partial(read_acls, brokers), cluster.topic_names, session.bootstrap_server)
-    validate_successor(brokers, command, VALIDATION_TIMEOUT_S)
-    return admission
 
 
 def carry_out(change: Change, topic: str, step: Step) -> str:

@@ -44,6 +44,13 @@ _FIRST_ONLY = ("replication_factor", "config", "delete_partitions_delay", "fence
 VALIDATION_TIMEOUT_S = 10.0
 
 
+ACCEPTING = {
+    "accept_access_loss": "switch although users gain or lose access: the ACLs of the new topic differ",
+    "accept_mirroring": "switch although MirrorMaker 2 is in use: it does not copy the configs of the fence",
+}
+"""Flags: what may follow from a switch and refuses it, unless it is accepted."""
+
+
 class Replace(Command):
     """``replace TOPIC=NAME ... --partitions N``; repeated, it watches the replacement or continues a paused one."""
 
@@ -103,8 +110,7 @@ group has read it and none is subscribed to it any more, and once the delay has 
         )
         add_flags(
             parser,
-            accept_access_loss="switch although users gain or lose access: the ACLs of the new topic differ",
-            accept_mirroring="switch although MirrorMaker 2 is in use: it does not copy the configs of the fence",
+            **ACCEPTING,
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
             undo="give the replacement up, and delete the new topic; until producers write to it",
             json="print the plan as JSON, see below; with --dry-run",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from modeaware.admin import successors
 from tests.conftest import MakeTopic
 from tests.support.command_line import Site
 from tests.support.plain import watermarks
@@ -134,10 +135,17 @@ def test_a_topic_that_is_replaced_is_left_alone(site: Site, filled: str, write: 
 
 
 @pytest.mark.usefixtures("controller")
-def test_a_topic_is_replaced_where_the_file_says_so(site: Site, make_topic: MakeTopic, write: Write) -> None:
+def test_a_topic_is_replaced_where_the_file_says_so(
+    site: Site, make_topic: MakeTopic, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = make_topic(6, retention_ms=7200000)
     name = f"{topic}-v2"
     declared = {"partitions": 2, "replace": name, "configs": {"segment.ms": 3600000}}
+    with monkeypatch.context() as mirrored:
+        mirrored.setattr(successors, "mirrors", lambda names: ["mm2-configs"] if topic in names else [])
+        refused = told_json(site, write(**{topic: declared}), "--check", status=1)[topic]
+        assert "MirrorMaker 2 is in use (topic 'mm2-configs')" in refused["error"]
+        assert site.run("apply", write(**{topic: declared}), "--check", "--accept-mirroring").status == 3
     shown = site.run("apply", write(**{topic: declared}), "--check")
     assert shown.status == 3, shown.err
     assert f"  ~ partitions: 6 -> 2, by the new topic {name}" in shown.out

@@ -118,13 +118,13 @@ class Cluster:
         monkeypatch.setattr(apply, "open_session", lambda *_: nullcontext(session))
         monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
         monkeypatch.setattr(apply, "is_running", lambda *_: True)
-        monkeypatch.setattr(apply, "validated", lambda _, diff, found: diff)
+        monkeypatch.setattr(apply._Application, "_validated", lambda _, diff, found: diff)
         monkeypatch.setattr(apply, "carry_out", lambda _, topic, step: str(self.taken.append(topic)))
         monkeypatch.setattr(apply, "confirmed", lambda yes: True)
 
     def _look(self) -> Found:
         topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return Found(topics, {}, ModeLog("log", Replay()))
+        return Found(topics, {}, ModeLog("log", Replay()), frozenset(topics), lambda: None)
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3", *options])
