@@ -17,6 +17,7 @@ _CLASSES = {
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-jmx.sh": "org.apache.kafka.tools.JmxTool",
     "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
