@@ -81,8 +81,22 @@ class Grow:
         return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
 
 
+class _Deletes:
+    """When a step may delete, as a file declares it."""
+
+    command: DeletePartitionsCommand | ReplaceTopicCommand
+
+    @property
+    def policy(self) -> str:
+        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
+
+    @property
+    def delay_ms(self) -> int | None:
+        return None if self.policy == RETENTION else self.command.delay_ms
+
+
 @dataclass(frozen=True)
-class Shrink:
+class Shrink(_Deletes):
     """Fewer writable partitions; those from ``command.total_count`` on are retired. Never a deletion of the topic.
 
     Attributes:
@@ -109,14 +123,6 @@ class Shrink:
     def to(self) -> int:
         return self.command.total_count
 
-    @property
-    def policy(self) -> str:
-        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
-
-    @property
-    def delay_ms(self) -> int | None:
-        return None if self.policy == RETENTION else self.command.delay_ms
-
     def lines(self) -> list[str]:
         evacuated = "; evacuated first" if self.command.evacuate else ""
         reclaim = f"policy {self.policy}: {reclaim_text(self.command, self.deletes)}{evacuated}"
@@ -140,7 +146,7 @@ class AcceptStateLoss:
 
 
 @dataclass(frozen=True)
-class Replace:
+class Replace(_Deletes):
     """A new topic in the place of this one, with another number of partitions. Never a deletion of the topic.
 
     Attributes:
@@ -166,14 +172,6 @@ class Replace:
     @property
     def to(self) -> int:
         return self.command.num_partitions
-
-    @property
-    def policy(self) -> str:
-        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
-
-    @property
-    def delay_ms(self) -> int | None:
-        return None if self.policy == RETENTION else self.command.delay_ms
 
     def lines(self) -> list[str]:
         command = self.command
