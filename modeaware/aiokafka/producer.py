@@ -170,7 +170,7 @@ class Modes(VerifiedRoutes):
     """
 
     def __init__(self, producer: object, views: Views, config: ClientConfig, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(VERIFY_TIMEOUT_S, views, config, ERRORS)
+        super().__init__(VERIFY_TIMEOUT_S, views, config, ERRORS, look_anew=self._request_metadata)
         self._producer = weakref.ref(producer)
         self._view_timeout_s = config.view_timeout_ms / 1000
         self._loop = loop
@@ -185,6 +185,12 @@ class Modes(VerifiedRoutes):
             self._loop.call_soon_threadsafe(self.follow, changed)
         except RuntimeError as error:
             log.debug("a producer has outlived its event loop: %s", error)
+
+    def _request_metadata(self, topic: str) -> None:
+        producer: Any = self._producer()
+        if producer is not None and producer._modeaware_connected:
+            producer.client.add_topic(topic)
+            producer.client.force_metadata_update()
 
     def _point(self) -> None:
         self._arrived.set()

@@ -214,6 +214,7 @@ class Routes:
             key by murmur2, as kafka-python's and aiokafka's do.
         backlog: returns what the producer has queued for a topic now; None: it never has anything queued.
         load: for partitioners that follow it.
+        look_anew: has the client library request the metadata of a topic; None: it needs not.
 
     Attributes:
         known: set when the first views are followed.
@@ -229,6 +230,7 @@ class Routes:
         partitioner: Partitioner | None = None,
         backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
+        look_anew: Callable[[str], object] | None = None,
     ) -> None:
         # Where the producer's own partitioner picks, ours says which keys stay, and what share of them moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
@@ -247,8 +249,11 @@ class Routes:
         self._backlog = backlog if config.on_resize == "hold" else None
         self._routes: dict[str, Any] = {}  # by name
         self._own: dict[str, Route | None] = {}  # by topic
+        self._back: dict[str, Route] = {}  # by topic, where a chain leads back to the name of one that is gone
         self._names = Names()
         self._waits: dict[str, list[tuple[str, Backlog]]] = {}  # by name: earlier topics of it, with records queued
+        self._look_anew = look_anew
+        self._looked_anew: set[str] = set()
         self._verified: dict[str, str | None] = {}  # topic -> the id that has been compared with the cluster's
         self._wrapped: Callable[[Any], Any] | None = None  # Route.report of topics that are about to be replaced
         self._lock = threading.RLock()
@@ -310,13 +315,33 @@ class Routes:
                 if before not in backlogs:
                     backlogs[before] = self._backlog(before)
                 self._waits.setdefault(name, []).append((before, backlogs[before]))
+        for name in self._names.through(changed):
+            self._forget_earlier_topic(name)
         return moved
+
+    def _forget_earlier_topic(self, name: str) -> None:
+        """Where a chain leads back to an earlier name, the client library knows that topic by the partitions that it
+        had: a record for one that is no more is not acknowledged, and ends a transaction of librdkafka's for good."""
+        found = self._names.returning(name, self._views.view)
+        if found is not None and found[1] not in self._looked_anew and self._look_anew is not None:
+            self._looked_anew.add(found[1])
+            self._look_anew(found[0])
 
     def _put(self, routes: Mapping[str, Route | None]) -> None:
         """Put routes of topics in force."""
         self._own |= routes
-        for name in self._names.through(routes):
+        names = self._names.through(routes)
+        for name in names:
+            segments = self._names.segments(name)
+            if len(segments) > 1 and segments[-1].topic == name and (successor := segments[-2].successor) is not None:
+                self._back[name] = self._passing(segments[-1], tuple(range(successor.partition_count)))
+            else:
+                self._back.pop(name, None)
+        for name in names:
             self._enter(name)
+
+    def _passing(self, view: TopicView, writable: tuple[int, ...]) -> Route:
+        return Route(view, writable, dense=True, partitioner=self._picker.for_topic(view.topic), passes=True)
 
     def _enter(self, name: str) -> None:
         """Put what is in force under ``name`` into the table (under the lock)."""
@@ -328,10 +353,9 @@ class Routes:
         if not segments:
             return self._own.get(name)
         last = segments[-1]
-        route = self._own.get(last.topic) if last.topic != name or len(segments) == 1 else None
+        route = self.of(last.topic)
         if route is None or (is_replaced(route.view) and not route.view.applies_to(last.topic_id)):
-            picks = self._picker.for_topic(last.topic)
-            route = Route(last, last.writable, dense=True, partitioner=picks, passes=True)
+            route = self._passing(last, last.writable)
         if last.topic != name:
             successor = segments[-2].successor
             assert successor is not None, "it leads to the last one"
@@ -355,8 +379,9 @@ class Routes:
             self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
-        """Return the topic's own route; None where every partition is writable."""
-        return self._own.get(topic)
+        """Return the topic's own route; None where every partition is writable. It is that of the topic which has the
+        name now, where one that is gone leads there."""
+        return self._back.get(topic) or self._own.get(topic)
 
     def leads_to(self, name: str) -> str:
         """Return the topic that records under ``name`` go to."""

@@ -216,7 +216,7 @@ class Starts:
 
     def _tell_of_deleted(self, topics: Collection[str]) -> None:
         """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
-        for topic in sorted(self._predecessors.keys() & topics - self._told):
+        for topic in sorted(self._predecessors.keys() & set(topics) - self._told):
             before = self._predecessors[topic]
             if before.successor is not None and before.successor.gone:
                 self._told.add(topic)

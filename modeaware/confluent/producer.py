@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from modeaware import librdkafka
@@ -14,7 +15,7 @@ from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partiti
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
-from modeaware.confluent.route_table import partition_count
+from modeaware.confluent.route_table import look_anew, partition_count
 from modeaware.confluent.router import Router
 from modeaware.confluent.statistics import Backlogs, QueueLoads, stats_settings
 from modeaware.views import registry
@@ -87,7 +88,7 @@ class Producer(librdkafka.Producer):
             backlog=None if backlogs is None else backlogs.start,
             load=None if loads is None else loads.of,
             deliveries=deliveries,
-            look_anew=partition_count(self, 1.0),
+            look_anew=partial(look_anew, partition_count(self, 1.0)),
         )
         router.serve(self)
         for name, ours, switch in (

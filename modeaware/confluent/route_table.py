@@ -230,3 +230,11 @@ def partition_count(producer: librdkafka.Producer, timeout_s: float) -> Partitio
             time.sleep(_PAUSE_S)  # no event says when the brokers have created it
 
     return count
+
+
+def look_anew(count: PartitionCount, topic: str) -> None:
+    """Have librdkafka request the metadata of a topic, by :func:`partition_count`."""
+    try:
+        count(topic)
+    except KafkaException as error:
+        logger.warning("the metadata of %s, which has an earlier topic's name, is not known: %s", topic, error)

@@ -332,7 +332,6 @@ class Router(Routes):
             even where nothing is retired.
         backlog: begins to follow what the producer has queued for a topic; None: it never has anything queued.
         deliveries: the producer's delivery callbacks.
-        look_anew: has librdkafka request the metadata of a topic; None: it needs not.
     """
 
     def __init__(
@@ -348,14 +347,12 @@ class Router(Routes):
         deliveries: Deliveries | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        super().__init__(views, config, ERRORS, partitioner, backlog, load)
+        super().__init__(views, config, ERRORS, partitioner, backlog, load, look_anew)
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
         self._deliveries = deliveries
         self._wrapped = None if deliveries is None else deliveries.wrapped
-        self._look_anew = look_anew
-        self._looked_anew: set[str] = set()
         self._unanswered_since_s: dict[str, float] = {}
         self._counts: Counts = {}
         self._unrouted = DIRECT if count is None else 0
@@ -380,22 +377,7 @@ class Router(Routes):
         moved = super()._lead(changed, first=first)
         if self._deliveries is not None:
             self._deliveries.follow(announced=self._names.is_any_announced, switched=bool(moved))
-        for name in self._names.through(changed):
-            self._forget_earlier_topic(name)
         return moved
-
-    def _forget_earlier_topic(self, name: str) -> None:
-        """Where a chain leads back to an earlier name, librdkafka knows that topic by the partitions that it had, and a
-        record for one that is no more would end a transaction for good."""
-        found = self._names.returning(name, self._views.view)
-        if found is None or found[1] in self._looked_anew or self._look_anew is None:
-            return
-        topic, topic_id = found
-        self._looked_anew.add(topic_id)
-        try:
-            self._look_anew(topic)
-        except KafkaException as error:
-            logger.warning("the metadata of %s, which has an earlier topic's name, is not known: %s", topic, error)
 
     def _enter(self, name: str) -> None:
         route = self._by_name(name)

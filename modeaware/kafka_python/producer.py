@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 import warnings
 from functools import partial, wraps
@@ -21,6 +23,11 @@ from modeaware.kafka_python.errors import (
     RetiredPartitionError,
 )
 from partitioners.call_forms import for_kafka_python
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""How long the thread of the views waits for metadata of a topic that has an earlier one's name."""
 
 ERRORS = ClientErrors(RetiredPartitionError, MovedKeyError, HeldKeyError, FirstViewPending, FirstViewTimeout)
 
@@ -59,7 +66,10 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             super().__init__(**_gateway.named_client(settings.theirs))
         backlog = partial(Backlog, self._accumulator) if settings.config.on_resize == "hold" else None
         max_block_s = self.config["max_block_ms"] / 1000
-        self._modeaware = routes = VerifiedRoutes(max_block_s, views, settings.config, ERRORS, partitioner, backlog)
+        self._modeaware = routes = VerifiedRoutes(
+            *(max_block_s, views, settings.config, ERRORS, partitioner, backlog),
+            look_anew=partial(_look_anew, self._metadata),
+        )
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         _report_refusals(self._sender, self._transaction_manager, Refusals(views))
         routes.serve(self)
@@ -178,6 +188,15 @@ def _led(routes: VerifiedRoutes, name: Any) -> Any:
 
 def _name_of(topic: str) -> str:
     return topic.name if isinstance(topic, LedName) else topic
+
+
+def _look_anew(metadata: Any, topic: str) -> None:
+    """Have kafka-python request the metadata of a topic; the sender's thread does it meanwhile."""
+    metadata.add_topic(topic)
+    done = threading.Event()
+    metadata.request_update().add_both(lambda _: done.set())
+    if not done.wait(LOOK_S):
+        log.warning("the metadata of %s, which has an earlier topic's name, is not known yet", topic)
 
 
 def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None:

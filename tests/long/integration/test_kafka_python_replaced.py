@@ -19,6 +19,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 import modeaware
+from modeaware.aiokafka import AIOKafkaProducer
 from modeaware.errors import ErrorCode
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from modeaware.lifecycle.commands import ReplaceTopicCommand
@@ -26,7 +27,8 @@ from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.kafka_python_group import FAST
-from tests.support.kafka_python_load import KafkaPythonMember, KafkaPythonWriter
+from tests.support.kafka_python_load import AiokafkaWriter, KafkaPythonMember, KafkaPythonWriter
+from tests.support.plain import watermarks
 from tests.support.replaced_load import Delivered, Member, judge
 from tests.support.waiting import eventually
 
@@ -151,3 +153,42 @@ def test_topics_that_are_deleted_are_never_shown_and_not_brought_up_again(
     poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {successor, other})
     assert not exists(topic)
     consumer.close()
+
+
+@pytest.mark.parametrize("last", ["-v3", ""], ids=["onward", "back to its name"])
+def test_topics_are_deleted_under_clients_that_name_the_first(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], last: str
+) -> None:
+    topic, delivered = make_topic(12), Delivered()
+    conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
+    reader = partial(KafkaConsumer, **conf, **FAST, group_id=make_group())
+    members = [KafkaPythonMember(reader, [topic], delivered) for _ in range(2)]
+    writers = [
+        KafkaPythonWriter(lambda: KafkaProducer(**conf, linger_ms=5), topic, "kafka-python", 50),
+        AiokafkaWriter(lambda: AIOKafkaProducer(**conf, linger_ms=5), topic, "aiokafka", 50),
+    ]
+
+    def more() -> None:
+        goal = len(delivered.distinct()) + 300
+        eventually(lambda: len(delivered.distinct()) > goal, 60)
+
+    with ExitStack() as stack:
+        for each in members:
+            stack.enter_context(each)
+        with ExitStack() as writing:
+            for writer in writers:
+                writing.enter_context(writer)
+            for old, new, count in ((topic, f"{topic}-v2", 4), (f"{topic}-v2", f"{topic}{last}", 2)):
+                more()
+                assert served.ask(ReplaceTopicCommand(old, new, count, delay_ms=0)).code is ErrorCode.NONE
+                served.wait_for(old, lambda record: record.replacement and record.replacement.gone_ms, 90)
+            more()
+        acknowledged = {record for writer in writers for record in writer.acknowledged}
+        eventually(lambda: acknowledged <= delivered.distinct(), 60)
+        assert all(member.fine() for member in members)
+    assert not delivered.out_of_order()
+    assert not [refused for writer in writers for refused in writer.refused]
+    assert {where for *_, where in delivered.records} == {topic, f"{topic}-v2", f"{topic}{last}"}
+    assert len(watermarks(served.servers, f"{topic}{last}")) == 2
+    named = served.admin.list_topics(timeout=20).topics.keys()
+    assert {name for name in named if name.startswith(topic)} == {f"{topic}{last}"}, "and none is brought back"
