@@ -12,7 +12,7 @@ from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
-from modeaware.confluent.gates import Gates
+from modeaware.confluent.gates import Gates, Onlooker
 from modeaware.confluent.group import Callback, Membership, Subscription
 from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
@@ -70,6 +70,7 @@ class Consumer(librdkafka.Consumer):
         self._gates = Gates(
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
             is_inside=lambda: self._hook.inside or self._hook.polling,
+            onlooker=Onlooker(rest, group.group_id),
         )  # fmt: skip
         self._partitions = Partitions(
             stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut
@@ -212,6 +213,7 @@ class Consumer(librdkafka.Consumer):
             self._share.release()
             self._hook.stop()
             self._describer.close()
+            self._gates.close()
         super().close()
 
     def __exit__(self, *exception: Any) -> Any:

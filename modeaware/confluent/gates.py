@@ -17,7 +17,16 @@ from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.names import physical_topic
 from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
-from modeaware.librdkafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from modeaware.modelog.connection import connection_conf
 from modeaware.views.source import Views
 
 log = logging.getLogger(__name__)
@@ -32,6 +41,7 @@ class Gates(gates.Gates):
         stock: the client's own methods.
         is_polling: whether a call of ``poll`` or ``consume`` is under way, which may have taken records already.
         is_inside: whether a callback of librdkafka is.
+        onlooker: whom to ask what the group has committed; None: the client itself.
     """
 
     def __init__(
@@ -45,9 +55,21 @@ class Gates(gates.Gates):
         is_polling: Callable[[], bool],
         now_s: Callable[[], float] = time.monotonic,
         is_inside: Callable[[], bool] = lambda: False,
+        onlooker: Onlooker | None = None,
     ) -> None:
-        client = LibrdkafkaGroup(stock, group_id, is_polling, is_inside)
+        client = LibrdkafkaGroup(stock, group_id, is_polling, is_inside, onlooker)
         super().__init__(client, group_id, auto_commit, config, views, starts, now_s)
+        self._onlooker = onlooker
+
+    def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
+        super().look(mine, held)
+        if self.due_s() is None:
+            self.close()
+
+    def close(self) -> None:
+        """No gate is left. Idempotent."""
+        if self._onlooker is not None:
+            self._onlooker.close()
 
     def is_absence(self, message: Message) -> bool:
         """Return whether ``message`` is the event that a hidden topic does not exist (any more): the application has
@@ -59,18 +81,48 @@ class Gates(gates.Gates):
         return True
 
 
+class Onlooker:
+    """A consumer that never joins the group, and is asked for what the group has committed.
+
+    librdkafka keeps every partition that a consumer was asked about. Once the topic is deleted it queues an error for
+    each of them every second, until the partition is assigned and given back: without end for one that other members
+    read. So it is not the application's consumer that is asked. Made when it is first needed.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
+        same = {name: conf[name] for name in ("isolation.level",) if name in conf}
+        self._conf = {**connection_conf(conf, "offsets"), **same, "group.id": group_id, "enable.auto.commit": False}
+        self._consumer: Consumer | None = None
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self._consumer is None:
+            self._consumer = Consumer(self._conf)
+        return self._consumer.committed(partitions, timeout=timeout)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
 class LibrdkafkaGroup:
     """:class:`~modeaware.clients.gates.GroupClient` by librdkafka."""
 
     def __init__(
-        self, stock: Any, group_id: str, is_polling: Callable[[], bool], is_inside: Callable[[], bool]
+        self,
+        stock: Any,
+        group_id: str,
+        is_polling: Callable[[], bool],
+        is_inside: Callable[[], bool],
+        onlooker: Onlooker | None,
     ) -> None:
         self._stock = stock
         self._group_id = group_id
         self._is_polling = is_polling
         self._is_inside = is_inside
         self._missed: set[str] = set()
-        self.offsets = LibrdkafkaOffsets(stock, group_id)
+        self._asked = onlooker or stock
+        self.offsets = LibrdkafkaOffsets(stock, group_id, self._asked)
 
     def is_polling(self) -> bool:
         return self._is_polling()
@@ -83,7 +135,7 @@ class LibrdkafkaGroup:
 
     def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
         try:
-            answer = self._stock.committed(parts_of(keys), timeout=ANSWER_S)
+            answer = self._asked.committed(parts_of(keys), timeout=ANSWER_S)
         except (KafkaException, UnicodeDecodeError) as error:
             # The latter: confluent_kafka reads on behind metadata that another client has not ended with a zero byte.
             log.debug("%s: committed offsets not known: %s", self._group_id, error)

@@ -1,0 +1,37 @@
+"""What a consumer keeps of a topic that was replaced and deleted: nothing that grows."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from tests.support.succession import Following, Given, Reader, Readers, Writer
+
+
+def test_librdkafka_queues_nothing_for_the_partitions_of_a_deleted_topic(following: Following) -> None:
+    """Once its metadata of the topic is too old it asks for it every second, and each answer that the topic does not
+    exist would leave an error for every partition that the consumer was asked about while others read it."""
+    served, old, new = following.served, following.topic, following.successor
+    journal: list[Given] = []
+    seen: dict[str, dict[str, Any]] = {}
+
+    def conf(name: str) -> dict[str, Any]:
+        fresh = following.conf(topic_metadata_refresh_interval_ms=500, metadata_max_age_ms=2_000)
+        own = {"statistics.interval.ms": 500, "stats_cb": lambda text: seen.update({name: json.loads(text)})}
+        return {**fresh, **own}
+
+    members = [Reader(name, [old], conf(name), journal) for name in "ab"]
+    with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
+        readers.await_given(old, 300)
+        following.replace(4, delay_ms=0)
+        served.wait_done(old)
+        readers.await_given(new, 1_000)
+        time.sleep(8)  # librdkafka forgets what it knows of the topic, and asks for it again and again
+        assert readers.fine()
+        left = {name: seen[name]["topics"].get(old, {"partitions": {}})["partitions"] for name in "ab"}
+        writer.stop()
+        readers.check(writer.sent)
+    desired = {name: [p for p, each in of.items() if each["desired"]] for name, of in left.items()}
+    assert desired == {"a": [], "b": []}
+    assert not [p for of in left.values() for p, each in of.items() if each["fetchq_cnt"] > 1]
