@@ -1,13 +1,15 @@
-"""All flights of a year from topic to topic in one streaming job, while both topics are replaced. It is stopped and
-started again in each phase."""
+"""All flights of a year from topic to topic in one streaming job, while both topics are replaced. It is stopped, or
+its processes are killed, and started again in each phase."""
 
 from __future__ import annotations
 
+import json
+import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,12 +22,14 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.records import TopicRecord
-from modeaware.spark import ProgressListener, foreach_batch_writer, progress_group, register
+from modeaware.spark import ProgressListener, progress_group, register
 from modeaware.spark.sink import Through
 from tests.conftest import MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled
+from tests.support.flights_job import RUNS, start_flights
 from tests.support.plain import produce_all
+from tests.support.process import LoggedProcess
 from tests.support.streaming import listening, started
 from tests.support.waiting import eventually
 
@@ -83,8 +87,51 @@ def send(conf: Mapping[str, Any], topic: str, first: int, flights: Iterable[Flig
         list(produce_all(producer, topic, records))
 
 
+class Job(Protocol):
+    """The job, which runs from its construction on."""
+
+    def fine(self) -> bool:
+        """Whether it runs; raises what it has failed with."""
+
+    def end(self) -> None:
+        """End it where it is, in the middle of a batch as a rule."""
+
+
+class StoppedJob:
+    def __init__(self, spark: SparkSession, *what: Any) -> None:
+        self._query: StreamingQuery = started(lambda: start_flights(spark, *what))
+
+    def fine(self) -> bool:
+        failure = self._query.exception()
+        assert failure is None, failure
+        return True
+
+    def end(self) -> None:
+        self._query.stop()
+
+
+class KilledJob:
+    """In a process of its own: that, its JVM and its Python workers are killed at once."""
+
+    def __init__(self, log: Path, name: str, topics: tuple[str, str], conf: Any, checkpoint: Path, how: str) -> None:
+        job = [sys.executable, "-m", "tests.support.flights_job", name, *topics, json.dumps(conf), str(checkpoint), how]
+        self._process = LoggedProcess(job, log, own_group=True)
+        try:
+            self._process.wait_until_it_says(RUNS, 300)
+        except AssertionError:
+            self.end()
+            raise
+
+    def fine(self) -> bool:
+        assert self._process.running, self._process.said[-5000:]
+        return True
+
+    def end(self) -> None:
+        self._process.kill()
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("through", ["sink", "arrow"])
+@pytest.mark.parametrize(("through", "ends"), [("sink", "stopped"), ("arrow", "stopped"), ("arrow", "killed")])
 def test_all_flights_arrive_in_order_while_both_topics_are_replaced(
     spark: SparkSession,
     served: Controlled,
@@ -92,31 +139,23 @@ def test_all_flights_arrive_in_order_while_both_topics_are_replaced(
     make_group: Callable[[], str],
     tmp_path: Path,
     through: Through,
+    ends: str,
 ) -> None:
     register(spark)
     flights, name = load_flights(), f"flights-{uuid.uuid4().hex[:8]}"
     assert len(flights) == FLIGHTS
     topics = {"source": make_topic(12), "target": make_topic(12)}
-    # Java's producer retries a batch that the fence refuses for as long as this.
     conf = {**served.conf, "modeaware.mode.log.topic": served.log, "partitioner": "murmur2_random"}
-    writing = {**conf, "message.timeout.ms": 20_000}
     sent = 0
 
-    def start() -> StreamingQuery:
-        options = {"topic": topics["source"], "startingOffsets": "earliest", **conf}
-        writer = foreach_batch_writer(topics["target"], writing, through=through)
-        stream = spark.readStream.format("modeaware").options(**options).load().select("key", "value").writeStream
-        return stream.foreachBatch(writer).queryName(name).option("checkpointLocation", str(tmp_path)).start()
+    def start() -> Job:
+        what = (name, (topics["source"], topics["target"]), conf, tmp_path / "checkpoint", through)
+        return StoppedJob(spark, *what) if ends == "stopped" else KilledJob(tmp_path / "log", *what)
 
     def feed(share: int) -> None:
         nonlocal sent
         send(conf, topics["source"], sent, flights[sent : sent + share])
         sent = min(sent + share, FLIGHTS)
-
-    def fine() -> bool:
-        failure = query.exception()
-        assert failure is None, failure
-        return True
 
     def ask(which: str, *, pause: bool) -> None:
         topic = topics[which]
@@ -141,22 +180,22 @@ def test_all_flights_arrive_in_order_while_both_topics_are_replaced(
     with arrivals, listening(spark, listener):
         listener.require(progress_group(name), [topics["source"]])
         feed(share)
-        query = started(start)
+        job = start()
         try:
             for which in TO:
                 for act, reached in phases:
                     act(which)
                     feed(share)
                     served.wait_for(topics[which], reached, 240)
-                    fine()
-                    query.stop()  # where it is, in the middle of a batch as a rule
+                    job.fine()
+                    job.end()
                     feed(share)
-                    query = started(start)
-            eventually(lambda: fine() and len(arrivals.numbers) == FLIGHTS, 300, message="all of them")
+                    job = start()
+            eventually(lambda: job.fine() and len(arrivals.numbers) == FLIGHTS, 300, message="all of them")
             for topic in topics.values():
                 served.wait_done(topic, 120)
         finally:
-            query.stop()
+            job.end()
     assert sent == FLIGHTS
     assert arrivals.numbers == set(range(FLIGHTS))
     assert arrivals.out_of_order() == []
