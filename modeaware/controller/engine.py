@@ -385,6 +385,9 @@ class Engine:
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
+            if (now := record.replacement) is not None and now.successor_id is not None and now.switched_ms is None:
+                self.check_at_once(topic_id)  # the successor decides what becomes of it
+                continue
             after = record_after(record, self._epoch, self._clock.now_ms())
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             if after is not None:
