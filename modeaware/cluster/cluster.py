@@ -260,7 +260,8 @@ class Cluster:
                 commit_offsets(self.brokers, effect, last_checks)
             elif isinstance(effect, CreateTopic):
                 create_topic(self.brokers, effect, last_checks)
-                remove_kept_fence(self.brokers, effect)
+                if effect.after_fence:
+                    remove_kept_fence(self.brokers, effect)
             elif isinstance(effect, DeleteTopic):
                 self._check_untouched(effect)
                 return delete_topics(self.brokers, {effect.successor: effect.successor_id}, last_checks)[
@@ -474,12 +475,7 @@ def remove_kept_fence(brokers: Brokers, effect: CreateTopic) -> None:
     AutoMQ/automq#3556). What is set on the new topic, and then removed, is absent after any restart.
     """
     names = FENCE_CONFIGS.keys() - effect.configs.keys()
-    try:
-        alter_configs(brokers, effect.successor, {name: NO_FENCE[name] for name in names})
-    except ClusterError as error:
-        if error.code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.POLICY_VIOLATION):
-            return  # nor has this user fenced an earlier topic of that name
-        raise
+    alter_configs(brokers, effect.successor, {name: NO_FENCE[name] for name in names})
     alter_configs(brokers, effect.successor, {}, names)
 
 
