@@ -18,6 +18,7 @@ from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request, topic_n
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import Successor
 from modeaware.wire.brokers import Brokers
@@ -70,8 +71,10 @@ def look_at_predecessor(brokers: Brokers, topic: str) -> Predecessor:
 
 
 def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dict[str, str]:
-    """Return the configs of the successor: those copied, and over them those that are wanted."""
-    copied = {name: value for name, value in predecessor.configs.items() if name not in OF_PARTITIONS}
+    """Return the configs of the successor: those copied, and over them those that are wanted. A fence that is left from
+    an earlier replacement, of which the mode log was lost say, is not copied: the successor would take no records."""
+    left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(predecessor.configs) else ())}
+    copied = {name: value for name, value in predecessor.configs.items() if name not in left_out}
     for name in PER_PARTITION:
         if name in copied and int(copied[name]) > 0 and wanted.num_partitions > 0:
             copied[name] = str(-(-int(copied[name]) * predecessor.partition_count // wanted.num_partitions))

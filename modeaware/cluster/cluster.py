@@ -41,6 +41,7 @@ from modeaware.lifecycle.commands import (
     Effect,
     FenceTopic,
 )
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.topic_view import base64_id
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
@@ -64,6 +65,8 @@ PARTITIONS_A_REQUEST = 5_000
 """KRaft refuses a request as a whole that takes more than 10 000 records."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
+NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
+"""Kafka's defaults for :data:`FENCE_CONFIGS`."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _COORDINATOR_MOVED = frozenset(
@@ -257,6 +260,8 @@ class Cluster:
                 commit_offsets(self.brokers, effect, last_checks)
             elif isinstance(effect, CreateTopic):
                 create_topic(self.brokers, effect, last_checks)
+                if effect.after_fence:
+                    remove_kept_fence(self.brokers, effect)
             elif isinstance(effect, DeleteTopic):
                 self._check_untouched(effect)
                 return delete_topics(self.brokers, {effect.successor: effect.successor_id}, last_checks)[
@@ -460,6 +465,18 @@ def create_topic(
     for result in _ask_controller(brokers, what, "topics", request):
         if result.error_code:
             raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
+
+
+def remove_kept_fence(brokers: Brokers, effect: CreateTopic) -> None:
+    """Have brokers forget the fence of an earlier topic of a successor's name, right after the creation.
+
+    A broker that restarts may give the configs of a deleted topic to the next one of its name, until its metadata have
+    been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops none that it has read in the same go; see
+    AutoMQ/automq#3556). What is set on the new topic, and then removed, is absent after any restart.
+    """
+    names = FENCE_CONFIGS.keys() - effect.configs.keys()
+    alter_configs(brokers, effect.successor, {name: NO_FENCE[name] for name in names})
+    alter_configs(brokers, effect.successor, {}, names)
 
 
 def alter_configs(

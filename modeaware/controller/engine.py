@@ -356,6 +356,9 @@ class Engine:
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
 
+    def _was_fenced(self, effect: CreateTopic) -> bool:
+        return any(record.topic == effect.successor and is_alias(record) for record in self._records.values())
+
     def _is_successor(self, topic_id: str | None) -> bool:
         replaced = (record.replacement for record in self._records.values())
         return topic_id is not None and any(now is not None and now.successor_id == topic_id for now in replaced)
@@ -385,6 +388,9 @@ class Engine:
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
+            if (now := record.replacement) is not None and now.successor_id is not None and now.switched_ms is None:
+                self.check_at_once(topic_id)  # the successor decides what becomes of it
+                continue
             after = record_after(record, self._epoch, self._clock.now_ms())
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             if after is not None:
@@ -539,6 +545,7 @@ class Engine:
             return []
         if not appended:
             self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
+        effects = [replace(e, after_fence=self._was_fenced(e)) if isinstance(e, CreateTopic) else e for e in effects]
         errors = self._perform(effects)
         for effect, error in zip(effects, errors, strict=True):
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}

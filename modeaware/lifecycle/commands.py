@@ -141,7 +141,11 @@ class CommitOffsets:
 
 @dataclass(frozen=True)
 class CreateTopic:
-    """Create the successor of the topic ``topic``."""
+    """Create the successor of the topic ``topic``.
+
+    Attributes:
+        after_fence: another topic of the successor's name was fenced, and brokers may have kept its configs.
+    """
 
     topic: str
     topic_id: str
@@ -149,6 +153,7 @@ class CreateTopic:
     num_partitions: int
     replication_factor: int
     configs: Mapping[str, str] = field(default_factory=dict)
+    after_fence: bool = False
 
 
 @dataclass(frozen=True)

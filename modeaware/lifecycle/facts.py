@@ -191,3 +191,9 @@ class TopicFacts:
         if any(log.end_offset for log in self.partitions.values()):
             return False
         return True if len(self.partitions) == self.partition_count else None
+
+    @property
+    def offsets_left(self) -> list[str]:
+        """Return the groups that have offsets behind the end of an empty topic: from an earlier one of its name, kept
+        by a coordinator that was away when that was deleted. These groups would skip records (invariant I2)."""
+        return sorted(name for name, group in self.groups.items() if self.untouched and any(group.committed.values()))

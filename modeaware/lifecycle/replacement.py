@@ -154,15 +154,26 @@ def _watch_alias(
 
 
 def _without_predecessor(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
+    """Keep the name where its topic is gone. A mode log that was restored may be older than the switch: the successor
+    shows that by its records (invariant I2)."""
+    replacement, found = record.replacement, facts.successor
+    assert replacement is not None
+    if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
+        is_there = found is not None and found.topic_id == replacement.successor_id
+        if found is None or (found.untouched is None if is_there else found.topic_id is None and not found.gone):
+            return Advance()
+        if is_there and not found.untouched:
+            replacement = replace(replacement, switched_ms=now_ms)
+            modes = (PartitionMode.READ_ONLY,) * len(record.modes)
+            record = replace(record, modes=modes, replacement=replacement, groups_complete=False)
     after = record_after(record, controller_epoch, now_ms)
-    assert record.replacement is not None
     if after is None:
         alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
-        return Advance(tombstone=True, alarms=(f"{alarm}{record.replacement.successor!r} stays, if it was created",))
+        return Advance(tombstone=True, alarms=(f"{alarm}{replacement.successor!r} stays, if it was created",))
     if after is record:
-        return _watch_alias(record, record.replacement, facts, controller_epoch, now_ms)
-    alarm = f"topic {record.topic!r} is gone: its name leads on to {record.replacement.successor!r}"
-    return Advance(record=after, alarms=() if record.replacement.deleting_ms is not None else (alarm,))
+        return _watch_alias(record, replacement, facts, controller_epoch, now_ms)
+    alarm = f"topic {record.topic!r} is gone: its name leads on to {replacement.successor!r}"
+    return Advance(record=after, alarms=() if replacement.deleting_ms is not None else (alarm,))
 
 
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
@@ -174,12 +185,18 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     """
     if found.topic_id is None:
         return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
-    if found.untouched is None:
+    doubt = found.groups_doubt
+    if found.untouched is None or (doubt is not None and not doubt.hidden and doubt.settling is None):
         return Advance()
+    given_up = f"topic {record.topic!r}: its replacement is given up, because "
+    if left := found.offsets_left:
+        why = f"groups have offsets on {found.topic!r} from an earlier topic of that name: {', '.join(left)}. To have "
+        alarm = f"{given_up}{why}them removed delete the topic, which is empty; then repeat the request"
+        return Advance(_without(record), alarms=(alarm,))
     if not _as_intended(found, replacement):
         alarm = (
-            f"topic {record.topic!r}: its replacement is given up, because another topic {replacement.successor!r} has "
-            "appeared meanwhile, with records or with another count, replication factor or configs than requested"
+            f"{given_up}another topic {replacement.successor!r} has appeared meanwhile, with records or with another "
+            "count, replication factor or configs than requested"
         )
         return Advance(_without(record), alarms=(alarm,))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
@@ -188,7 +205,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
 
 def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
     """Return whether a topic is what was to be created, and nothing was written to it."""
-    if not found.untouched or found.partition_count != replacement.num_partitions:
+    if not found.untouched or found.partition_count != replacement.num_partitions or found.offsets_left:
         return False
     factor, configs = replacement.replication_factor, found.configs
     if factor != DEFAULT_FACTOR and found.replication_factor not in (None, factor):

@@ -218,6 +218,32 @@ def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(capl
     assert len(world.performed) == 1
 
 
+def test_a_record_older_than_the_switch_is_not_removed_where_another_topic_has_the_name() -> None:
+    """Of a mode log that was restored: whether its name led to the successor, that one's records show."""
+    world = Deleting()
+    world.record_is(let_go("old", "id-of-old", NEW, switched_ms=None, own_configs=None))
+    world.engine.remove(["id-of-old"])
+    assert world.old().successor_id == f"id-of-{NEW}"
+    world.found["old"] = TopicFacts("old", "another", 1, gone=True)
+    world.found[NEW] = replace(world.found[NEW], partitions={0: PartitionFacts(0, 4, 4, 0, 0)})
+    world.check()
+    assert world.old().gone_ms is not None
+
+
+def test_a_successor_that_has_the_name_of_an_alias_is_created_without_the_fence_that_brokers_have_kept() -> None:
+    world = Deleting()
+    intent = {"successor_id": None, "announced_ms": None, "switched_ms": None, "own_configs": None}
+    begun = [let_go(topic, f"id-of-{topic}", new, **intent) for topic, new in ((NEW, "old"), (A, "b"))]
+    alias = let_go("old", "id-of-old", NEW, let_go_ms=3, gone_ms=4)
+    world.record_is(alias, *(replace(each, modes=(PartitionMode.READ_WRITE,), retired={}) for each in begun))
+    world.found["old"] = TopicFacts("old", None, gone=True)
+    del world.clusters[A], world.clusters[B]
+    world.found[A] = replace(world.found[NEW], topic=A, topic_id="id-of-a")
+    world.check()
+    created = {each.successor: each.after_fence for each in world.performed if isinstance(each, CreateTopic)}
+    assert created == {"old": True, "b": False}
+
+
 def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:
     world = Deleting()
     world.log.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)

@@ -24,6 +24,7 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRef
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
@@ -56,6 +57,14 @@ FACTS = TopicFacts("orders", "id", 6, groups=GROUPS)
 def test_as_much_is_kept_in_all_whatever_the_count(count: int, bytes_: str) -> None:
     configs = successor_configs(FOUND, TopicReplacement("v2", count))
     assert configs == {"retention.bytes": bytes_, "local.retention.bytes": "-2", "cleanup.policy": "delete"}
+
+
+def test_a_fence_that_is_left_from_an_earlier_replacement_is_not_copied() -> None:
+    """The mode log was lost after the switch: the topic is fenced, and nothing says that it was replaced."""
+    left = Predecessor(4, 3, {"retention.ms": "7", **FENCE_CONFIGS})
+    assert successor_configs(left, TopicReplacement("v3", 2)) == {"retention.ms": "7"}
+    own = Predecessor(4, 3, {"compression.type": "gzip", "max.message.bytes": "2000000"})
+    assert successor_configs(own, TopicReplacement("v3", 2)) == own.configs
 
 
 def test_named_configs_and_replicas_outweigh_those_of_the_topic() -> None:

@@ -276,6 +276,52 @@ def test_the_successor_is_announced_once_each_of_its_leaders_has_answered() -> N
     assert replacement(announced).announced_ms == NOW_MS
 
 
+def test_a_successor_on_which_groups_have_offsets_of_an_earlier_topic_is_not_announced() -> None:
+    """Its first records lie before them, and these groups would skip those."""
+    record = admitted(COMMAND, seen=seen())
+    unread = GroupsDoubt("group 'billing' cannot be judged: its offsets cannot be read: COORDINATOR_LOAD_IN_PROGRESS")
+    assert step(record, seen(successor(groups_doubt=unread)), NOW_MS).record in (None, record)
+    found = step(record, seen(successor(groups={"billing": group({0: 0, 1: 208}), "new": group({0: 0})})), NOW_MS)
+    assert found.record is not None
+    assert found.record.replacement is None
+    (alarm,) = found.alarms
+    assert f"groups have offsets on '{NAME}' from an earlier topic of that name: billing. " in alarm
+    announced = step(record, seen(successor(groups={"new": group({0: 0})})), NOW_MS).record
+    assert announced is not None
+    assert replacement(announced).successor_id == ID
+
+
+@pytest.mark.parametrize(
+    ("found", "leads_on"),
+    [
+        (successor(ends=4), True),
+        (replace(successor(ends=4), topic_id="another"), False),
+        (successor(), False),
+        (replace(ABSENT, gone=True), False),
+        (ABSENT, None),
+        (replace(successor(ends=4), partitions={}), None),
+    ],
+)
+def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
+    found: TopicFacts, leads_on: bool | None
+) -> None:
+    """The mode log was restored: that the successor has records shows that its predecessor's name led to it."""
+    announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
+    assert announced is not None
+    after = step(announced, replace(seen(found), topic_id=None, gone=True), NOW_MS)
+    assert after.tombstone is (leads_on is False)
+    assert (after.record is not None) is (leads_on is True)
+    if after.record is not None:
+        view = after.record.view().successor
+        assert view is not None
+        assert (view.topic, view.switched, view.let_go) == (NAME, True, True)
+        assert after.record.modes == (RO,) * 3
+        (alarm,) = after.alarms
+        assert f"its name leads on to '{NAME}'" in alarm
+    undone = replace(announced, replacement=replace(replacement(announced), undone_ms=NOW_MS))
+    assert step(undone, replace(seen(found), topic_id=None, gone=True), NOW_MS).tombstone
+
+
 def test_a_topic_in_another_change_is_not_replaced_and_one_that_is_replaced_is_not_changed() -> None:
     assert refused(COMMAND, admitted(shrink(2), seen=seen()), seen()).code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     record = admitted(COMMAND, seen=seen())

@@ -112,7 +112,7 @@ class Judge:
             raise Violation("fence", "the fence itself is noted as the configs before it")
         if now.successor_id is not None and (was is None or was.successor_id != now.successor_id):
             self._adopted(now, writer)
-        if now.switched_ms is not None and (was is None or was.switched_ms is None):
+        if now.switched_ms is not None and (was is None or was.switched_ms is None) and now.gone_ms is None:
             self._switched(after, now, writer)
         for partition, retired in after.retired.items():
             held = before.retired.get(partition) if before is not None else None

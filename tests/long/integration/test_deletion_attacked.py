@@ -1,0 +1,446 @@
+"""A topic that was replaced is deleted under attack on a real Kafka: no acknowledged record is lost or skipped."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+import modeaware
+from modeaware.cluster import cluster as effects
+from modeaware.cluster.cluster import Cluster, alter_configs
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import CreateTopic, ReplaceTopicCommand
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.modelog.reader import LogRecord, read_to_end
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.topic import ensure_mode_log
+from tests.conftest import MakeKafka, MakeTopic
+from tests.support.background import Background
+from tests.support.controlled import Controlled, commit_zero, produce
+from tests.support.group import FAST
+from tests.support.old_release import new_release
+from tests.support.plain import commit, create_topic, drain_topic, ends, produce_keyed
+from tests.support.program import run_program
+from tests.support.replaced_load import Delivered, Member, Writer
+from tests.support.rolling import Deployment
+from tests.support.waiting import eventually
+
+Record = tuple[bytes, int]
+MORE = 200
+"""How many records more are read, where something has happened."""
+SOON = {"topic.metadata.refresh.interval.ms": 500}
+
+
+def now(record: TopicRecord) -> Replacement:
+    assert record.replacement is not None
+    return record.replacement
+
+
+def is_gone(record: TopicRecord) -> bool:
+    return now(record).gone_ms is not None
+
+
+def topics(setting: Controlled, *names: str) -> dict[str, int]:
+    """Topic -> its partitions, of those that are there."""
+    found = setting.admin.list_topics(timeout=20).topics
+    return {name: len(found[name].partitions) for name in names if name in found}
+
+
+def aware(setting: Controlled, **more: object) -> dict[str, Any]:
+    return {**setting.conf, **SOON, "modeaware.mode.log.topic": setting.log, **more}
+
+
+def replace(setting: Controlled, topic: str, successor: str, count: int = 2) -> None:
+    result = setting.ask(ReplaceTopicCommand(topic, successor, count, delay_ms=0))
+    assert result.code is ErrorCode.NONE, result.message
+
+
+class Application:
+    """An aware writer and an aware group of one topic.
+
+    Attributes:
+        others: records of others that the group has to read as well.
+    """
+
+    def __init__(self, setting: Controlled, topic: str, group: str) -> None:
+        self._delivered = Delivered()
+        self.writer = Writer(lambda: modeaware.Producer(aware(setting)), topic, "aware", 100)
+        conf = aware(setting, **FAST, **{"group.id": group, "auto.offset.reset": "earliest"})
+        self._member = Member(lambda: modeaware.Consumer(conf), [topic], self._delivered)
+        self.others: set[Record] = set()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Both run. At the end all that was acknowledged is read, and no key out of its order."""
+        with self._member:
+            with self.writer:
+                self.more()
+                yield
+            wanted = {*self.writer.acknowledged, *self.others}
+            eventually(lambda: wanted <= self._delivered.distinct() or not self._member.fine(), 60)
+        assert not self._delivered.out_of_order()
+
+    def more(self) -> None:
+        """Wait until more is read: both are alive."""
+        goal = len(self._delivered.distinct()) + MORE
+        eventually(lambda: self._member.fine() and self.writer.fine() and len(self._delivered.distinct()) > goal, 60)
+
+
+class Loop(Background):
+    """Does something again and again, as a GitOps loop does."""
+
+    def __init__(self, step: Callable[[], object], pause_s: float) -> None:
+        super().__init__()
+        self._step, self._pause_s = step, pause_s
+        self.steps = 0
+
+    def work(self) -> None:
+        while not self.done.wait(self._pause_s):
+            self._step()
+            self.steps += 1
+
+
+class Stock(Background):
+    """Writes records by a producer that knows no modes, whatever becomes of them."""
+
+    def __init__(self, conf: dict[str, Any], topic: str) -> None:
+        super().__init__()
+        self._producer, self._topic = Producer({**conf, **SOON, "acks": "all", "message.timeout.ms": 10_000}), topic
+        self.acknowledged: set[Record] = set()
+        self.refused: set[int] = set()
+
+    def work(self) -> None:
+        count = 0
+        while not self.done.wait(0.005):
+            try:
+                self._producer.produce(self._topic, b"%d" % count, b"stock-%d" % count, on_delivery=self._told)
+                count += 1
+            except KafkaException as error:  # at once, where the topic is known to be missing
+                self.refused.add(error.args[0].code())
+            self._producer.poll(0)
+        self._producer.flush(20)
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.add((message.key(), int(message.value())))
+        else:
+            self.refused.add(error.code())
+
+
+# The mode log
+
+
+def entries(setting: Controlled) -> list[tuple[bytes | None, bytes | None]]:
+    """A backup of the mode log."""
+    found: list[LogRecord] = []
+    read_to_end(setting.conf, setting.log, 0, found.extend, 30, must_exist=True)
+    return [(record.key, record.value) for record in found]
+
+
+def restore(setting: Controlled, backup: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+    """As the runbook has it; no controller is there meanwhile."""
+    for controller in setting.started:
+        controller.stop()
+    setting.admin.delete_topics([setting.log])[setting.log].result(30)
+    eventually(lambda: not topics(setting, setting.log))
+    ensure_mode_log(setting.admin, setting.log)
+    producer = Producer(setting.conf)
+    for key, value in backup:
+        producer.produce(setting.log, value, key)
+    assert producer.flush(30) == 0
+
+
+def truncate(setting: Controlled) -> None:
+    """Delete all records of the mode log; brokers refuse that while it is compacted."""
+    with closing(Cluster(setting.conf)) as cluster:
+        alter_configs(cluster.brokers, setting.log, {"cleanup.policy": "delete"})
+    (deleted,) = setting.admin.delete_records([TopicPartition(setting.log, 0, -1)]).values()
+    assert deleted.result(30).low_watermark > 0
+
+
+class Held:
+    """Stops a controller of this process right before it deletes a topic, once everything is proved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._there, self._go, self._check = threading.Event(), threading.Event(), effects.check_at_rest
+        self._refused = False
+        monkeypatch.setattr(effects, "check_at_rest", self._hold)
+
+    def _hold(self, *args: Any) -> None:
+        self._check(*args)
+        self._there.set()
+        assert self._go.wait(60)
+        if self._refused:
+            raise ClusterError("the controller dies here", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def wait(self) -> None:
+        assert self._there.wait(60)
+
+    def release(self, *, deletes: bool) -> None:
+        self._refused = not deletes
+        self._go.set()
+
+
+@pytest.mark.timeout(400)
+def test_a_mode_log_that_is_lost_between_record_and_deletion_and_restored_from_before_the_switch_loses_nothing(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, held = make_topic(4), Held(monkeypatch)
+    name, application = f"{topic}-v2", Application(setting, topic, make_group())
+    setting.start()
+    with application.running():
+        replace(setting, topic, name)
+        setting.wait_for(topic, lambda record: now(record).announced_ms is not None)
+        old = entries(setting)
+        held.wait()
+        truncate(setting)
+        held.release(deletes=True)
+        eventually(lambda: topics(setting, topic, name) == {name: 2})
+        restore(setting, ())
+        setting.start()
+        application.more()  # both keep their views
+        restore(setting, old)
+        setting.start()
+        setting.wait_for(topic, is_gone, 60)
+        application.more()
+        sent = run_program(
+            """
+            import json, sys, modeaware
+            producer = modeaware.Producer(json.loads(sys.argv[1]))
+            producer.produce(sys.argv[2], b"0", b"anew", on_delivery=lambda error, message: print(message.topic()))
+            producer.flush(30)
+            """,
+            json.dumps(aware(setting)),
+            topic,
+        )
+        assert sent.stdout.split() == [name], sent.stderr
+        application.others.add((b"anew", 0))
+    assert topics(setting, topic, name) == {name: 2}
+
+
+@pytest.mark.timeout(400)
+def test_nothing_is_deleted_on_the_proofs_of_a_restored_mode_log(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record says that the topic is being deleted; a record has come since, and the fence is there again."""
+    topic, group, held = make_topic(2), make_group(), Held(monkeypatch)
+    name = f"{topic}-v2"
+    produce(setting, topic, 20)
+    commit(setting.servers, group, topic, ends(setting.servers, topic))
+    setting.start()
+    replace(setting, topic, name)
+    setting.wait_for(topic, lambda record: now(record).switched_ms is not None)
+    commit_zero(setting, group, name, 2)
+    held.wait()
+    old = entries(setting)
+    assert now(setting.record(topic)).deleting_ms is not None
+    held.release(deletes=False)
+    for controller in setting.started:
+        controller.stop()
+    with closing(Cluster(setting.conf)) as cluster:
+        alter_configs(cluster.brokers, topic, {}, FENCE_CONFIGS)
+        eventually(lambda: produce_keyed(setting.servers, topic, [(b"late", b"1")]), message="the fence is lifted")
+        alter_configs(cluster.brokers, topic, FENCE_CONFIGS)
+    restore(setting, old)
+    held.release(deletes=True)
+    setting.start()
+    lags = reasons.of_group(reasons.GROUP_LAG, group)
+    setting.wait_for(topic, lambda record: lags in {retired.reason for retired in record.retired.values()})
+    assert b"1" in {message.value() for message in drain_topic(setting.servers, topic)}
+    commit(setting.servers, group, topic, ends(setting.servers, topic))
+    setting.wait_for(topic, is_gone, 60)
+
+
+@pytest.mark.timeout(400)
+def test_a_loop_that_lifts_the_fence_each_second_loses_no_record_of_a_stock_writer(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    topic = make_topic(2, max_message_bytes=1_000_000)
+    name, application, stock = f"{topic}-v2", Application(setting, topic, make_group()), Stock(setting.conf, topic)
+    setting.start(fence_after_ms=1_000)
+    with closing(Cluster(setting.conf)) as cluster, application.running():
+
+        def lift() -> None:
+            alter_configs(cluster.brokers, topic, {"max.message.bytes": "1000000"}, ["compression.type"])
+
+        with stock:
+            with Loop(lift, 1.0) as loop:
+                replace(setting, topic, name)
+                setting.wait_for(topic, lambda record: now(record).own_configs is not None)
+                lifted, written = loop.steps, len(stock.acknowledged)
+                eventually(lambda: loop.fine() and loop.steps > lifted + 12, 60)
+                assert len(stock.acknowledged) > written, "the loop does lift it"
+                assert now(setting.record(topic)).deleting_ms is None
+                assert topics(setting, topic) == {topic: 2}
+            setting.wait_for(topic, is_gone, 60)
+        application.others |= stock.acknowledged
+        application.more()
+    assert KafkaError.MSG_SIZE_TOO_LARGE in stock.refused
+
+
+@pytest.mark.timeout(400)
+def test_a_name_that_automatic_creation_brings_back_is_not_used_and_its_records_are_read_once_it_is_adopted(
+    make_kafka: MakeKafka, make_group: Callable[[], str]
+) -> None:
+    kafka = make_kafka(configs={"auto.create.topics.enable": "true", "num.partitions": "3"})
+    with Controlled(kafka) as setting:
+        topic, name = "orders", "orders-v2"
+        create_topic(setting.servers, topic, 2, configs={})
+        application, stock = Application(setting, topic, make_group()), Stock(setting.conf, topic)
+        setting.start(fence_after_ms=1_000)
+        with application.running():
+            with stock:
+                replace(setting, topic, name)
+                gone = setting.wait_for(topic, is_gone, 60)
+                eventually(lambda: topics(setting, topic, name) == {topic: 3, name: 2})
+                written = len(stock.acknowledged)
+                eventually(lambda: len(stock.acknowledged) > written + MORE)
+                application.more()
+            assert {where for where, _ in application.writer.acknowledged.values()} == {topic, name}
+            taken = setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
+            assert taken.topic_id == gone.topic_id
+            found = setting.admin.describe_topics(confluent_kafka.TopicCollection([topic]))[topic].result(30)
+            adopted = ReplaceTopicCommand(topic, name, 1, adopt_id=str(found.topic_id))
+            assert setting.ask(adopted).code is ErrorCode.NONE
+            application.others |= stock.acknowledged
+            application.more()
+
+
+@pytest.mark.timeout(400)
+def test_squatters_of_either_name_are_not_taken_for_what_was_meant(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, create = make_topic(2), effects.create_topic
+    name, application = f"{topic}-v2", Application(setting, topic, make_group())
+
+    def too_late(brokers: Any, effect: CreateTopic, *args: Any, **options: Any) -> None:
+        if not options.get("validate_only"):
+            create_topic(setting.servers, name, 5, configs={})
+        create(brokers, effect, *args, **options)
+
+    setting.start()
+    with application.running():
+        with monkeypatch.context() as squatting:
+            squatting.setattr(effects, "create_topic", too_late)
+            replace(setting, topic, name)
+            setting.wait_for(topic, lambda record: record.replacement is None)
+        assert topics(setting, topic, name) == {topic: 2, name: 5}
+        application.more()
+        assert {where for where, _ in application.writer.acknowledged.values()} == {topic}
+
+        other = f"{topic}-v3"
+        replace(setting, topic, other)
+        setting.wait_for(topic, is_gone, 60)
+        create_topic(setting.servers, topic, 7, configs={})
+        setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
+        application.more()
+    assert ends(setting.servers, topic) == dict.fromkeys(range(7), 0)
+    assert ends(setting.servers, name) == dict.fromkeys(range(5), 0)
+
+
+@pytest.mark.timeout(400)
+def test_a_topic_whose_successor_was_deleted_by_hand_stays_though_another_one_has_the_name(
+    setting: Controlled, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    name, values = f"{topic}-v2", produce(setting, topic, 30)
+    setting.start()
+    replace(setting, topic, name)
+    setting.wait_for(topic, lambda record: now(record).let_go_ms is not None)
+    setting.admin.delete_topics([name])[name].result(30)
+    setting.wait_for(topic, lambda record: now(record).reason == reasons.NO_SUCCESSOR, 60)
+    create_topic(setting.servers, name, 2, configs={})
+    eventually(lambda: topics(setting, name) == {name: 2})
+    setting.started[-1].stop()
+    setting.start()
+    setting.wait_for(topic, lambda record: record.controller_epoch > 0 and now(record).deleting_ms is None)
+    assert {message.value() for message in drain_topic(setting.servers, topic)} == values
+
+
+@pytest.mark.timeout(400)
+def test_no_record_is_skipped_or_refused_on_the_way_back_after_a_broker_was_killed_at_the_deletion(
+    make_kafka: MakeKafka, make_group: Callable[[], str]
+) -> None:
+    """A coordinator that is away when a topic is deleted keeps the offsets on it, and a broker that reads its metadata
+    anew the configs: they would be those of the next topic of that name."""
+    kafka, group = make_kafka(), make_group()
+    with Controlled(kafka) as setting:
+        topic, name, delivered = "orders", "orders-v2", Delivered()
+        conf = aware(setting, **{"group.id": group, "auto.offset.reset": "earliest"})
+
+        def send(numbers: range) -> None:
+            records = [(b"key-%d" % (n % 50), b"%d" % n) for n in numbers]
+            produce_keyed(setting.servers, topic, records)
+
+        def member() -> Member:
+            return Member(lambda: modeaware.Consumer(conf), [topic], delivered)
+
+        create_topic(setting.servers, topic, 2, configs={})
+        send(range(400))
+        setting.start()
+        with member():
+            eventually(lambda: len(delivered.distinct()) == 400, 60)
+            replace(setting, topic, name)
+            setting.wait_for(topic, lambda record: now(record).let_go_ms is not None, 60)
+        eventually(lambda: topics(setting, topic) == {}, 60, interval_s=0.005)
+        kafka.brokers[0].kill()
+        kafka.brokers[0].start()
+        setting.wait_for(topic, is_gone, 90)
+
+        replace(setting, name, topic)
+        begun = setting.wait_for(name, lambda record: record.replacement is None or now(record).switched_ms, 60)
+        if begun.replacement is None:  # the offsets were kept; the alarm says what to do
+            setting.admin.delete_topics([topic])[topic].result(30)
+            eventually(lambda: topics(setting, topic) == {})
+            replace(setting, name, topic)
+            setting.wait_for(name, lambda record: now(record).switched_ms is not None, 60)
+        kafka.brokers[0].restart()
+        send(range(400, 1_400))  # no broker has kept the fence
+        with member():
+            eventually(lambda: len(delivered.distinct()) == 1_400, 60)
+
+
+@pytest.mark.timeout(400)
+def test_everything_is_killed_before_and_within_the_deletion(
+    make_kafka: MakeKafka, make_group: Callable[[], str], tmp_path: Path
+) -> None:
+    """The broker, the controller and its standby, the producer and the consumer."""
+    kafka, release = make_kafka(), new_release()
+    names = ("controller-1", "controller-2", "consumer-1", "producer-1")
+    with Controlled(kafka) as setting:
+        chain = [f"orders-{uuid.uuid4().hex[:8]}"]
+        create_topic(setting.servers, chain[0], 4, configs={})
+        site = Deployment(setting.servers, setting.log, chain[0], make_group(), tmp_path)
+        try:
+            for each in names:
+                site.start(each, release)
+            site.more()
+            for phase in (lambda now: now.let_go_ms, lambda now: now.deleting_ms):
+                chain.append(f"{chain[0]}-v{len(chain) + 1}")
+                options = ("--partitions", "3", "--delete-partitions-delay", "0", "--yes")
+                site.command(release, "replace", chain[-2], "--with", chain[-1], *options)
+                setting.wait_for(chain[-2], lambda record, phase=phase: phase(now(record)) is not None, 60)
+                for each in names:
+                    site.now[each].kill()
+                kafka.brokers[0].kill()
+                kafka.brokers[0].start()
+                for each in names:
+                    site.start(each, release)
+                setting.wait_for(chain[-2], is_gone, 90)
+                site.more()
+            site.stop()
+            assert site.failed() == []
+            assert site.out_of_order() == []
+            assert topics(setting, *chain) == {chain[-1]: 3}
+        finally:
+            site.kill()
