@@ -95,6 +95,8 @@ class TopicReplacement:
             are not, and a quiet topic has to be enough.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose it. Without
             its name here, such a group makes the controller refuse.
+        evacuate: for a compacted topic, and for such alone: it is not deleted before the Spark job
+            ``modeaware.spark.evacuate`` has copied the latest values of its keys to the successor.
         accept_access_loss: ACLs that the two names do not share are no reason to refuse.
         accept_mirroring: MirrorMaker 2, if it is in use, does not copy the configs of the fence.
     """
@@ -108,6 +110,7 @@ class TopicReplacement:
     accept_state_loss: Sequence[str] = ()
     accept_access_loss: bool = False
     accept_mirroring: bool = False
+    evacuate: bool = False
 
 
 def check_replacement(topic: str, wanted: TopicReplacement) -> None:

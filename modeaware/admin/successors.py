@@ -108,6 +108,7 @@ def replace_command(
         fence=wanted.fence,
         pause_before_switch=pause_before_switch,
         accept_state_loss=tuple(dict.fromkeys(wanted.accept_state_loss)),
+        evacuate=wanted.evacuate,
         undo=undo,
         validate_only=validate_only,
     )

@@ -110,6 +110,8 @@ group has read it and none is subscribed to it any more, and once the delay has 
         )
         add_flags(
             parser,
+            evacuate="replace a compacted topic: TOPIC stays until the Spark job modeaware.spark.evacuate has copied "
+            "the latest values of its keys to the new one",
             **ACCEPTING,
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
             undo="give the replacement up, and delete the new topic; until producers write to it",
@@ -120,7 +122,7 @@ group has read it and none is subscribed to it any more, and once the delay has 
 
     def run(self, args: argparse.Namespace) -> int:
         successors = _successors(args)
-        if args.undo and (args.pause_before_switch or args.accept_state_loss or _given(args)):
+        if args.undo and (args.pause_before_switch or args.accept_state_loss or args.evacuate or _given(args)):
             raise BadUsage("--undo goes with topics and the names of their successors alone")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
@@ -313,6 +315,7 @@ def _wanted(
         tuple(args.accept_state_loss),
         args.accept_access_loss,
         args.accept_mirroring,
+        args.evacuate,
     )
     check_replacement(topic, wanted)
     return wanted

@@ -481,7 +481,7 @@ def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord
     for partition, retired in record.retired.items():
         log = facts.partitions.get(partition)
         waits = record.modes[partition] is PartitionMode.READ_ONLY and not retired.opening
-        if log is None or not waits or (name == asked.evacuation and retired.evacuated):
+        if log is None or not waits or (name == asked.evacuation and retired.evacuated_to_seal):
             continue
         until = log.end_offset if retired.seal_offset is None else retired.seal_offset
         left = unread_offsets(group, partition, until, log.log_start)

@@ -158,9 +158,6 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
             "read again after these: grow it first, so that they are written anew (modeaware grow)"
         )
         raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
-    if facts.compacted:
-        why = f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key must be kept; shrink it instead"
-        raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
     return new_replacement(current, command, now_ms)
 
 

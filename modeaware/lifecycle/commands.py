@@ -50,6 +50,8 @@ class ReplaceTopicCommand:
     ``accept_state_loss``. ``undo`` deletes the successor, until the switch. ``configs`` are all that is set on the
     successor: nothing is copied from the topic.
 
+    ``evacuate``: the topic is compacted, and its latest values are copied to the successor before it is let go.
+
     Of a topic that was replaced and is gone, whose name leads to ``successor``: ``forget`` ends that, and ``adopt_id``
     adopts the topic of that id, which has come up under the name (:mod:`modeaware.lifecycle.alias`).
     """
@@ -63,6 +65,7 @@ class ReplaceTopicCommand:
     fence: str = "config"
     pause_before_switch: bool = False
     accept_state_loss: tuple[str, ...] = ()
+    evacuate: bool = False
     undo: bool = False
     validate_only: bool = False
     forget: bool = False

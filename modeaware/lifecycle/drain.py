@@ -4,10 +4,11 @@
 assigned to it) and those that the operator registered; less those that the operator waived, with a reason. Any doubt
 about the list of groups, or about one group's commit, keeps a partition undrained.
 
-An *evacuation* copies the latest values of a compacted topic's retired partitions to survivors (the Spark job
-``modeaware.spark.evacuate``). Its proof is a commit at the seal of each retired partition, by a consumer group named
-after this one change. When the count changes again keys belong elsewhere and the name differs, so an older proof never
-counts. That group is no reader: drains wait for it through ``Requirement.evacuation`` only.
+An *evacuation* copies the latest values of a compacted topic's retired partitions to survivors, or those of a whole
+topic that is replaced to its successor (the Spark job ``modeaware.spark.evacuate``). Its proof is a commit at the seal
+of each retired partition, by a consumer group named after this one change. When the count changes again keys belong
+elsewhere and the name differs, so an older proof never counts. That group is no reader: drains wait for it through
+``Requirement.evacuation`` only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 
 EVACUATION_PREFIX = "modeaware-evacuation-"
 """Consumer groups whose names begin with it belong to modeaware."""
@@ -38,9 +39,13 @@ def evacuation_group(topic: str, epoch: int) -> str:
 
 def evacuation_of(record: TopicRecord | None) -> str | None:
     """Return the group that has to prove the evacuation of the retired partitions; None: nothing is evacuated."""
-    if record is None or record.deletion is None or not record.deletion.evacuate:
+    if record is None:
         return None
-    return evacuation_group(record.topic, record.deletion.evacuation_epoch)
+    if record.replacement is not None:
+        epoch = record.replacement.evacuation_epoch
+    else:
+        epoch = record.deletion.evacuation_epoch if record.deletion is not None and record.deletion.evacuate else None
+    return None if epoch is None else evacuation_group(record.topic, epoch)
 
 
 def is_evacuation_group(topic: str, group: str) -> bool:
@@ -74,6 +79,10 @@ class Requirement:
     def without_evacuation(self) -> Requirement:
         """Return the requirement for a partition that needs no evacuation: a survivor, or one evacuated already."""
         return replace(self, evacuation=None)
+
+    def of(self, retired: RetiredPartition) -> Requirement:
+        """Return the requirement for one partition: what was evacuated stays so, whatever happens to the proof."""
+        return self.without_evacuation() if retired.evacuated_to_seal else self
 
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
         """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).
@@ -240,6 +249,17 @@ def check_drain(
         if partition in group.committed:
             proof[name] = group.committed[partition]
     return Drain(proof=proof, waived=waived)
+
+
+def is_evacuated(
+    partition: int, retired: RetiredPartition, log: PartitionFacts, facts: TopicFacts, requirement: Requirement
+) -> bool:
+    """Return whether the evacuation of a sealed partition is proved now, whatever other groups have read."""
+    if requirement.evacuation is None or retired.seal_offset is None:
+        return False
+    alone = Requirement(evacuation=requirement.evacuation)
+    drain = check_drain(partition, retired.seal_offset, retired.truncated_to, log, facts, alone)
+    return requirement.evacuation in drain.proof
 
 
 def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_start: int) -> int:

@@ -39,6 +39,7 @@ def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: i
         fence=command.fence,
         pause_before_switch=command.pause_before_switch,
         accept_state_loss=tuple(sorted(command.accept_state_loss)),
+        evacuation_epoch=record.epoch + 1 if command.evacuate else None,
     )
     return replace(with_replacement(record, replacement), required_groups=(), groups_complete=True, waived={})
 
@@ -88,6 +89,7 @@ def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[s
         ("replication factor", command.replication_factor, replacement.replication_factor, DEFAULT_FACTOR),
         ("delay", command.delay_ms, replacement.delay_ms, RETENTION_DELAY_MS),
         ("fence", command.fence, replacement.fence, None),
+        ("evacuation", command.evacuate, replacement.evacuation_epoch is not None, False),
     ]
     found = [f"another {what} ({now!r})" for what, wanted, now, unnamed in held if wanted not in (now, unnamed)]
     if named.items() <= replacement.configs.items():
@@ -112,6 +114,18 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
         yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
     if command.fence not in FENCES:
         yield ErrorCode.INVALID_REQUEST, f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
+    policy = f"cleanup.policy is {facts.cleanup_policy!r}"
+    if facts.compacted and not command.evacuate:
+        why = (
+            f"{policy}, and the latest value of each key must be kept: replace it with --evacuate, and run the Spark "
+            "job modeaware.spark.evacuate, which copies these values to the successor"
+        )
+        yield ErrorCode.POLICY_VIOLATION, why
+    if command.evacuate and not facts.compacted:
+        yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+    if command.evacuate and command.delay_ms == RETENTION_DELAY_MS and command.fence != "none":
+        why = "compaction never empties it: name the delay after which it may be deleted (--delete-partitions-delay)"
+        yield ErrorCode.INVALID_REQUEST, why
     if facts.successor is not None and facts.successor.topic_id is not None:
         why = f"a topic {command.successor!r} exists already: choose another name for the successor"
         yield ErrorCode.TOPIC_ALREADY_EXISTS, why
@@ -130,6 +144,8 @@ def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
     retired = RetiredPartition(
         replica_state=ReplicaState.DELETION_INELIGIBLE, seal_offset=2**53, seal_leader_epoch=2**20, read_up_to=2**53
     )
+    if record.replacement is not None and record.replacement.evacuation_epoch is not None:
+        retired = replace(retired, evacuated_to=2**53)
     partitions = range(facts.partition_count)
     return replace(
         record,

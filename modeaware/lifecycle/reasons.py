@@ -67,8 +67,8 @@ _TEXTS = {
     "group whose clients commit no leader epochs can only be waived, once it has read them (modeaware groups waive)",
     GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), which does not move with the "
     "keys: undo (--undo), or repeat the shrink with --accept-state-loss",
-    NOT_EVACUATED: "not all latest values of its keys are copied to the partitions that stay: run the Spark job "
-    "modeaware.spark.evacuate (spark-submit)",
+    NOT_EVACUATED: "not all latest values of its keys are copied to the partitions that stay, or to the successor: run "
+    "the Spark job modeaware.spark.evacuate (spark-submit)",
     OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
     PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
     UNDOING: "the successor is being deleted; waiting until no broker returns it (30 s more where the answer to the "

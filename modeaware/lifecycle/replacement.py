@@ -34,6 +34,10 @@ never deleted: it is done once it is let go.
 *Until the switch* a replacement can be undone: the successor goes. After it the predecessor's record stays for as long
 as its name shall lead to the successor, even where the topic itself is gone: it is what makes the name an alias.
 
+*A compacted topic* is not let go before its latest values are copied to the successor, which the drain waits for
+(:mod:`modeaware.lifecycle.drain`). No copy follows what producers write there: that is newer than all that the
+predecessor holds. Compaction continues under the fence, and drops no latest value.
+
 *The groups* that drain are those that used the topic at the switch, and those that use it since. A group that was
 missed would skip what the successor holds before its first offset there, so an uncertain list of groups delays the
 switch.
@@ -55,10 +59,24 @@ from modeaware.lifecycle.commands import (
     FenceTopic,
     ReplaceTopicCommand,
 )
-from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason, requirement_of
+from modeaware.lifecycle.drain import (
+    Requirement,
+    check_drain,
+    doubt_reason,
+    evacuation_of,
+    is_evacuated,
+    requirement_of,
+)
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_at_end, seal_broken_by, seal_partition
-from modeaware.lifecycle.state import blocked
+from modeaware.lifecycle.seal import (
+    break_seal,
+    reason_alarm,
+    seal_at_end,
+    seal_behind_markers,
+    seal_broken_by,
+    seal_partition,
+)
+from modeaware.lifecycle.state import all_retired, blocked, carried
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.json_form import READER_VERSION
@@ -276,7 +294,7 @@ def _switch(
         with_replacement(record, replace(replacement, switched_ms=now_ms, reason=None)),
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
-        retired={p: _carried(record.retired.get(p)) for p in range(count)},
+        retired={p: carried(record.retired.get(p)) for p in range(count)},
         switch_offsets={},
         handed_over=(),
         handover_offsets={},
@@ -287,25 +305,12 @@ def _switch(
     return Advance(switched, due_ms=now_ms)
 
 
-def _carried(before: RetiredPartition | None) -> RetiredPartition:
-    """Return a partition that takes no writes any more: of one that a shrink had retired, with what is known of its
-    log, and where groups without a commit resume."""
-    if before is None:
-        return RetiredPartition()
-    return RetiredPartition(
-        resume_offset=before.seal_offset if before.resume_offset is None else before.resume_offset,
-        stragglers=before.stragglers,
-        straggler=before.straggler,
-        truncated_to=before.truncated_to,
-    )
-
-
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
     """Return the reason for which the switch has to wait (invariants I1 and I2).
 
     The fence has to be known to work first: without it no end of the predecessor would ever be final.
     """
-    if facts.compacted:
+    if facts.compacted and replacement.evacuation_epoch is None:
         return reasons.COMPACTED
     if requirement.doubt is not None:
         if (settling := requirement.doubt.settling) is not None:
@@ -362,7 +367,7 @@ class _Move:
         self._config = config
         self._now_ms = now_ms
         self._before = replacement.reason
-        self._record = _all_groups(_all_retired(record, facts.partition_count), requirement, facts)
+        self._record = _all_groups(all_retired(record, facts.partition_count), requirement, facts)
         self._due_ms: list[int] = []
         self._alarms: list[str] = []
         self._is_broken = False
@@ -371,6 +376,11 @@ class _Move:
         retired = {p: self._sealed(p, state) for p, state in sorted(self._record.retired.items())}
         replacement, fence = self._fenced(retired)
         replacement, created, lost = self._with_successor(replacement)
+        if replacement.successor_id != self._replacement.successor_id and replacement.evacuation_epoch is not None:
+            replacement = replace(replacement, evacuation_epoch=self._record.epoch + 1)  # its copies are gone as well
+            retired = {p: replace(each, evacuated_to=None) for p, each in retired.items()}
+            evacuation = evacuation_of(replace(self._record, replacement=replacement))
+            self._requirement = replace(self._requirement, evacuation=evacuation)
         effects: tuple[Effect, ...] = (*fence, *created)
         # Once it is let go no group holds it up, and none is asked for: what its seals leave out is.
         waived: dict[str, str] = {}
@@ -445,8 +455,7 @@ class _Move:
         log, topic, retired = self._facts.partitions.get(partition), self._record.topic, before
         if log is None:
             return blocked(retired, reasons.UNAVAILABLE)
-        if _only_markers_since(retired, log):
-            retired = replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch)
+        retired = seal_behind_markers(retired, log)
         if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
             retired, alarm = break_seal(topic, partition, retired, log)
             self._is_broken = True
@@ -532,11 +541,14 @@ class _Move:
         after: dict[int, RetiredPartition] = {}
         waived: dict[str, str] = {}
         for partition, state in retired.items():
-            log = self._facts.partitions.get(partition)
-            if state.seal_offset is None or log is None:
+            log, seal_offset = self._facts.partitions.get(partition), state.seal_offset
+            if seal_offset is None or log is None:
                 after[partition] = state
                 continue
-            drain = check_drain(partition, state.seal_offset, state.truncated_to, log, self._facts, self._requirement)
+            if is_evacuated(partition, state, log, self._facts, self._requirement):
+                state = replace(state, evacuated_to=seal_offset)
+            asked = self._requirement.of(state)
+            drain = check_drain(partition, seal_offset, state.truncated_to, log, self._facts, asked)
             if drain.reason is not None:
                 after[partition] = blocked(state, drain.reason)
                 continue
@@ -573,26 +585,6 @@ def is_followed(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of a topic whose successor exists, and that may still be there itself."""
     now = record.replacement if record is not None else None
     return now if now is not None and now.successor_id is not None and now.gone_ms is None else None
-
-
-def _only_markers_since(retired: RetiredPartition, log: PartitionFacts) -> bool:
-    """Return whether the log has grown behind its seal, and readers are given nothing of that."""
-    seal = retired.seal_offset
-    if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
-        return False
-    return log.read_up_to is not None and log.read_up_to <= max(seal, log.log_start)
-
-
-def _all_retired(record: TopicRecord, count: int) -> TopicRecord:
-    """Return the record with the partitions that another tool has added: they take no writes either."""
-    if count <= len(record.modes):
-        return record
-    new = range(len(record.modes), count)
-    return replace(
-        record,
-        modes=(*record.modes, *(PartitionMode.READ_ONLY for _ in new)),
-        retired={**record.retired, **{p: RetiredPartition() for p in new}},
-    )
 
 
 def _all_groups(record: TopicRecord, requirement: Requirement, facts: TopicFacts) -> TopicRecord:

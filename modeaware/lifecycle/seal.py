@@ -58,6 +58,18 @@ def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
     return reasons.STRAGGLER if log.end_offset > seal_offset else None
 
 
+def seal_behind_markers(retired: RetiredPartition, log: PartitionFacts) -> RetiredPartition:
+    """Return the partition, sealed anew where its log has grown behind its seal and readers are given nothing of that:
+    what was evacuated up to the seal still is."""
+    seal = retired.seal_offset
+    if seal is None or seal_broken_by(seal, log) != reasons.STRAGGLER or not log.settled:
+        return retired
+    if log.read_up_to is None or log.read_up_to > max(seal, log.log_start):
+        return retired
+    evacuated_to = log.end_offset if retired.evacuated_to_seal else retired.evacuated_to
+    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, evacuated_to=evacuated_to)
+
+
 def break_seal(
     topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts
 ) -> tuple[RetiredPartition, str]:

@@ -72,6 +72,31 @@ def rests(mode: PartitionMode, retired: RetiredPartition) -> bool:
     return mode is PartitionMode.NONE and retired.evacuated and ineligible
 
 
+def carried(before: RetiredPartition | None) -> RetiredPartition:
+    """Return a partition that takes no writes any more: of one that a shrink had retired, with what is known of its
+    log, and where groups without a commit resume."""
+    if before is None:
+        return RetiredPartition()
+    return RetiredPartition(
+        resume_offset=before.seal_offset if before.resume_offset is None else before.resume_offset,
+        stragglers=before.stragglers,
+        straggler=before.straggler,
+        truncated_to=before.truncated_to,
+    )
+
+
+def all_retired(record: TopicRecord, count: int) -> TopicRecord:
+    """Return the record with the partitions that another tool has added: they take no writes either."""
+    if count <= len(record.modes):
+        return record
+    new = range(len(record.modes), count)
+    return replace(
+        record,
+        modes=(*record.modes, *(PartitionMode.READ_ONLY for _ in new)),
+        retired={**record.retired, **{p: RetiredPartition() for p in new}},
+    )
+
+
 def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
     """Return the phase of a partition, one of :data:`PHASES`; one that :func:`rests` is done."""
     if retired.opening:

@@ -9,6 +9,7 @@ so it rests on no earlier pass. In one look all of this has to hold:
   :data:`FENCE_SETTLE_MS`: what puts the topic's configs back again and again (GitOps) would do so between the last
   check and the deletion as well, and a record that is acknowledged there would go with the topic (invariant I2);
 * each log ends at its seal, replicated or not, with no transaction open;
+* of a compacted topic, the latest values are copied to the successor, as the record shows or the proof does;
 * the list of groups is certain, and every required group has read the topic to its seals and has an offset on each
   partition of the successor, or is waived (invariant I1);
 * no group at all has members that are subscribed to the topic or assigned it. Their clients would create the name
@@ -106,7 +107,7 @@ def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
     found = facts.successor
     if found is None or found.topic_id != replacement.successor_id:
         return Stay(reasons.NO_SUCCESSOR if found is not None and found.gone else reasons.UNAVAILABLE)
-    return Stay(reasons.COMPACTED) if facts.compacted else None
+    return Stay(reasons.COMPACTED) if facts.compacted and replacement.evacuation_epoch is None else None
 
 
 def _not_fenced(replacement: Replacement, facts: TopicFacts, now_ms: int) -> Stay | None:
@@ -151,7 +152,7 @@ def _needed_by(
     for partition, each in retired.items():
         assert each.seal_offset is not None, "it is let go"
         log = facts.partitions[partition]
-        drain = check_drain(partition, each.seal_offset, each.truncated_to, log, facts, to_drain)
+        drain = check_drain(partition, each.seal_offset, each.truncated_to, log, facts, to_drain.of(each))
         if drain.reason is not None:
             return Stay(drain.reason)
     for name, group in sorted(facts.groups.items()):

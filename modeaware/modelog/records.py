@@ -176,7 +176,8 @@ class RetiredPartition(JsonFields):
         straggler: the last of them.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
         evacuated: it is None, and its records below the seal were copied to survivors before.
-        evacuated_to: up to where that was so once, since it was retired: records below need not be copied again.
+        evacuated_to: up to where that was so once, since it was retired: records below need not be copied again. Where
+            its topic is replaced, up to where its records were copied to the successor.
         switch_offset: its end when the shrink was admitted, where it is evacuated: later records came meanwhile.
         read_up_to: the offset behind the last record that readers are given, where its topic is replaced and it is
             sealed.
@@ -210,6 +211,14 @@ class RetiredPartition(JsonFields):
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
     switch_offset: int | None = field(default=None, metadata=form(optional_int))
     read_up_to: int | None = field(default=None, metadata=form(optional_int))
+
+    @property
+    def evacuated_to_seal(self) -> bool:
+        """Return whether all its records are evacuated, and that need not be proved again."""
+        copied = (
+            self.evacuated_to is not None and self.seal_offset is not None and self.evacuated_to >= self.seal_offset
+        )
+        return self.evacuated or copied
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -247,6 +256,9 @@ class Replacement(JsonFields):
         deleting_ms: since when the predecessor is being deleted by a controller, as far as nothing objects to it.
         gone_ms: when the predecessor was found to be gone. The record stays, because its name leads to the successor.
         undone_ms: when the replacement was undone, which deletes the successor.
+        evacuation_epoch: the predecessor is compacted, and is not let go before its latest values are copied to the
+            successor; the topic's epoch since which that is the successor, which names the evacuation. None: nothing is
+            evacuated.
         reason: what holds the replacement up as a whole, as of :class:`RetiredPartition`.
     """
 
@@ -274,6 +286,7 @@ class Replacement(JsonFields):
     deleting_ms: int | None = field(default=None, metadata=form(optional_int))
     gone_ms: int | None = field(default=None, metadata=form(optional_int))
     undone_ms: int | None = field(default=None, metadata=form(optional_int))
+    evacuation_epoch: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(optional_text))
 
     @property

@@ -309,10 +309,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         raise _RefusedError(f"a change is in progress ({current.progress}): wait until it is done, then apply again")
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
-    if rules.evacuate:
-        raise _RefusedError(
-            "a topic is evacuated where it is shrunk, not where it is replaced: leave shrink.evacuate out"
-        )
+    _check_evacuation(rules, current.cleanup_policy)
     copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
     wanted = TopicReplacement(
         successor,
@@ -321,6 +318,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         {key: value for key, value in desired.configs.items() if value is not None},
         rules.delay_ms if rules.policy == DRAINED else None,
         accept_state_loss=rules.accept_state_loss,
+        evacuate=rules.evacuate,
     )
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
     step = Replace(current.writable, replace_command(desired.name, wanted, predecessor))

@@ -49,6 +49,7 @@ class ReplacementPlan:
 
     Attributes:
         acls: null where the cluster has no authorizer.
+        evacuate: the topic is compacted: the latest values of its keys are copied by a job.
         hints: what else may know the topic's name, or set its configs back.
         not_copied: configs of the topic that name its partitions.
         groups_doubt: why more groups may use the topic.
@@ -70,6 +71,7 @@ class ReplacementPlan:
     delay_ms: int | None
     acls: TopicAcls | None
     hints: tuple[str, ...]
+    evacuate: bool = False
 
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
@@ -137,6 +139,7 @@ def plan_replacement(
         delay_ms=None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
         acls=acls,
         hints=hints_of(command.topic, names, facts.groups),
+        evacuate=command.evacuate,
     )
 
 
@@ -166,10 +169,15 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
         "as many replicas as brokers choose" if plan.replication_factor == -1 else f"{plan.replication_factor} replicas"
     )
     old, new = plan.topic, plan.successor
+    copied = "No record is copied."
+    if plan.evacuate:
+        copied = (
+            f"Run the Spark job modeaware.spark.evacuate once {old} is sealed: it copies the latest values to {new}."
+        )
     lines = [
         f"{old}: {plan.partition_count} -> {plan.num_partitions} partitions, by the new topic {new} ({replicas}).",
         f"Producers with modeaware write to {new} from the switch on, and a group reads it once it has read {old}.",
-        f"No record is copied. {_end_of(plan)}",
+        f"{copied} {_end_of(plan)}",
     ]
     lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
     lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]

@@ -161,6 +161,7 @@ class Replace(_Deletes):
         "policy": "policy",
         "delay_ms": "delay_ms",
         "configs": "command.configs",
+        "evacuate": "command.evacuate",
         "accept_state_loss": "command.accept_state_loss",
     }
     step: ClassVar = "replace"

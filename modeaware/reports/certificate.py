@@ -243,7 +243,7 @@ class Evidence:
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
         """Return the groups one partition waits for: what was evacuated stays so."""
-        return self.requirement.without_evacuation() if retired.evacuated else self.requirement
+        return self.requirement.of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
@@ -409,7 +409,7 @@ def _partition(partition: int, evidence: Evidence) -> PartitionCertificate:
         seal_leader_epoch=retired.seal_leader_epoch,
         proof=dict(sorted(retired.drained.items())),
         recorded_reason=retired.reason,
-        evacuated=retired.evacuated,
+        evacuated=retired.evacuated_to_seal,
         stragglers=retired.stragglers,
         straggler=retired.straggler,
         checked_now=_live(partition, evidence),

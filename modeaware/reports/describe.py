@@ -333,7 +333,7 @@ def _partition(
 ) -> PartitionDescription:
     retired = record.retired.get(partition)
     shown = retired if retired is not None else RetiredPartition()
-    if retired is None or retired.evacuated:
+    if retired is None or retired.evacuated_to_seal:
         groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}
     lag, lagging_group = None, None
     if log is not None and groups:

@@ -229,7 +229,7 @@ def report_groups(
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     reports = []
     if requirement.evacuation is not None:
-        left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated}
+        left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated_to_seal}
         reports.append(_report(requirement.evacuation, (EVACUATION,), record, left, facts, requirement))
     for name in sorted({*requirement.groups, *facts.groups}):
         if not is_evacuation_group(facts.topic, name):  # reported above; or of another change, and of no account

@@ -30,7 +30,7 @@ class RecordsLost(ModeAwareError):
 
 
 class NothingToEvacuate(ModeAwareError):
-    """No shrink of the topic that requires an evacuation is in force."""
+    """No shrink or replacement of the topic that requires an evacuation is in force."""
 
     default_code = ErrorCode.INVALID_REQUEST
 

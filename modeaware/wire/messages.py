@@ -100,6 +100,7 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
             forget=each.forget,
             adopt_id=each.adopt_id,
             accept_state_loss=list(each.accept_state_loss),
+            evacuate=each.evacuate,
         )
         for each in commands
     ]
@@ -195,6 +196,7 @@ def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
         fence=topic.fence,
         pause_before_switch=topic.pause_before_switch,
         accept_state_loss=tuple(topic.accept_state_loss),
+        evacuate=topic.evacuate,
         undo=topic.undo,
         forget=topic.forget,
         adopt_id=topic.adopt_id,

@@ -304,7 +304,7 @@ a successor that was deleted is created anew  I2 3000000008
 what arrives too late is read  I2 3000004310
     lifecycle.replacement: elif held_up and replacement.let_go_ms is not None: => elif False:
 partitions of another tool are drained  I2 3000032766
-    lifecycle.replacement: if count <= len(record.modes): => if True:
+    lifecycle.state: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
     lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None

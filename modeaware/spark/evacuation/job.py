@@ -1,40 +1,37 @@
-"""The evacuation of a compacted topic that is being shrunk, from the seals to the proof."""
+"""The evacuation of a compacted topic that is being shrunk or replaced, from the seals to the proof."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import split_client_config
-from modeaware.errors import ClusterError, ConfigError
+from modeaware.errors import ClusterError
 from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import evacuation_of
+from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.connection import connection_conf
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.plan.recognise import recognise
 from modeaware.plan.sample import Sample, SampledRecord, Stretch
-from modeaware.spark.connector import chosen_partitioner
 from modeaware.spark.errors import EvacuationFailed, NothingToEvacuate, NotSealed, OtherPartitioner
 from modeaware.spark.evacuation.copies import Copied, Copy, CopyJob, copy_all
-from modeaware.spark.evacuation.versions import HEADER, Order, Source, Verdict, Version
+from modeaware.spark.evacuation.versions import HEADER, KeyPlaces, Order, Source, Verdict, Version, number
 from modeaware.spark.snapshot import TopicClient
 from modeaware.spark.source import read_ranges
-from partitioners import DEFAULT_NAME, Partitioner, named
-from partitioners.columns import partition_column
+from modeaware.topic_view import TopicView
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +43,7 @@ DEFAULT_PASSES = 10
 LOG_TIMEOUT_S = 30.0
 CHECK_EVERY_S = 1.0
 RETENTION = "delete.retention.ms"
+_COMMITTED = {"isolation.level": "read_committed"}
 LEAST_SHARE = 0.99
 """Of the keys in the retired partitions, how many must lie where the partitioner places them."""
 _RECOGNISED_KEYS = 10_000
@@ -109,7 +107,7 @@ class EvacuationReport:
         lines = [
             f"{self.topic}: partitions {format_ranges(sorted(self.seals))} are evacuated, each up to its seal.",
             f"  {self.keys} keys: {self.copied} copied ({self.tombstones} of them as deleted ones).",
-            f"  {self.placed} were copied before, {self.newer} have a newer value in a partition that stays.",
+            f"  {self.placed} were copied before, {self.newer} have a newer value where they belong now.",
         ]
         if self.retries:
             lines.append(
@@ -135,7 +133,9 @@ def evacuate(
     """Copy the latest value of each key in the retired partitions to the partition it belongs to now, and prove that.
 
     For a shrink of a compacted topic that was requested with ``--evacuate``: no retired partition becomes NONE before
-    this has run. A key whose value in a partition that stays is newer is left alone, whenever that value arrives.
+    this has run. A key whose value in a partition that stays is newer is left alone, whenever that value arrives. For a
+    replacement the same: the values of the whole topic are copied to its successor, and it is not let go before.
+
     Deleted keys are copied as null values. Keys, headers and timestamps are kept (not with ``LogAppendTime``), and one
     header is added. Producers and consumers continue meanwhile.
 
@@ -144,7 +144,8 @@ def evacuate(
     later one stops the other. The proof is the offsets that it commits at the end for the shrink's group.
 
     The user needs, beside reading and writing the topic and reading the mode log: WRITE and DESCRIBE on the
-    transactional ids ``modeaware-evacuation-<topic>-*``, READ on the group ``modeaware-evacuation-<topic>-*``.
+    transactional ids ``modeaware-evacuation-<topic>-*``, READ on the group ``modeaware-evacuation-<topic>-*``. Of a
+    topic that is replaced the transactional ids, and the right to write, are those of its successor.
 
     Args:
         conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
@@ -155,33 +156,34 @@ def evacuate(
         options: more options of Spark's Kafka source, such as ``minPartitions``.
 
     Raises:
-        NothingToEvacuate: no such shrink of the topic is in force.
+        NothingToEvacuate: no such shrink or replacement of the topic is in force.
         NotSealed: retired partitions are not sealed within ``wait_s``.
         OtherPartitioner: another partitioner has placed the keys.
         EvacuationFailed: no proof is committed. From an executor it arrives as Spark's ``PythonException``.
         ModeSourceError, ClusterError, ConfigError: see their messages.
     """
     places = KeyPlaces.of(conf, topic)
-    client = TopicClient({**conf, "isolation.level": "read_committed"}, topic)
-    for number in range(1, passes + 1):
+    client = TopicClient({**conf, **_COMMITTED}, topic)
+    for attempt in range(1, passes + 1):
         shrink = await_seals(conf, topic, wait_s)
         if not shrink.seals:
             return EvacuationReport(topic, shrink.group, {})
         check_topic_id(client, shrink)
         logger.info("%s: evacuating partitions %s", topic, format_ranges(sorted(shrink.seals)))
-        if number == 1:
-            warn_of_lost_tombstones(client, shrink.order.admitted_ms)
+        target = client if shrink.successor is None else TopicClient({**conf, **_COMMITTED}, shrink.successor)
+        if attempt == 1:
+            warn_of_lost_tombstones(target, shrink.order.admitted_ms)
         log_starts = client.starts(shrink.starts)
         starts = {p: start for p, start in shrink.starts.items() if start > log_starts[p]}
-        ends = client.ends(shrink.survivors)
+        ends = target.ends(shrink.survivors)
         frame = judged(spark, conf, shrink, places, starts, ends, dict(options or {}))
-        job = CopyJob(topic, shrink.epoch, dict(conf), shrink.order, ends, passes)
+        job = CopyJob(target.topic, shrink.epoch, dict(conf), shrink.order, ends, passes)
         report = _copy(frame, job, shrink, places if check_partitioner else None)
         now, _ = read_shrink(conf, topic)
         if shrink.still_holds(now):
             check_topic_id(client, shrink)
             _prove(conf, shrink, report)
-            return replace(report, passes=number)
+            return replace(report, passes=attempt)
         logger.warning("%s: its retired partitions or their seals have changed meanwhile; reading again", topic)
     raise EvacuationFailed(
         f"{topic}: its retired partitions or their seals changed in each of {passes} passes (a producer that honours "
@@ -208,6 +210,7 @@ class EvacuatingShrink:
             records the survivors are complete: its tombstone there may be compacted away by now.
         seal_epochs: the leader epochs of the seals, where known.
         order: which value is the newest.
+        successor, successor_id: of a topic that is replaced, the topic whose partitions are the survivors.
     """
 
     topic: str
@@ -220,12 +223,15 @@ class EvacuatingShrink:
     starts: Mapping[int, int]
     seal_epochs: Mapping[int, int]
     order: Order
+    successor: str | None = None
+    successor_id: str | None = None
 
     def still_holds(self, now: EvacuatingShrink | None) -> bool:
         """Whether work done for this is what ``now`` requires. Partitions may have become None: empty ones do so
         without an evacuation."""
-        mine = (self.topic_id, self.group, self.survivors)
-        if now is None or (now.topic_id, now.group, now.survivors) != mine:
+        if now is None or (now.topic_id, now.group) != (self.topic_id, self.group):
+            return False
+        if (now.survivors, now.successor_id) != (self.survivors, self.successor_id):
             return False
         return now.seals.items() <= self.seals.items()
 
@@ -237,7 +243,7 @@ def shrink_of(topic: str, record: TopicRecord | None) -> EvacuatingShrink | None
     if record is None or record.deletion is None or group is None:
         found = "no shrink is in force" if record is None or record.deletion is None else "its shrink evacuates nothing"
         raise NothingToEvacuate(
-            f"topic {topic!r}: {found}; start one with modeaware shrink --evacuate, which compacted topics require",
+            f"topic {topic!r}: {found}; start one with modeaware shrink --evacuate or modeaware replace --evacuate",
             topic=topic,
         )
     # A partition in mode None was evacuated, by this shrink or an earlier one: later records lie elsewhere.
@@ -271,10 +277,63 @@ def shrink_of(topic: str, record: TopicRecord | None) -> EvacuatingShrink | None
 
 
 def read_shrink(conf: Mapping[str, Any], topic: str) -> tuple[EvacuatingShrink | None, TopicRecord | None]:
-    """Return :func:`shrink_of` the record on the mode log now, and the record."""
+    """Return :func:`shrink_of` the record on the mode log now, or :func:`replaced_of` it, and the record."""
     config, rest = split_client_config(conf)
-    record = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S).record(topic)
-    return shrink_of(topic, record), record
+    replay = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S)
+    record = replay.record(topic)
+    if record is None or record.replacement is None:
+        return shrink_of(topic, record), record
+    now = record.replacement
+    successor = next((r for r in replay.records_of(now.successor) if r.topic_id == now.successor_id), None)
+    is_sealed = now.switched_ms is not None and all(r.seal_offset is not None for r in record.retired.values())
+    partitions = successor_partitions(conf, now, successor) if is_sealed and now.gone_ms is None else ()
+    return replaced_of(record, now, partitions), record
+
+
+def successor_partitions(
+    conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
+) -> tuple[int, ...]:
+    """Return the writable partitions of the successor, which has ``record``; EvacuationFailed while it is changed: keys
+    would be copied to where producers do not write them."""
+    name = replacement.successor
+    found = TopicClient(conf, name).describe()
+    view = TopicView.unlisted(name) if record is None else record.view()
+    writable = tuple(p for p in found.partitions if view.mode(p).writable)
+    if found.topic_id != replacement.successor_id or in_progress(record) or not writable:
+        why = "another topic has its name" if found.topic_id != replacement.successor_id else "it is changed itself"
+        raise EvacuationFailed(f"topic {name!r} cannot take copies now: {why}; run the evacuation later", topic=name)
+    return writable
+
+
+def replaced_of(record: TopicRecord, replacement: Replacement, partitions: tuple[int, ...]) -> EvacuatingShrink | None:
+    """Return what the record of a topic that is replaced requires; None before all its partitions are sealed.
+    NothingToEvacuate as of :func:`shrink_of`.
+
+    Args:
+        partitions: the successor's.
+    """
+    group = evacuation_of(record)
+    if group is None or replacement.evacuation_epoch is None or replacement.gone_ms is not None:
+        found = "its replacement evacuates nothing" if group is None else "it is replaced and gone"
+        raise NothingToEvacuate(f"topic {record.topic!r}: {found}", topic=record.topic)
+    if replacement.switched_ms is None or any(r.seal_offset is None for r in record.retired.values()):
+        return None
+    left = {p: r for p, r in record.retired.items() if not r.evacuated_to_seal}
+    seals = {p: r.seal_offset for p, r in left.items() if r.seal_offset is not None}
+    return EvacuatingShrink(
+        record.topic,
+        record.topic_id,
+        group,
+        replacement.evacuation_epoch,
+        len(record.modes),
+        partitions,
+        seals,
+        {p: r.evacuated_to for p, r in left.items() if r.evacuated_to is not None},
+        {p: r.seal_leader_epoch for p, r in left.items() if r.seal_leader_epoch is not None},
+        Order(dict.fromkeys(partitions, 0), {number(p): s for p, s in seals.items()}, replacement.switched_ms),
+        replacement.successor,
+        replacement.successor_id,
+    )
 
 
 def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> EvacuatingShrink:
@@ -287,14 +346,18 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatin
         assert record is not None, "a shrink is in force"
         waiting = {p: r.reason for p, r in record.retired.items() if r.seal_offset is None and not r.opening}
         if time.monotonic() >= deadline_s:
-            why = {reasons.text(reason) for reason in waiting.values() if reason is not None}
+            held_up = [*waiting.values(), record.replacement.reason if record.replacement is not None else None]
+            why = {reasons.text(reason) for reason in held_up if reason is not None}
+            what = f"partitions {format_ranges(sorted(waiting))} are" if waiting else "it is"
             raise NotSealed(
-                f"{topic}: partitions {format_ranges(sorted(waiting))} are not sealed within {wait_s:g} s: "
+                f"{topic}: {what} not sealed within {wait_s:g} s: "
                 f"{'; '.join(sorted(why)) or 'is the controller running?'}. Nothing was copied",
                 topic=topic,
             )
         if not logged:
-            logger.info("%s: waiting for the seals of partitions %s", topic, format_ranges(sorted(waiting)))
+            logger.info(
+                "%s: waiting for the seals of partitions %s", topic, format_ranges(sorted(waiting)) or "to come"
+            )
             logged = True
         time.sleep(CHECK_EVERY_S)  # the controller seals quiet partitions in its own time
 
@@ -313,7 +376,7 @@ def check_topic_id(client: TopicClient, shrink: EvacuatingShrink) -> None:
 
 
 def warn_of_lost_tombstones(client: TopicClient, admitted_ms: int) -> None:
-    """Log a warning where a shrink is older than the topic keeps tombstones.
+    """Log a warning where a change is older than the topic keeps tombstones: of one that is replaced, the successor.
 
     The tombstone of a key deleted since then lies in another partition than its value. Once compaction has dropped it,
     nothing shows that the value is deleted, and the evacuation copies it.
@@ -325,7 +388,7 @@ def warn_of_lost_tombstones(client: TopicClient, admitted_ms: int) -> None:
         return
     if kept_ms is not None and kept_ms.isdecimal() and SYSTEM_CLOCK.now_ms() - admitted_ms > int(kept_ms):
         logger.warning(
-            "%s: its shrink is older than %s (%s ms): tombstones of keys deleted since may be gone, and then the old "
+            "%s: the change is older than %s (%s ms): tombstones of keys deleted since may be gone, and then the old "
             "values are copied",
             client.topic,
             RETENTION,
@@ -334,37 +397,6 @@ def warn_of_lost_tombstones(client: TopicClient, admitted_ms: int) -> None:
 
 
 # What becomes of each key of the retired partitions
-
-
-@dataclass(frozen=True)
-class KeyPlaces:
-    """Where the producers of a topic place keys, by a partitioner or its name. Picklable where it is a name."""
-
-    topic: str
-    partitioner: str | Partitioner
-
-    @classmethod
-    def of(cls, conf: Mapping[str, Any], topic: str) -> KeyPlaces:
-        """Return the places by the partitioner of ``conf``; ConfigError where there is none, or it places no keys."""
-        rule, own = chosen_partitioner(conf, DEFAULT_NAME)
-        if rule is not None and rule.placer is None:
-            raise ConfigError(f"partitioner: {rule.name!r} places no keys; use that of the producers of {topic!r}")
-        return cls(topic, own if rule is None else rule.name)
-
-    def indices(self, keys: Sequence[bytes], count: int) -> NDArray[np.int32]:
-        """Return the index of each key among ``count`` partitions; 0 for one that is not placed by its bytes."""
-        if isinstance(self.partitioner, str):
-            return partition_column(keys, count, self.partitioner, null_partitions=0)
-        picks = self.partitioner.for_topic(self.topic)
-        return np.fromiter(
-            (picks.partition(key, count) if picks.requires_consistency(key) else 0 for key in keys), np.int32, len(keys)
-        )
-
-    @property
-    def empty_placed(self) -> bool:
-        """Whether an empty key is placed by its bytes, like any other."""
-        chosen = named(self.partitioner) if isinstance(self.partitioner, str) else self.partitioner
-        return chosen.for_topic(self.topic).requires_consistency(b"")
 
 
 def judged(
@@ -381,24 +413,29 @@ def judged(
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    def last_of(ends: Mapping[int, int], starts: Mapping[int, int], *columns: str) -> DataFrame:
+    def last_of(topic: str, ends: Mapping[int, int], starts: Mapping[int, int], *columns: str) -> DataFrame:
         """The last record of each key and partition, and how many there are."""
         ours = F.filter("headers", lambda header: header["key"] == F.lit(HEADER))
-        records = read_ranges(spark, shrink.topic, conf, ends, starts, "read_committed", options).select(
-            *("key", "value", "headers", "partition", "offset"),
+        partition = F.col("partition") if topic == target else F.lit(number(0)) - F.col("partition")
+        records = read_ranges(spark, topic, conf, ends, starts, "read_committed", options).select(
+            *("key", "value", "headers", partition.alias("partition"), "offset"),
             F.unix_millis("timestamp").alias("timestamp_ms"),
             F.try_element_at(ours, F.lit(-1))["value"].cast("string").alias("source"),
         )
         last = F.max_by(F.struct("partition", "offset", "timestamp_ms", "source", *columns), "offset")
         return records.groupBy("key", "partition").agg(last.alias("last"), F.count("*").alias("records"))
 
+    target = shrink.topic if shrink.successor is None else shrink.successor
     retired = (
-        last_of(shrink.seals, starts, "value", "headers")
+        last_of(shrink.topic, shrink.seals, starts, "value", "headers")
         .groupBy("key")
         .agg(F.collect_list("last").alias("retired"), F.sum("records").alias("records"))
     )
     survivors = (
-        last_of(ends, {}).where(F.col("key").isNotNull()).groupBy("key").agg(F.collect_list("last").alias("survivors"))
+        last_of(target, ends, {})
+        .where(F.col("key").isNotNull())
+        .groupBy("key")
+        .agg(F.collect_list("last").alias("survivors"))
     )
     joined = retired.join(survivors, "key", "left").select("key", "records", "retired", "survivors")
     return joined.mapInArrow(_Judge(shrink, places), from_arrow_schema(_ARROW))
@@ -428,7 +465,7 @@ class _Judge:
             retired = {version_of(last): last for last in row["retired"]}
             survivors = [version_of(last) for last in row["survivors"] or ()]
             verdict, version = shrink.order.decide(list(retired), survivors, home)
-            lie = {last.partition for last in retired if last.partition < shrink.count}
+            lie = {p for last in retired if (p := _partition_of(last.partition)) < shrink.count}
             yield {
                 "verdict": verdict.value,
                 "placed": index_before in lie if lie and (key or empty_placed) else None,
@@ -437,6 +474,10 @@ class _Judge:
                 **(retired[version] if verdict is Verdict.COPY else {}),
                 "key": key,
             }
+
+
+def _partition_of(numbered: int) -> int:
+    return numbered if numbered >= 0 else number(numbered)
 
 
 def version_of(record: Mapping[str, Any]) -> Version:
@@ -498,7 +539,9 @@ def _copy(frame: DataFrame, job: CopyJob, shrink: EvacuatingShrink, checked: Key
 def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: int, of: int) -> None:
     """Refuse, unless the same partitioner has placed the keys over several counts: the topic was grown once."""
     rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
-    records = tuple(SampledRecord(row["partition"], n, bytes(row["key"]), 0) for n, row in enumerate(rows))
+    records = tuple(
+        SampledRecord(_partition_of(row["partition"]), n, bytes(row["key"]), 0) for n, row in enumerate(rows)
+    )
     stretches = {p: Stretch(0, len(records)) for p in range(count)}
     known = recognise(Sample(places.topic, count, len(records), stretches, records))
     keys, ours, shares = list(known.numbers), 0.0, dict[str, float]()

@@ -1,4 +1,4 @@
-"""Which of several values of one key is the newest, and what must be copied. Pure.
+"""Which of several values of one key is the newest, what must be copied, and where to. Pure.
 
 Kafka orders records within a partition, and nothing orders them across partitions. An evacuation's rules are:
 
@@ -13,6 +13,11 @@ Kafka orders records within a partition, and nothing orders them across partitio
 4. Of values from before the switch in different partitions (the topic was grown once, or a shrink was undone) the
    timestamp decides.
 
+Of a topic that is replaced all partitions are evacuated, and the successor's are the survivors. The first rules are the
+same, with the switch at offset 0, and nothing is late: groups read the topic to its seals first, so whatever producers
+write to the successor is newer, without any clock. Partitions of the topic are numbered from -1 down (:func:`number`),
+in the headers of copies as well: a later evacuation of the successor takes such a copy for the record that it is there.
+
 At equal timestamps a survivor's record behind the switch is newer. Before the switch a retired partition's is: the
 count before the shrink was the last one in force. A copy at the key's home stands for its source; one that lies
 elsewhere (the count was another one then) ranks below its source, which is copied again.
@@ -23,12 +28,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modeaware.errors import ConfigError
+from modeaware.spark.connector import chosen_partitioner
+from partitioners import DEFAULT_NAME, Partitioner, named
+from partitioners.columns import partition_column
 
 HEADER = "modeaware.evacuated"
 """The header of each copy: the place and time of its source, and the evacuation."""
 
 _BEFORE, _SINCE = 0, 1
+
+
+def number(partition: int) -> int:
+    """Return the number of a predecessor's partition among those of its successor; of such a number, the partition."""
+    return -1 - partition
 
 
 class Source(NamedTuple):
@@ -95,11 +113,15 @@ class Order:
     late_from: Mapping[int, int]
     admitted_ms: int
 
+    def source_of(self, version: Version) -> Source | None:
+        """Return what a version in a survivor is a copy of; None: no evacuation of these partitions made it."""
+        source, of_predecessor = version.source, next(iter(self.late_from), 0) < 0
+        return source if source is not None and (source.partition < 0) is of_predecessor else None
+
     def stands_for(self, version: Version) -> Source:
         """Return the record whose place a version has in this order: for a copy in a survivor, its source."""
-        if version.source is None or version.partition in self.late_from:
-            return version.itself
-        return version.source
+        source = None if version.partition in self.late_from else self.source_of(version)
+        return version.itself if source is None else source
 
     def rank(self, version: Version, home: int) -> tuple[int, int, int, int, int]:
         """Return what orders versions of different partitions: the newest has the greatest."""
@@ -111,7 +133,7 @@ class Order:
             era = _SINCE if origin.timestamp_ms >= self.admitted_ms else _BEFORE
         if version.partition in self.late_from:
             place = 1
-        elif version.source is not None:
+        elif self.source_of(version) is not None:
             place = 2 if version.partition == home else 0
         else:
             place = 2 if era == _SINCE else 0
@@ -127,7 +149,8 @@ class Order:
             home: the survivor that the key belongs to now.
         """
         held = {version.partition: version.offset for version in retired}
-        live = [v for v in survivors if v.source is None or v.source.offset >= held.get(v.source.partition, 0)]
+        sources = [(version, self.source_of(version)) for version in survivors]
+        live = [v for v, source in sources if source is None or source.offset >= held.get(source.partition, 0)]
         newest_retired = max(retired, key=lambda version: self.rank(version, home))
         if not live:
             return Verdict.COPY, newest_retired
@@ -143,8 +166,39 @@ class Order:
         here, there = self.stands_for(version), self.stands_for(than)
         if here.partition == there.partition:
             return here.offset >= there.offset
-        if version.source is None:
+        if self.source_of(version) is None:
             return True
         if than.partition in self.late_from:
             return self.decide([than], [version], home)[0] is not Verdict.COPY
         return self.rank(version, home) >= self.rank(than, home)
+
+
+@dataclass(frozen=True)
+class KeyPlaces:
+    """Where the producers of a topic place keys, by a partitioner or its name. Picklable where it is a name."""
+
+    topic: str
+    partitioner: str | Partitioner
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any], topic: str) -> KeyPlaces:
+        """Return the places by the partitioner of ``conf``; ConfigError where there is none, or it places no keys."""
+        rule, own = chosen_partitioner(conf, DEFAULT_NAME)
+        if rule is not None and rule.placer is None:
+            raise ConfigError(f"partitioner: {rule.name!r} places no keys; use that of the producers of {topic!r}")
+        return cls(topic, own if rule is None else rule.name)
+
+    def indices(self, keys: Sequence[bytes], count: int) -> NDArray[np.int32]:
+        """Return the index of each key among ``count`` partitions; 0 for one that is not placed by its bytes."""
+        if isinstance(self.partitioner, str):
+            return partition_column(keys, count, self.partitioner, null_partitions=0)
+        picks = self.partitioner.for_topic(self.topic)
+        return np.fromiter(
+            (picks.partition(key, count) if picks.requires_consistency(key) else 0 for key in keys), np.int32, len(keys)
+        )
+
+    @property
+    def empty_placed(self) -> bool:
+        """Whether an empty key is placed by its bytes, like any other."""
+        chosen = named(self.partitioner) if isinstance(self.partitioner, str) else self.partitioner
+        return chosen.for_topic(self.topic).requires_consistency(b"")
