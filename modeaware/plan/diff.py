@@ -179,6 +179,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs may not be seen: the right DESCRIBE_CONFIGS on the topic is missing"
 _OLD_CLIENTS = "clients that are not mode-aware continue to write to these partitions, which then stay until that stops"
 _OTHER_GROUPS = "groups without modeaware read the topic to its end, and then have to be moved by their owner"
+_EVACUATED = "it is compacted: the change waits for the Spark job modeaware.spark.evacuate, once it is sealed"
 _OTHER_PRODUCERS = (
     "producers without modeaware are refused once the topic is fenced: modeaware replace --dry-run has the plan"
 )
@@ -310,6 +311,10 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
     _check_evacuation(rules, current.cleanup_policy)
+    if rules.evacuate and rules.policy != DRAINED:
+        raise _RefusedError(
+            "compaction never empties it: declare shrink: {policy: drained}, so that it is deleted then"
+        )
     copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
     wanted = TopicReplacement(
         successor,
@@ -322,7 +327,8 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
     )
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
     step = Replace(current.writable, replace_command(desired.name, wanted, predecessor))
-    return (step,), _state_lost(rules.accept_state_loss), (_OTHER_PRODUCERS, _OTHER_GROUPS)
+    warnings = ((_EVACUATED,) if rules.evacuate else ()) + _state_lost(rules.accept_state_loss)
+    return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
 
 
 def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
@@ -365,9 +371,7 @@ def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     _check_evacuation(rules, current.cleanup_policy)
     warnings = [keys_that_move(before, after)]
     if rules.evacuate:
-        warnings.append(
-            "it is compacted: the shrink waits for the Spark job modeaware.spark.evacuate, once it is sealed"
-        )
+        warnings.append(_EVACUATED)
         if before % after:
             warnings.append(f"{NOT_EVACUATED}. A number that divides {before} moves no such key")
     warnings += _state_lost(rules.accept_state_loss)

@@ -376,6 +376,14 @@ def test_a_topic_with_the_number_or_none_at_all_is_not_replaced() -> None:
 def test_a_replacement_that_cannot_be_is_refused() -> None:
     assert "a change is in progress" in refusal(shrunk(12, 4), replaced(3))
     assert "leave shrink.evacuate out" in refusal(ModelTopic(12), replaced(4, shrink=ShrinkRules(evacuate=True)))
+    compacted = ModelTopic(12, {"cleanup.policy": "compact"})
+    assert "modeaware.spark.evacuate" in refusal(compacted, replaced(4))
+    assert "{policy: drained}" in refusal(compacted, replaced(4, shrink=ShrinkRules(evacuate=True)))
+    plan = compacted.plan(replaced(4, shrink=ShrinkRules("drained", 0, evacuate=True)))
+    (step,) = plan.steps
+    assert isinstance(step, Replace)
+    assert step.command.evacuate
+    assert "modeaware.spark.evacuate" in plan.warnings[0]
     hidden = diff_topic(replaced(4), CurrentTopic(12, frozenset({1}), None))
     assert "DESCRIBE_CONFIGS" in (hidden.refusal or "")
 

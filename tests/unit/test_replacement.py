@@ -117,7 +117,7 @@ def switched(now_ms: int = NOW_MS + ANNOUNCE_MS) -> TopicRecord:
         (replace(COMMAND, undo=True), seen(), ErrorCode.INVALID_REQUEST, "nothing to undo"),
         (COMMAND, seen(successor()), ErrorCode.TOPIC_ALREADY_EXISTS, "choose another name"),
         (COMMAND, seen(internal=True), ErrorCode.INVALID_TOPIC_EXCEPTION, "internal"),
-        (COMMAND, seen(cleanup_policy="compact"), ErrorCode.POLICY_VIOLATION, "shrink it instead"),
+        (COMMAND, seen(cleanup_policy="compact"), ErrorCode.POLICY_VIOLATION, "--evacuate"),
         (COMMAND, seen(groups={"s": group({0: 1}, stateful=True)}), ErrorCode.POLICY_VIOLATION, "--accept-state-loss"),
         (COMMAND, seen(stateful_owner="app"), ErrorCode.POLICY_VIOLATION, "Streams application 'app'"),
     ],

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.spark.errors import EvacuationFailed, NothingToEvacuate
 from modeaware.spark.evacuation.copies import Copied, Copy, Copying, CopyJob
-from modeaware.spark.evacuation.job import EvacuatingShrink, KeyPlaces, shrink_of
-from modeaware.spark.evacuation.versions import HEADER, Order, Source, Verdict, Version
+from modeaware.spark.evacuation.job import EvacuatingShrink, replaced_of, shrink_of
+from modeaware.spark.evacuation.versions import HEADER, KeyPlaces, Order, Source, Verdict, Version, number
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -89,6 +89,50 @@ def test_work_counts_while_the_record_asks_for_it() -> None:
     assert not work.still_holds(then(deletion=replace(deletion, evacuation_epoch=8)))
 
 
+SEALED = {0: RetiredPartition(seal_offset=30, seal_leader_epoch=2), 1: RetiredPartition(seal_offset=9, evacuated_to=9)}
+
+
+def replaced(retired: dict[int, RetiredPartition] | None = None, **changes: Any) -> EvacuatingShrink | None:
+    """A topic of 2 partitions that is replaced by one of 3: partition 1 is evacuated."""
+    about = {"successor": "v2", "num_partitions": 3, "requested_ms": 1, "successor_id": "id-2", "switched_ms": 8_000}
+    now = Replacement(**{**about, "evacuation_epoch": 4, **changes})
+    retired = SEALED if retired is None else retired
+    return replaced_of(TopicRecord("orders", "id", 7, 1, (RO, RO), retired=retired, replacement=now), now, (0, 1, 2))
+
+
+def test_a_whole_topic_is_evacuated_into_its_successor() -> None:
+    work = replaced()
+    assert work == EvacuatingShrink(
+        "orders",
+        "id",
+        "modeaware-evacuation-orders-4",
+        epoch=4,
+        count=2,
+        survivors=(0, 1, 2),
+        seals={0: 30},
+        starts={},
+        seal_epochs={0: 2},
+        order=Order({0: 0, 1: 0, 2: 0}, {-1: 30}, 8_000),
+        successor="v2",
+        successor_id="id-2",
+    )
+    straggler = replaced({**SEALED, 1: RetiredPartition(seal_offset=11, evacuated_to=9)})
+    assert straggler is not None
+    assert (straggler.seals, straggler.starts) == ({0: 30, 1: 11}, {1: 9})
+    assert work is not None
+    assert work.still_holds(work)
+    assert not work.still_holds(straggler)
+    assert not work.still_holds(replaced(successor_id="id-3"))
+
+
+def test_a_replacement_without_an_evacuation_is_refused_and_one_that_is_not_sealed_waited_for() -> None:
+    for changes in ({"evacuation_epoch": None}, {"gone_ms": 9_000}):
+        with pytest.raises(NothingToEvacuate):
+            replaced(**changes)
+    assert replaced({**SEALED, 0: RetiredPartition()}) is None
+    assert replaced(switched_ms=None) is None
+
+
 def test_a_partitioner_of_the_users_own_places_keys() -> None:
     places = KeyPlaces.of({"partitioner": "tests.unit.test_spark_evacuate:by_length"}, "orders")
     assert places.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
@@ -131,6 +175,49 @@ def test_a_straggler_is_compared_by_time(survivor_ms: int, verdict: Verdict) -> 
     straggler = Version(7, 100, 50)
     assert ORDER.decide([straggler], [Version(1, 10, survivor_ms)], home=1)[0] is verdict
     assert ORDER.decide([straggler], [Version(1, 9, 99)], home=1)[0] is Verdict.COPY
+
+
+OF_PREDECESSOR = Order({0: 0, 1: 0}, {number(0): 100, number(1): 100}, admitted_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("survivors", "verdict"),
+    [
+        ([], Verdict.COPY),
+        ([Version(1, 0, 5)], Verdict.NEWER),  # whatever the clocks say: groups read the topic to its end first
+        ([Version(0, 0, -1)], Verdict.NEWER),
+        ([copy(20, Source(number(0), 40, 50))], Verdict.PLACED),
+        ([copy(20, Source(number(0), 39, 50))], Verdict.COPY),  # its partition holds a newer one since: a straggler
+        ([copy(20, Source(number(1), 90, 40))], Verdict.COPY),  # of the count before: older by its time
+        ([copy(20, Source(0, 99, 5))], Verdict.NEWER),  # the successor's own record, written once more
+        ([copy(20, Source(number(0), 40, 50)), Version(0, 3, 5)], Verdict.NEWER),
+    ],
+)
+def test_what_producers_write_to_the_successor_is_newer(survivors: list[Version], verdict: Verdict) -> None:
+    newest = Version(number(0), 40, 50)
+    found, version = OF_PREDECESSOR.decide([Version(number(1), 99, 49), newest], survivors, home=1)
+    assert found is verdict
+    if verdict is Verdict.COPY:
+        assert version == newest
+        assert OF_PREDECESSOR.stands_for(version) == Source(number(0), 40, 50)
+    for each in survivors:
+        is_older_copy = each.source in (Source(number(0), 39, 50), Source(number(1), 90, 40))
+        assert OF_PREDECESSOR.is_newer(each, newest, 1) is not is_older_copy
+
+
+def test_a_later_shrink_of_the_successor_takes_a_copy_for_the_record_that_it_is() -> None:
+    """The partition of its source is another topic's: partition 7 there says nothing of partition 7 here."""
+    of_predecessor = copy(10, Source(number(7), 3, 5))
+    assert ORDER.decide([Version(7, 40, 50)], [of_predecessor], home=1)[0] is Verdict.NEWER, "behind the switch"
+    assert ORDER.decide([Version(7, 40, 50)], [of_predecessor._replace(offset=9)], home=1)[0] is Verdict.COPY
+    assert ORDER.is_newer(of_predecessor, Version(7, 40, 50), 1)
+
+
+def test_partitions_of_a_predecessor_are_numbered_apart() -> None:
+    assert [number(p) for p in (0, 1, 11)] == [-1, -2, -12]
+    assert [number(number(p)) for p in (0, 1, 11)] == [0, 1, 11]
+    source = Source(number(0), 40, 5)
+    assert Source.parse(source.header(3)) == source
 
 
 def test_a_copy_that_lies_in_a_retired_partition_stands_for_itself() -> None:
@@ -257,15 +344,15 @@ class Survivor:
         self.settle("aborted", "copy")
 
 
-def copies(keys: list[bytes]) -> list[Copy]:
+def copies(keys: list[bytes], retired: int = RETIRED) -> list[Copy]:
     return [
-        Copy(key, b"old", [("trace", b"1"), (HEADER, b"9@9@9@9")], Version(RETIRED, n, 50))
+        Copy(key, b"old", [("trace", b"1"), (HEADER, b"9@9@9@9")], Version(retired, n, 50))
         for n, key in enumerate(keys)
     ]
 
 
-def copying(survivor: Survivor, tries: int = 100) -> Copying:
-    order = Order({HOME: 0}, {RETIRED: 1000}, 0)
+def copying(survivor: Survivor, tries: int = 100, retired: int = RETIRED) -> Copying:
+    order = Order({HOME: 0}, {retired: 1000}, 0)
     job = CopyJob("orders", 3, {}, order, {HOME: 0}, tries)
     made: Any = Copying
     return made(job, HOME, survivor, survivor)
@@ -275,12 +362,12 @@ STEPS = st.tuples(st.sampled_from(["write", "write", "open", "committed", "abort
 
 
 @settings(max_examples=200)
-@given(st.lists(STEPS, max_size=60), st.integers(1, 3))
-def test_no_copy_overtakes_a_newer_value(script: list[tuple[str, bytes]], size: int) -> None:
+@given(st.lists(STEPS, max_size=60), st.integers(1, 3), st.sampled_from([RETIRED, number(HOME)]))
+def test_no_copy_overtakes_a_newer_value(script: list[tuple[str, bytes]], size: int, retired: int) -> None:
     survivor = Survivor(iter(script))
-    work = copying(survivor)
+    work = copying(survivor, retired=retired)
     work.size = size
-    work.write(copies(KEYS))
+    work.write(copies(KEYS, retired))
     survivor.settle("committed", "producer")
     for key in KEYS:
         records = [r for r in survivor.log if r.key == key]

@@ -15,9 +15,9 @@ from confluent_kafka import Message
 from confluent_kafka import Producer as PlainProducer
 from pyspark.sql import SparkSession
 
-from modeaware import Producer
+from modeaware import Consumer, Producer
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.commands import DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modes import PartitionMode
 from modeaware.spark import EvacuationReport, evacuate
@@ -25,9 +25,10 @@ from modeaware.spark.command import evacuate_main
 from modeaware.spark.errors import OtherPartitioner
 from partitioners import named
 from tests.conftest import MakeTopic
+from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.group import Unending
-from tests.support.plain import drain_topic, produce_all, produce_keyed, watermarks
+from tests.support.plain import drain_topic, leave, produce_all, produce_keyed, watermarks
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 
@@ -218,13 +219,9 @@ def test_producers_write_the_same_keys_meanwhile(
     served.wait_done(topic)
 
 
-def test_a_job_that_is_killed_is_run_again(
-    spark: SparkSession, served: Controlled, make_topic: MakeTopic, spark_conf_dir: Path, tmp_path: Path
-) -> None:
-    """With its JVM and its Python workers."""
-    topic, values = filled(served, make_topic, 120_000)
-    shrink(served, topic)
-    before = watermarks(served.servers, topic)
+def run_and_kill(served: Controlled, topic: str, target: str, spark_conf_dir: Path, tmp_path: Path) -> None:
+    """Kill a job, its JVM and its Python workers, once some copies are committed to ``target``."""
+    before = watermarks(served.servers, target)
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
     words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
@@ -233,14 +230,21 @@ def test_a_job_that_is_killed_is_run_again(
     job = LoggedProcess(command, tmp_path / "evacuate.log", env=env, own_group=True)
 
     def begun() -> bool:
-        """Whether some copies are committed."""
         assert job.running, job.said
-        return any(watermarks(served.servers, topic)[p][1] > before[p][1] for p in range(KEPT))
+        return any(watermarks(served.servers, target)[p][1] > before[p][1] for p in range(KEPT))
 
     try:
         eventually(begun, 240, interval_s=0.01)
     finally:
         job.kill()
+
+
+def test_a_job_that_is_killed_is_run_again(
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, spark_conf_dir: Path, tmp_path: Path
+) -> None:
+    topic, values = filled(served, make_topic, 120_000)
+    shrink(served, topic)
+    run_and_kill(served, topic, topic, spark_conf_dir, tmp_path)
     assert served.reasons(topic) == {"not-evacuated"}
     assert PartitionMode.NONE not in served.modes(topic)
     report = evacuate(spark, topic, conf(served, **IGNORED))
@@ -252,3 +256,89 @@ def test_a_job_that_is_killed_is_run_again(
     assert found == {key: values[key] for key in found}
     assert found.keys() >= {*moved(values)}
     assert last(served, topic, isolation_level="read_uncommitted") == found
+
+
+RECORDS, MANY = 1_000_000, 150_000
+NEW = b"written anew"
+
+
+class Table(Background):
+    """A consumer of ours that keeps the latest value of each key. ``stop`` it at the end."""
+
+    def __init__(self, conf: dict[str, Any], topic: str) -> None:
+        super().__init__()
+        settings = {"group.id": f"{topic}-table", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
+        self._consumer = Consumer({**conf, **settings})
+        self._consumer.subscribe([topic])
+        self.values: dict[bytes, bytes | None] = {}
+
+    def work(self) -> None:
+        while not self.done.is_set():
+            for message in self._consumer.consume(5000, 0.2):
+                assert message.error() is None, message.error()
+                self.values[message.key()] = message.value()
+        leave(self._consumer)
+
+
+def latest(served: Controlled, topic: str, count: int, isolation_level: str = "read_committed") -> dict[bytes, Value]:
+    """Key -> its last record, as a plain consumer reads it; each key lies where the partitioner places it."""
+    found: dict[bytes, Value] = {}
+    place = named().for_topic("").partition
+    for partition in range(count):
+        for message in drain_topic(served.servers, topic, [partition], **{"isolation.level": isolation_level}):
+            assert place(message.key(), count) == partition
+            found[message.key()] = value_of(message)
+    return found
+
+
+def transact(served: Controlled, topic: str, keys: list[bytes], value: bytes, *, commit: bool) -> None:
+    producer = PlainProducer({**served.conf, "transactional.id": f"{topic}-{value.decode()}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    produce_all(producer, topic, ({"key": key, "value": value} for key in keys))
+    (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+
+def test_a_compacted_topic_is_replaced(
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, spark_conf_dir: Path, tmp_path: Path
+) -> None:
+    """1 000 000 records, 12 -> 4 partitions, with deleted keys and transactions. The job is killed and run again while
+    producers write keys anew. The topic itself is deleted in the end."""
+    topic = make_topic(PARTITIONS, cleanup_policy="compact")
+    name, keys = f"{topic}-v2", [b"key-%d" % n for n in range(MANY)]
+    for first in range(0, RECORDS, 100_000):
+        numbers = range(first, first + 100_000)
+        records = ((keys[n * 7 % MANY], None if n % 20 == 0 else b"v%d" % n, START_MS + n) for n in numbers)
+        produce_values(served.conf, topic, records)
+    transact(served, topic, keys[:5_000], b"committed", commit=True)
+    transact(served, topic, keys[4_000:9_000], b"aborted", commit=False)
+    before = latest(served, topic, PARTITIONS)
+    assert (len(before), before[keys[4_500]].value) == (MANY, b"committed")
+    with Table(conf(served), topic) as table:
+        command = ReplaceTopicCommand(
+            topic, name, KEPT, configs={"cleanup.policy": "compact"}, delay_ms=0, evacuate=True
+        )
+        result = served.ask(command)
+        assert result.code is ErrorCode.NONE, result.message
+        served.wait_for(topic, lambda r: r.retired and all(p.seal_offset is not None for p in r.retired.values()), 120)
+        run_and_kill(served, topic, name, spark_conf_dir, tmp_path)
+        anew = {key: None if n % 2 else NEW for n, key in enumerate(keys[:20_000:10])}
+        produce_values(conf(served), topic, ((key, value, START_MS) for key, value in anew.items()), kind=Producer)
+        assert "not-evacuated" in served.reasons(topic)
+        written: dict[bytes, bytes] = {}
+        with Writing(served, topic, keys[100_000:103_000], written):
+            report = evacuate(spark, topic, conf(served, **IGNORED))
+        assert report.keys == MANY
+        assert report.copied + report.placed + report.newer == MANY
+        assert min(report.copied, report.placed, report.newer) > 0
+        record = served.wait_done(topic, 120)
+        expected = {**{key: value.value for key, value in before.items()}, **anew, **written}
+        eventually(lambda: table.values == expected, 60)
+    assert record.replacement is not None
+    assert record.replacement.deleting_ms is not None
+    assert topic not in served.admin.list_topics(timeout=30).topics
+    after = latest(served, name, KEPT)
+    assert {key: value.value for key, value in after.items()} == expected
+    kept = before.keys() - anew.keys() - written.keys()
+    assert {key: after[key] for key in kept} == {key: before[key] for key in kept}, "headers and timestamps as well"
+    assert latest(served, name, KEPT, "read_uncommitted") == after
