@@ -81,6 +81,7 @@ def test_named_configs_and_replicas_outweigh_those_of_the_topic() -> None:
     "arguments",
     [
         "--undo --pause-before-switch",
+        "--undo --evacuate",
         "--undo --config a=b",
         "--with v2 --partitions 4 --fence config+acl",
         "--with v2 --partitions 4 --json",
@@ -141,6 +142,17 @@ def test_plan_names_what_is_not_known_and_what_goes_without_a_fence() -> None:
         assert words in told
     plan = plan_replacement(command, replace(FACTS, groups={"app": GROUPS["app"]}), FOUND, {}, 0)
     assert "refused" not in plan.groups[0].to_do
+
+
+def test_plan_of_a_compacted_topic_names_the_job_that_copies_its_values() -> None:
+    command = replace_command("orders", replace(WANTED, evacuate=True), FOUND)
+    assert command.evacuate
+    assert not COMMAND.evacuate
+    plan = plan_replacement(command, FACTS, FOUND, {}, 10_000)
+    told = "\n".join(replacement_text(plan))
+    assert plan.evacuate
+    assert "modeaware.spark.evacuate once orders is sealed: it copies the latest values to orders-v2" in told
+    assert "No record is copied" not in told
 
 
 def test_cluster_without_such_tools_gets_the_general_hints() -> None:

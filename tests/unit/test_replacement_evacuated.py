@@ -159,6 +159,7 @@ def test_markers_behind_a_seal_leave_it_evacuated() -> None:
     found = after(done, marked)
     assert let_go(found)
     assert (found.retired[0].seal_offset, found.retired[0].evacuated_to) == (11, 11)
+    assert after(record(), replace(marked, groups={"billing": group(SEALS)})).retired[0].evacuated_to is None
 
 
 def test_a_successor_that_is_created_anew_takes_the_copies_with_it_and_the_proof() -> None:
