@@ -265,9 +265,9 @@ class AdminClient(librdkafka.AdminClient):
         """Replace topics by new ones of other partition counts: the count really changes, and keys keep their order.
 
         The controller creates each successor and announces it. Then it leads the name to it: our producers write to
-        the successor, and each group reads it when it has read the topic to its end. Nothing is copied but the latest values of a
-        compacted one (``evacuate``). The topic is
-        deleted, by the controller, once every group has moved and ``delete_partitions_delay_ms`` allows it.
+        the successor, and each group reads it when it has read the topic to its end. Nothing is copied but the latest
+        values of a compacted topic (``evacuate``). The topic is deleted, by the controller, once every group has moved
+        and ``delete_partitions_delay_ms`` allows it.
         Repeated before the switch, a call may change ``pause_before_switch`` and add to ``accept_state_loss``; any
         other difference is refused (REASSIGNMENT_IN_PROGRESS). The same call again changes nothing.
 

@@ -254,7 +254,7 @@ def check_drain(
 def is_evacuated(
     partition: int, retired: RetiredPartition, log: PartitionFacts, facts: TopicFacts, requirement: Requirement
 ) -> bool:
-    """Return whether the evacuation of a sealed partition is proved now, whatever other groups have read (invariant I2)."""
+    """Return whether the evacuation of a sealed partition is proved now, whatever groups have read (invariant I2)."""
     if requirement.evacuation is None or retired.seal_offset is None:
         return False
     alone = Requirement(evacuation=requirement.evacuation)

@@ -16,7 +16,7 @@ from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, Site
 from tests.support.controlled import Controlled
 from tests.support.groups import RunningGroup
-from tests.support.plain import create_topic, ends, watermarks
+from tests.support.plain import create_topic, ends, produce_keyed, watermarks
 from tests.support.waiting import eventually
 
 SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -250,3 +250,32 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted(
     assert {each["verdict"] for each in proof["partitions"]} == {"deleted"}
     assert [each["seal_offset"] is not None for each in proof["partitions"]] == [True] * 6
     assert proof["replacement"]["gone_ms"] > proof["replacement"]["let_go_ms"]
+
+
+def test_compacted_topic_is_deleted_once_its_evacuation_is_proved(
+    site: Site, make_topic: MakeTopic, controller: Controller
+) -> None:
+    topic = make_topic(3, cleanup_policy="compact")
+    produce_keyed(site.servers, topic, [(b"key-%d" % n, b"v") for n in range(20)])
+    name = f"{topic}-v2"
+    options = ("--with", name, "--partitions", "2", "--delete-partitions-delay", "0")
+    refused = site.run("replace", topic, *options, "--yes")
+    assert (refused.status, "replace it with --evacuate" in refused.err) == (1, True), refused.err
+    told = site.run("replace", topic, *options, "--evacuate", "--yes")
+    assert (told.status, "Run the Spark job modeaware.spark.evacuate" in told.err) == (0, True), told.err
+    described = eventually(
+        lambda: (
+            (found := site.describe(topic))["phase"] == "drain"
+            and {each["reason"] for each in found["partitions"]} == {"not-evacuated"}
+            and found
+        )
+    )
+    assert own_configs(site, name)["cleanup.policy"] == "compact"
+    proof = described["evacuation_group"]
+    (listed,) = json.loads(site.run("groups", "list", "--topic", topic, "--json").out)["topics"]
+    assert [(each["group"], each["because"]) for each in listed["groups"]] == [(proof, ["evacuation"])]
+    site.commit(topic, proof, ends(site.servers, topic))
+    done = site.run("replace", topic, *WAIT)
+    assert done.status == 0, done.err
+    assert f"{topic}: replaced by {name} and deleted; 1 fewer partitions." in done.out
+    assert not exists(site, topic)
