@@ -225,6 +225,7 @@ def _wanted(command: ReplaceTopicCommand) -> TopicReplacement:
         command.accept_state_loss,
         accept_access_loss=True,  # judged before the question, as what follows
         accept_mirroring=True,
+        evacuate=command.evacuate,
     )
 
 

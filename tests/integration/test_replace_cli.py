@@ -279,3 +279,7 @@ def test_compacted_topic_is_deleted_once_its_evacuation_is_proved(
     assert done.status == 0, done.err
     assert f"{topic}: replaced by {name} and deleted; 1 fewer partitions." in done.out
     assert not exists(site, topic)
+    certified = site.run("certificate", "--topic", topic)
+    assert certified.status == 0, certified.err
+    parts = json.loads(certified.out)["partitions"]
+    assert [each["evacuated"] for each in parts] == [each["seal_offset"] > 0 for each in parts]

@@ -465,7 +465,8 @@ class _Judge:
             retired = {version_of(last): last for last in row["retired"]}
             survivors = [version_of(last) for last in row["survivors"] or ()]
             verdict, version = shrink.order.decide(list(retired), survivors, home)
-            lie = {p for last in retired if (p := _partition_of(last.partition)) < shrink.count}
+            places = {max(last.partition, number(last.partition)) for last in retired}  # not as they are numbered
+            lie = {p for p in places if p < shrink.count}
             yield {
                 "verdict": verdict.value,
                 "placed": index_before in lie if lie and (key or empty_placed) else None,
@@ -474,10 +475,6 @@ class _Judge:
                 **(retired[version] if verdict is Verdict.COPY else {}),
                 "key": key,
             }
-
-
-def _partition_of(numbered: int) -> int:
-    return numbered if numbered >= 0 else number(numbered)
 
 
 def version_of(record: Mapping[str, Any]) -> Version:
@@ -540,7 +537,8 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
     """Refuse, unless the same partitioner has placed the keys over several counts: the topic was grown once."""
     rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
     records = tuple(
-        SampledRecord(_partition_of(row["partition"]), n, bytes(row["key"]), 0) for n, row in enumerate(rows)
+        SampledRecord(max(row["partition"], number(row["partition"])), n, bytes(row["key"]), 0)
+        for n, row in enumerate(rows)
     )
     stretches = {p: Stretch(0, len(records)) for p in range(count)}
     known = recognise(Sample(places.topic, count, len(records), stretches, records))
