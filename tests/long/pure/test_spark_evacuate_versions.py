@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeaware.spark.evacuation.versions import Order, Source, Verdict, Version
+from modeaware.spark.evacuation.versions import Order, Source, Verdict, Version, number
 
 PARTITIONS = 12
 
@@ -90,6 +90,17 @@ class History:
             self.read_only = {}
         return verdict
 
+    def take(self, step: str, argument: int) -> None:
+        if step == "write":
+            self.now_ms += argument
+            self.write(self.number % self.count)
+        elif step == "straggle":
+            self.straggle()
+        elif step == "evacuate":
+            self.evacuate(prove=bool(argument))
+        else:
+            getattr(self, step)(argument)
+
     def last(self, partition: int) -> Version:
         log = self.logs[partition]
         return Version(partition, len(log) - 1, log[-1].timestamp_ms, log[-1].source)
@@ -113,15 +124,7 @@ STEPS = st.one_of(
 def test_the_newest_value_is_kept_whatever_happens(number: int, steps: list[tuple[str, int]]) -> None:
     history = History(number)
     for step, argument in steps:
-        if step == "write":
-            history.now_ms += argument
-            history.write(number % history.count)
-        elif step == "straggle":
-            history.straggle()
-        elif step == "evacuate":
-            history.evacuate(prove=bool(argument))
-        else:
-            getattr(history, step)(argument)
+        history.take(step, argument)
     history.evacuate(prove=True)
 
 
@@ -136,3 +139,53 @@ def test_in_one_shrink_no_clock_matters(number: int, before: list[int], since: l
             history.write(number % history.count)
         if history.truth:
             history.evacuate(prove=False)
+
+
+@dataclass
+class Successor(History):
+    """The same of a topic that replaces another one, ``old``, whose clocks may be ahead."""
+
+    old: dict[int, list[Written]] = field(default_factory=dict)
+
+    def write_old(self, count: int, timestamp_ms: int) -> None:
+        self.truth += 1
+        self.old.setdefault(self.number % count, []).append(Written(self.truth, timestamp_ms))
+
+    def evacuate_old(self) -> None:
+        if not self.old:
+            return
+        home, ends = self.number % self.count, {number(p): len(log) for p, log in self.old.items()}
+        order = Order(dict.fromkeys(range(self.count), 0), ends, self.now_ms)
+        retired = [Version(number(p), len(log) - 1, log[-1].timestamp_ms) for p, log in self.old.items()]
+
+        def decide() -> tuple[Verdict, Version]:
+            return order.decide(retired, [self.last(p) for p in range(self.count) if self.logs[p]], home)
+
+        verdict, version = decide()
+        if verdict is Verdict.COPY:
+            found, source = self.old[number(version.partition)][version.offset], order.stands_for(version)
+            self.logs[home].append(Written(found.value, source.timestamp_ms, source))
+            assert decide()[0] is Verdict.PLACED, "a second run would copy it again"
+        self.assert_kept()
+
+
+@settings(max_examples=1000)
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, PARTITIONS),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    st.lists(st.sampled_from(["write", "evacuate"]), max_size=6),
+    st.lists(STEPS, max_size=15),
+)
+def test_the_newest_value_of_a_topic_that_was_replaced_is_kept_through_later_changes_of_its_successor(
+    number: int, count: int, written: tuple[int, int], meanwhile: list[str], steps: list[tuple[str, int]]
+) -> None:
+    history = Successor(number, count=count, before=count)
+    for n in range(sum(written)):  # it was grown once: from then on the key may lie elsewhere
+        history.write_old(5 if n < written[0] else PARTITIONS, 1_000 + n)
+    for step in (*meanwhile, "evacuate"):
+        history.write(number % count) if step == "write" else history.evacuate_old()
+    history.now_ms = 2_000
+    for step, argument in steps:
+        history.take(step, argument)
+    history.evacuate(prove=True)
