@@ -123,6 +123,8 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
         yield ErrorCode.POLICY_VIOLATION, why
     if command.evacuate and not facts.compacted:
         yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+    if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
+        yield ErrorCode.INVALID_REQUEST, "the successor has to be compacted too: retention would remove latest values"
     if command.evacuate and command.delay_ms == RETENTION_DELAY_MS and command.fence != "none":
         why = "compaction never empties it: name the delay after which it may be deleted (--delete-partitions-delay)"
         yield ErrorCode.INVALID_REQUEST, why
