@@ -69,7 +69,8 @@ def _following(successor: Successor, views: Callable[[str], TopicView | None]) -
 
 
 def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
-    """Return the topics that a member subscribes to who names ``topic``: those of its chain that its group needs.
+    """Return the topics that a member subscribes to who names ``topic``: those of its chain that its group needs, and
+    those behind them, on which it commits that it has come there: the earlier ones are kept until then.
 
     Args:
         needs: whether the group still reads a topic that is replaced (:func:`needs_predecessor`).
@@ -81,7 +82,7 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
         following = _following(successor, views)
         if following is None:
             break
-        names += [view.topic] if needs(view) else []
+        names += [view.topic] if needs(view) or names else []
         passed.add(successor.topic_id)
         view = following
     return [*names, view.topic]
@@ -117,16 +118,18 @@ def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[
     )
 
 
-def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = False) -> bool:
+def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = False, is_next: bool = True) -> bool:
     """Return whether a group may read a partition of the successor of the topic of ``view`` (invariant I2).
 
     Args:
         has_read: :func:`has_read`.
         has_moved: the group has a committed offset on any partition of the successor.
         waived: the operator does not wait for the group.
+        is_next: the gate before the topic of ``view`` itself is open: one that nothing was written to counts as read,
+            also by a group that still reads the topic before it.
     """
     successor = view.successor
-    return successor is None or successor.gone or has_read or has_moved or waived
+    return successor is None or successor.gone or (has_read and is_next) or has_moved or waived
 
 
 def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bool:

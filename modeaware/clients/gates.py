@@ -447,13 +447,13 @@ class Gates:
         gate.asked = True
         gate.has_moved = any(answer[key] is not None for key in gate.successor_keys)
         before = next((each for each in self._gates.values() if each.successor.topic == gate.view.topic), None)
-        first = before is None or before.opened
+        is_next = before is None or before.opened
         handled = self._handled(gate)
         is_handled = gate.has_read and has_read(gate.view, handled, gate.log_starts)
         apart = self._is_apart(gate, within)
-        if is_open(gate.view, has_read=is_handled and first, has_moved=gate.has_moved, waived=apart):
+        if is_open(gate.view, has_read=is_handled, has_moved=gate.has_moved, waived=apart, is_next=is_next):
             self._open(gate, within, answer)
-        elif not first:
+        elif not is_next:
             gate.waits_for = f"the gate before {gate.view.topic}"
         elif ready:
             late = format_ranges(_unread(gate, handled))

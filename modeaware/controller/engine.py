@@ -29,7 +29,7 @@ from modeaware.errors import (
     RequestRefused,
 )
 from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
-from modeaware.lifecycle.alias import ended_by, is_alias, refuse_alias
+from modeaware.lifecycle.alias import ended_by, is_alias, led_on, refuse_alias
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -483,6 +483,9 @@ class Engine:
             Topic id -> why its record was not appended: it is too large. All others were.
         """
         gone = [*gone, *(topic_id for record in records for topic_id in ended_by(record, self._records.values()))]
+        if gone:
+            held = self._records.values()
+            records = [*records, *led_on(gone, records, held, self._epoch, self._clock.now_ms())]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         try:
             if entries:

@@ -15,7 +15,7 @@ topic is late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
@@ -127,13 +127,53 @@ def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
     and no group has to read another topic before that."""
     if not is_alias(record) or record.replacement is None:
         return []
-    return [each.topic_id for each in records if is_alias(each) and each.topic == record.replacement.successor]
+    now = record.replacement
+    ended = (each for each in records if is_alias(each) and each.topic == now.successor)
+    return [each.topic_id for each in ended if each.topic_id != now.successor_id]  # that leads further on
+
+
+def led_on(
+    gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord], epoch: int, now_ms: int
+) -> list[TopicRecord]:
+    """Return the aliases that lead to an alias that is removed, leading on to the topic that has its name from now on,
+    or else to where it has led. Clients know a topic by its id, and would go no further (invariant I8).
+
+    Args:
+        gone: the ids of the topics whose records are removed.
+        appended: the records that are appended with that.
+        epoch: of the controller.
+    """
+    latest = {record.topic_id: record for record in (*records, *appended)}
+    found = []
+    for each in latest.values():
+        removed = latest.get(each.replacement.successor_id or "") if each.replacement is not None else None
+        if removed is None or removed.topic_id not in gone or each.topic_id in gone or not is_alias(each):
+            continue
+        assert each.replacement is not None, "an alias"
+        name, topic_id, count = _place_of(removed, appended)
+        after = replace(each.replacement, successor=name, successor_id=topic_id, num_partitions=count)
+        found.append(with_replacement(each, after).stamped(epoch, now_ms))
+    return found
+
+
+def _place_of(removed: TopicRecord, appended: Iterable[TopicRecord]) -> tuple[str, str | None, int]:
+    """Return the name, the id and the partition count of the topic in the place of an alias that is removed."""
+    for record in appended:
+        now = record.replacement
+        if record.topic == removed.topic:  # it is adopted
+            return record.topic, record.topic_id, len(record.modes)
+        if now is not None and is_alias(record) and now.successor == removed.topic:
+            return now.successor, now.successor_id, now.num_partitions
+    assert removed.replacement is not None, "it is replaced"
+    return removed.replacement.successor, removed.replacement.successor_id, removed.replacement.num_partitions
 
 
 def adopted(
     command: ReplaceTopicCommand, alias: TopicRecord, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int
 ) -> TopicRecord:
-    """Return the record of the topic that has come up under an alias: a predecessor of the topic that is written.
+    """Return the record of the topic that has come up under an alias: a predecessor of the topic that is written, which
+    the groups of the alias have to read (invariant I2). None while another topic is that, and none of the chain itself
+    (invariant I8).
 
     Raises:
         RequestRefused: it is another topic than the command names, or not one that can be fenced and drained.
@@ -147,7 +187,14 @@ def adopted(
     if facts.compacted:
         why = f"cleanup.policy is {facts.cleanup_policy!r}: only a topic that is not compacted can be adopted"
         raise _refusal(topic, ErrorCode.POLICY_VIOLATION, why)
+    records = tuple(records)
     last = _last(alias, records)
+    for each in records:
+        now = each.replacement
+        in_chain = now is not None and last.successor_id in (each.topic_id, now.successor_id)
+        if now is not None and not is_alias(each) and (in_chain or now.successor == topic):
+            why = f"{each.topic!r} is being replaced by {now.successor!r}: wait until it is gone"
+            raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     anew = Replacement(
         last.successor,
         last.num_partitions,

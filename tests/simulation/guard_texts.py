@@ -317,15 +317,47 @@ only an untouched successor is deleted  I1 3000000408
     lifecycle.replacement: if not (is_own or _as_intended(found, replacement)): => if False:
     tests.simulation.succession.controller: if found is not None and found.touched:
 a group reads the predecessor first  order 3000000134
-    clients.gate: or has_read or has_moved => or True or has_moved
+    clients.gate: or (has_read and is_next) or has_moved => or True or has_moved
 all partitions of the predecessor are read first  order 3000000827
     clients.gate: return successor is not None and all( => return successor is not None and any(
 a group that was there begins at the start  order 3000000193
     clients.gate: is_noted = group in successor.groups or not successor.groups_complete => is_noted = False
 a gate opens where the predecessor is gone  I2 3000000103
-    clients.gate: return successor is None or successor.gone or has_read => return successor is None or has_read
+    clients.gate: return successor is None or successor.gone or (has_read => return successor is None or (has_read
 a late group reads the predecessor  I2 3000000105
     clients.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
+a chain is deleted from its beginning  I2 4000000001
+    lifecycle.topic_deletion: if facts.predecessor is not None:
+a topic under an alias is not replaced  I8 4000000074
+    lifecycle.alias: if record.topic in wanted and replacement.switched_ms is not None:
+an alias ends only when its name has a topic again  I2 4000000033
+    lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended]
+an alias ends when its name has a topic again  I2 4000000000
+    lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended if False]
+an alias leads on when the one that it leads to is removed  I8 4000000247
+    lifecycle.alias: if removed is None or removed.topic_id not in gone or each.topic_id in gone or not is_alias(each):
+        => if True:
+nothing is adopted while the chain is being replaced  I8 4000000000
+    lifecycle.alias: if now is not None and not is_alias(each) and (in_chain or now.successor == topic):
+the groups of an alias read what is adopted  I2 4000000290
+    lifecycle.alias: required_groups=alias.required_groups, => required_groups=(),
+what is adopted takes no writes  I8 4000000063
+    lifecycle.alias: switched_ms=now_ms, => switched_ms=None,
+a producer follows the chain to its end  I8 4000000002
+    clients.gate: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
+a group reads the chain to its end  I2 4000000000
+    clients.gate: passed.add(successor.topic_id)\n        view = following
+        => passed.add(successor.topic_id)\n        view = following\n        break
+a group stays on the topics behind one that it needs  I2 4000000089
+    clients.gate: if needs(view) or names else [] => if needs(view) else []
+a chain that leads back to a name is followed  I2 4000000000
+    clients.gate: is_free = found is None or (found.successor is not None and found.successor.gone)
+        => is_free = found is None
+a gate waits for the one before it  order 4000000985
+    clients.gate: (has_read and is_next) => has_read
+the alias is kept when another topic has its name  I8 4000000007
+    lifecycle.replacement: if replacement.gone_ms is not None:\n        return record
+        => if replacement.gone_ms is not None:\n        return None
 """
 
 

@@ -194,6 +194,15 @@ class Reader:
         self.position = log.offsets[after] if after < len(log.offsets) else log.next_offset
         return self.view
 
+    def view_of(self, topic: str) -> TopicView:
+        """The view of any topic, by what was read so far."""
+        record = self.replay.record(topic)
+        return TopicView.unlisted(topic) if record is None else self.log.view_of(record)
+
+    def views(self) -> dict[str, TopicView]:
+        """The views of all topics that have a record."""
+        return {topic: self.view_of(topic) for topic in self.replay.topics}
+
     def verify(self) -> None:
         """Compare topic ids with the cluster's, as ``Views.verify`` does it (I8). No topic and no answer prove nothing:
         the last view stays."""

@@ -16,6 +16,8 @@ from tests.simulation.controller import seams
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import IMPOSSIBLE, PHASES, Coverage, Fault
 from tests.simulation.schedule import run as run_resizes
+from tests.simulation.succession.chain_schedule import CHAIN_FROM as CHAIN_FROM
+from tests.simulation.succession.chain_schedule import run as run_chain
 from tests.simulation.succession.schedule import DELETE_FROM as DELETE_FROM
 from tests.simulation.succession.schedule import run as run_replacement
 
@@ -123,6 +125,8 @@ def run_range(first: int, count: int) -> Report:
 
 def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcome:
     """Run the schedule of a seed."""
+    if seed >= CHAIN_FROM:
+        return run_chain(seed, story)
     return run_replacement(seed, story) if seed >= REPLACE_FROM else run_resizes(seed, coverage, story)
 
 

@@ -6,13 +6,23 @@ import pytest
 
 from tests.simulation.faults import PHASES, Fault
 from tests.simulation.guards import FIRST_SEED
-from tests.simulation.report import DELETE_FROM, LEAST_SHRUNK, LEAST_STEPS, REPLACE_FROM, Report, run_many, tell_story
+from tests.simulation.report import (
+    CHAIN_FROM,
+    DELETE_FROM,
+    LEAST_SHRUNK,
+    LEAST_STEPS,
+    REPLACE_FROM,
+    Report,
+    run_many,
+    tell_story,
+)
 from tests.simulation.schedule import EVACUATE_FROM
 
 SCHEDULES = 400
 WITH_EVACUATIONS = 400
 WITH_REPLACEMENTS = 400
 WITH_DELETIONS = 400
+WITH_CHAINS = 200
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +52,12 @@ def test_no_schedule_with_deletions_breaks_an_invariant() -> None:
     report = run_many(DELETE_FROM, WITH_DELETIONS, processes=1)
     assert report.failures == {}, report.text()
     assert report.shrunk >= WITH_DELETIONS * LEAST_SHRUNK
+
+
+def test_no_schedule_with_chains_breaks_an_invariant() -> None:
+    report = run_many(CHAIN_FROM, WITH_CHAINS, processes=1)
+    assert report.failures == {}, report.text()
+    assert report.shrunk >= WITH_CHAINS * LEAST_SHRUNK
 
 
 def test_schedules_are_long_complete_shrinks_and_meet_every_fault_where_it_can_strike(report: Report) -> None:

@@ -12,7 +12,7 @@ from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import admit_of_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, ended_by, refuse_alias
+from modeaware.lifecycle.alias import FORGOTTEN_MS, ended_by, led_on, refuse_alias
 from modeaware.lifecycle.commands import FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
@@ -77,7 +77,7 @@ def test_adopted_topic_is_a_predecessor_whose_name_leads_on_and_which_groups_rea
 
 def test_adopted_topic_leads_to_the_end_of_the_chain() -> None:
     """The successor of the alias was replaced meanwhile: what is adopted is read before the topic that is written."""
-    second = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
+    second = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
     following = TopicRecord(NAME, ID, 3, EPOCH, (RO,), replacement=second, min_reader=2)
     record = admit_of_alias(ADOPT, TAKEN, [ALIAS, following], EPOCH, NOW_MS).record
     assert record is not None
@@ -166,3 +166,78 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
         assert route is not None
         assert (route.passes, route.view.topic, route.view.topic_id) == (True, TOPIC, "id-3")
         assert routes._names.returning(name, views.view) == (TOPIC, "id-3")
+
+
+# Chains of aliases
+
+GONE = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE, min_reader=2)
+
+
+def led(records: list[TopicRecord]) -> list[tuple[str, str, str | None, int]]:
+    found = [(record.topic, record.replacement) for record in records]
+    return [(name, now.successor, now.successor_id, now.num_partitions) for name, now in found if now is not None]
+
+
+def test_alias_does_not_end_the_alias_that_it_leads_to() -> None:
+    """Its record is appended again when another topic comes up under its name, say."""
+    assert ended_by(ALIAS, [ALIAS, SECOND]) == []
+
+
+def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
+    after = led_on([ID], [], [ALIAS, SECOND], EPOCH, NOW_MS)
+    assert led(after) == [(TOPIC, "orders-v3", "id-3", 7)]
+    assert (after[0].topic_id, after[0].epoch, after[0].view().topic) == (ALIAS.topic_id, ALIAS.epoch + 1, TOPIC)
+    assert led_on([ALIAS.topic_id], [], [ALIAS, SECOND], EPOCH, NOW_MS) == []
+
+
+def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
+    returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned, min_reader=2)
+    records = [ALIAS, SECOND, third]
+    assert ended_by(third, records) == [ID]
+    after = led_on([ID], [third], records, EPOCH, NOW_MS)
+    assert led(after) == [(TOPIC, NAME, "id-4", 5)]
+    fourth = replace(returned, successor="orders-v5", successor_id="id-5", gone_ms=None)
+    views = {
+        view.topic: view for view in (after[0].view(), replace(SECOND, topic_id="id-4", replacement=fourth).view())
+    }
+    found = written_topic(TOPIC, lambda name: views.get(name, TopicView.unlisted(name)))
+    assert (found.topic, found.topic_id) == ("orders-v5", "id-5")
+
+
+def test_alias_leads_to_what_is_adopted_under_the_name_that_it_leads_to() -> None:
+    adopt = replace(ADOPT, topic=NAME, successor="orders-v3")
+    admission = admit_of_alias(adopt, replace(TAKEN, topic=NAME), [ALIAS, SECOND], EPOCH, NOW_MS)
+    assert admission.record is not None
+    after = led_on(admission.removed, [admission.record], [ALIAS, SECOND], EPOCH, NOW_MS)
+    assert led(after) == [(TOPIC, NAME, TOPIC_ID, 3)]
+    views = {record.topic: record.view() for record in (*after, admission.record)}
+    assert written_topic(TOPIC, lambda name: views.get(name, TopicView.unlisted(name))).topic == "orders-v3"
+
+
+@pytest.mark.parametrize(
+    "living",
+    [
+        replace(SECOND, replacement=replace(GONE, gone_ms=None)),
+        replace(SECOND, replacement=Replacement("orders-v3", 7, 0)),
+        replace(SECOND, replacement=Replacement(TOPIC, 3, 0)),
+        replace(SECOND, replacement=Replacement(TOPIC, 3, 0, successor_id=TOPIC_ID, announced_ms=1, switched_ms=2)),
+    ],
+    ids=["drains", "begins", "returns", "has returned"],
+)
+def test_nothing_is_adopted_while_the_chain_is_being_replaced(living: TopicRecord) -> None:
+    """The topic under the name may be the successor; and a topic has one predecessor, whose gate its readers pass."""
+    with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
+        admit_of_alias(ADOPT, TAKEN, [ALIAS, living], EPOCH, NOW_MS)
+    assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_group_that_needs_a_topic_of_a_chain_subscribes_to_those_behind_it() -> None:
+    """The topic before is kept until the group has an offset there, though nothing of it is left to read."""
+    living = replace(ALIAS, replacement=replace(LED, gone_ms=None)).view()
+    views = {TOPIC: living, NAME: replace(SECOND, replacement=replace(GONE, gone_ms=None)).view()}
+    found = read_topics(TOPIC, lambda name: views.get(name, TopicView.unlisted(name)), lambda view: view is living)
+    assert found == [TOPIC, NAME, "orders-v3"]
+    found = read_topics(TOPIC, lambda name: views.get(name, TopicView.unlisted(name)), lambda view: view is not living)
+    assert found == [NAME, "orders-v3"]

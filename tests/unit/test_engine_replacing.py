@@ -288,3 +288,20 @@ def test_alias_is_forgotten_and_a_topic_adopted_in_one_append(world: World) -> N
     world.engine._append([old], [topic_id])
     assert world.ask(ReplaceTopicCommand(A, NEW, 1, forget=True)) == [ErrorCode.NONE]
     assert world.engine.records == ()
+
+
+def test_aliases_of_a_chain_stay_when_another_topic_comes_up_under_the_first_name() -> None:
+    """And lead on, in the same append, when the second one is forgotten."""
+    world = Deleting()
+    gone = let_go("older", "id-of-older", "old", let_go_ms=3, gone_ms=4)
+    world.record_is(gone, let_go("old", "id-of-old", NEW, let_go_ms=3, gone_ms=4))
+    world.found["old"] = TopicFacts("old", None, gone=True)
+    world.found["older"] = TopicFacts("older", "another", 1, gone=True)
+    world.check()
+    reasons = {record.topic: record.replacement.reason for record in world.engine.records if record.replacement}
+    assert reasons == {"older": "name-taken", "old": None}
+    forget = ReplaceTopicCommand("old", NEW, 1, forget=True)
+    assert [result.code for result in world.engine.execute([forget])] == [ErrorCode.NONE]
+    (left,) = world.engine.records
+    assert left.replacement is not None
+    assert (left.topic, left.replacement.successor, left.replacement.successor_id) == ("older", NEW, f"id-of-{NEW}")

@@ -678,6 +678,8 @@ def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
     assert not is_open(view, has_read=False, has_moved=False)
     assert is_open(view, has_read=False, has_moved=True)
     assert is_open(view, has_read=False, has_moved=False, waived=True)
+    assert is_open(view, has_read=True, has_moved=False)
+    assert not is_open(view, has_read=True, has_moved=False, is_next=False), "in a chain, behind a gate that is shut"
     assert needs_predecessor(view, has_read=True, has_moved=True), "until it is let go"
     assert (start_offset(view, "billing"), start_offset(view, "late")) == (0, 0), "not let go yet"
     assert view.successor is not None

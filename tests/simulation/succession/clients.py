@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset, written_topic
-from modeaware.topic_view import Successor, TopicView
+from modeaware.clients.gate import (
+    has_read,
+    is_open,
+    needs_predecessor,
+    predecessors,
+    read_topics,
+    start_offset,
+    written_topic,
+)
+from modeaware.topic_view import TopicView
 from tests.simulation.broker import MARKER
 from tests.simulation.modelog import Reader
 from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, Sent, SimTopic, World
@@ -28,6 +36,7 @@ class Producer:
     def __init__(self, world: World, number: int, *, aware: bool) -> None:
         self.world = world
         self.number = number
+        self.named = NAME
         self.reader = Reader(world.log, NAME) if aware else None
         self.queue: list[InFlight] = []
         self.refused = 0
@@ -38,16 +47,18 @@ class Producer:
         """The topic that its next record goes to."""
         world = self.world
         if self.reader is None:
-            return world.topics.get(NAME)
-        views = {NAME: self.reader.view}
-        view = written_topic(NAME, lambda name: views.get(name, TopicView.unlisted(name)))
+            return world.topics.get(self.named)
+        view = written_topic(self.named, self.reader.view_of)
         topic = world.topics.get(view.topic)
+        if world.chains:  # by its name, as client libraries do; the judge looks whose topic that is
+            return topic
         return topic if topic is not None and view.applies_to(topic.topic_id) else None
 
     def hand_over(self) -> None:
         topic = self.target()
         if topic is None or len(self.queue) > 5:
             return
+        self.world.judge.written(self, topic)
         key = self.world.below(KEYS)
         sent = Sent(len(self.world.sent), self.number, key)
         self.world.sent.append(sent)
@@ -126,8 +137,8 @@ class Group:
         given: the numbers of the records it was given, at their first time in order.
         excused: records that it need not be given: they lay there before a latest group began.
         began: the step at which it first had an offset on the predecessor.
-        moved: of a stock group: its owner has started it on the successor.
-        left: and no longer on the predecessor.
+        named: the topic that its members subscribe to, of an aware group.
+        names: the topics that its owner has started it on, of a stock group; the one it reads first comes last.
         subscribed_at: topic id -> the step since which it is assigned.
         set_back_at: the step at which it was last set back.
         waived: the operator waits for it no more.
@@ -142,7 +153,8 @@ class Group:
         self.stateful_at = -1  # the step since which that is so
         self.members = [Member(Reader(world.log, NAME) if aware else None) for _ in range(members)]
         self.has_members = False
-        self.moved = self.left = False
+        self.named = NAME
+        self.names = [NAME]
         self.subscribed_at: dict[str, int] = {}
         self.set_back_at = -1
         self.waived = False
@@ -153,6 +165,14 @@ class Group:
         self.given: dict[int, int] = {}
         self.excused: set[int] = set()
         self.began: int | None = None
+
+    @property
+    def moved(self) -> bool:
+        return SUCCESSOR in self.names
+
+    def has_left(self, topic: str) -> bool:
+        """Whether the owner of a stock group has taken the topic out of its configuration."""
+        return not self.aware and topic not in self.names
 
     @property
     def assigned(self) -> set[str]:
@@ -201,20 +221,26 @@ class Group:
     def _subscribed(self, member: Member) -> list[SimTopic]:
         topics = self.world.topics
         if member.reader is None:
-            names = [NAME] if not self.moved else [SUCCESSOR] if self.left else [SUCCESSOR, NAME]
-            return [topics[name] for name in names if name in topics]
-        view = member.reader.view
-        predecessor = topics.get(NAME)
-        found = []
-        if predecessor is not None and view.applies_to(predecessor.topic_id):
-            read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
-            has_moved = view.successor is not None and bool(self.committed.get(view.successor.topic_id))
-            has_moved = has_moved and not self.committed.get(predecessor.topic_id)
-            found += [predecessor] if needs_predecessor(view, has_read=read, has_moved=has_moved) else []
-        if view.successor is not None:
-            successor = topics.get(view.successor.topic)
-            found += [successor] if successor is not None and successor.topic_id == view.successor.topic_id else []
-        return found
+            return [topics[name] for name in self.names if name in topics]
+        ids = {self.named: member.reader.view_of(self.named).topic_id}
+
+        def needs(view: TopicView) -> bool:
+            assert view.successor is not None, "its topic is replaced"
+            ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
+            has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
+            return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved)
+
+        names = read_topics(self.named, member.reader.view_of, needs)
+        found = [topics[name] for name in names if name in topics]
+        return [each for each in found if self.world.chains or ids[each.name] in (None, each.topic_id)]
+
+    def _held(self, view: TopicView) -> dict[int, int]:
+        """What is committed on the topic of a view."""
+        return self.committed.get(view.topic_id or "", {})
+
+    def _has_read(self, view: TopicView) -> bool:
+        topic = self.world.by_id.get(view.topic_id or "")
+        return topic is not None and has_read(view, self._held(view), log_starts(topic))
 
     def assign(self) -> None:
         """Every start offset is explicit; it is resolved when the partition comes to a member."""
@@ -231,29 +257,46 @@ class Group:
     def _start(self, topic: SimTopic, partition: int, member: Member) -> int:
         log = topic.logs[partition]
         own = None
-        if member.reader is not None and topic.name == SUCCESSOR:
-            own = start_offset(member.reader.view, self.name)
+        if member.reader is not None:
+            before = predecessors(member.reader.views()).get(topic.name)
+            own = start_offset(before, self.name) if before is not None else None
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
-        if topic.topic_id == "id-1" and self.aware and self.began is None:
+        start = self._latest(topic, partition, member)
+        if (self.world.chains or topic.topic_id == "id-1") and self.aware and self.began is None:
             self.began = self.world.steps
-        switched_at = self.world.switched_at
+        switched_at = self.world.switched_at.get(topic.name)
         used_before = self.began is not None and (switched_at is None or self.began < switched_at)
-        if not (topic.name == SUCCESSOR and used_before):  # one that did has to be given all that followed
-            self.excused |= {n for n in log.records[: log.replicated] if n != MARKER}
-        if self.aware:  # as aware clients do: a start that is not committed would be another one after a restart
-            self.committed.setdefault(topic.topic_id, {}).setdefault(partition, log.replicated)
-        return log.replicated
+        if self.world.judge.may_skip(topic, used_before=used_before):
+            self.excused |= {n for n in log.records[:start] if n != MARKER}
+        # As aware clients do: a start that is not committed would be another one after a restart. Behind a gate: later.
+        if self.aware and not (self.world.chains and self.world.is_successor(topic)):
+            self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
+        return start
+
+    def _latest(self, topic: SimTopic, partition: int, member: Member) -> int:
+        """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
+        log = topic.logs[partition]
+        view = member.reader.view_of(topic.name) if member.reader is not None and self.world.chains else None
+        resume = view.resume_offsets.get(partition) if view is not None and view.applies_to(topic.topic_id) else None
+        return log.replicated if resume is None else max(resume, log.log_start)
 
     def refresh(self) -> None:
         """Members take in what the mode log says; one that sees other topics asks for a rebalance."""
-        before = [m.reader.view.successor for m in self.members if m.reader is not None]
+        before = self._seen()
         for member in self.members:
             if member.reader is not None:
                 member.reader.catch_up(1 + self.world.below(3))
-        after = [m.reader.view.successor for m in self.members if m.reader is not None]
-        if self.has_members and [_shape(s) for s in before] != [_shape(s) for s in after]:
+        if self.has_members and before != self._seen():
             self.rebalance()
+
+    def _seen(self) -> list[dict[str, tuple[str, bool]]]:
+        """What decides about the subscription, by each member's views."""
+        views = [member.reader.views() for member in self.members if member.reader is not None]
+        return [
+            {name: (view.successor.topic_id, view.successor.let_go) for name, view in each.items() if view.successor}
+            for each in views
+        ]
 
     def poll(self, most: int) -> None:
         if not self.has_members:
@@ -276,20 +319,28 @@ class Group:
             self.positions[topic_id, partition] = position if last is None else last + 1
 
     def _may_read(self, topic: SimTopic, partition: int, member: Member) -> bool:
-        if member.reader is None or topic.name != SUCCESSOR:
+        if member.reader is None or not self.world.is_successor(topic):
             return True
-        view = member.reader.view
-        predecessor = self.world.by_id.get(view.topic_id or "")
-        if predecessor is None or view.successor is None:
-            return False
-        read = has_read(view, self.committed.get(predecessor.topic_id, {}), log_starts(predecessor))
-        has_moved = bool(self.committed.get(topic.topic_id))
-        if not is_open(view, has_read=read, has_moved=has_moved):
+        before = predecessors(member.reader.views())
+        if topic.name in before:
+            if not self._is_open(before[topic.name], before):
+                return False
+        elif not self.world.chains or topic.name != self.named:  # else it is a topic like others by now
             return False
         if partition not in self.committed.get(topic.topic_id, {}):
             self.world.hit("gate opened")
             self.committed.setdefault(topic.topic_id, {})[partition] = self.positions[topic.topic_id, partition]
         return True
+
+    def _is_open(self, view: TopicView, before: dict[str, TopicView]) -> bool:
+        """Whether the gate behind the topic of a view is open; ``before``: successor -> the view of its predecessor."""
+        assert view.successor is not None, "its topic is replaced"
+        earlier = before.get(view.topic)
+        is_next = (
+            earlier is None or bool(earlier.successor and earlier.successor.gone) or self._is_open(earlier, before)
+        )
+        has_moved = bool(self.committed.get(view.successor.topic_id))
+        return is_open(view, has_read=self._has_read(view), has_moved=has_moved, is_next=is_next)
 
     def commit(self) -> None:
         for (topic_id, partition), position in self.positions.items():
@@ -298,43 +349,48 @@ class Group:
                 continue
             held = self.committed.setdefault(topic_id, {})
             started = self.aware or position > topic.logs[partition].log_start or partition in held
-            if topic.name == SUCCESSOR and self.aware and partition not in held:
+            if self.world.is_successor(topic) and self.aware and partition not in held:
                 continue  # its gate is shut
             if started:
                 held[partition] = position
 
     # What its owner does
 
-    def move(self) -> None:
+    def move(self, to: str = SUCCESSOR) -> None:
         """The owner of a stock group stops it, commits 0 on the successor, and starts it on both names."""
-        successor = self.world.topics.get(SUCCESSOR)
+        successor = self.world.topics.get(to)
         if self.aware or successor is None or len(self.committed.get(successor.topic_id, ())) == len(successor.logs):
             return
         self.world.tell("the owner of group %s moves it", self.name)
         self.stop(commit=True)
         for partition in range(len(successor.logs)):
             self.committed.setdefault(successor.topic_id, {}).setdefault(partition, 0)
-        self.moved = True
+        self.names = self.names if to in self.names else [to, *self.names]
         self.start()
 
-    def has_read_all(self) -> bool:
+    def has_read_all(self, name: str = NAME) -> bool:
         """Whether nothing is left for it on the predecessor, as its owner sees."""
-        topic = self.world.topics.get(NAME)
+        topic = self.world.topics.get(name)
         held = self.committed.get(topic.topic_id, {}) if topic is not None else {}
         return topic is None or all(self.world.has_all(log, held.get(p, 0)) for p, log in enumerate(topic.logs))
 
-    def leave(self) -> None:
+    def leave(self, name: str = NAME, to: str = SUCCESSOR) -> None:
         """The owner of a stock group takes the old name out of its configuration."""
-        self.move()
+        self.move(to)
         if not self.aware:
             self.stop(commit=True)
-            self.moved = self.left = True
+            self.names = [to, *(each for each in self.names if each not in (name, to))]
             self.start()
 
-    def set_back(self) -> None:
+    def come_back(self, name: str = NAME) -> None:
+        """And puts it in again."""
+        self.names.append(name)
+        self.rebalance()
+
+    def set_back(self, name: str = NAME) -> None:
         """``kafka-consumer-groups --reset-offsets``, of the predecessor, while it is stopped."""
         self.stop(commit=True)
-        topic = self.world.topics.get(NAME)
+        topic = self.world.topics.get(name)
         if topic is not None and (held := self.committed.get(topic.topic_id)):
             for partition, offset in held.items():
                 start = topic.logs[partition].log_start
@@ -345,7 +401,3 @@ class Group:
 
 def log_starts(topic: SimTopic) -> dict[int, int]:
     return {partition: log.log_start for partition, log in enumerate(topic.logs)}
-
-
-def _shape(successor: Successor | None) -> tuple[str, bool] | None:
-    return None if successor is None else (successor.topic_id, successor.let_go)

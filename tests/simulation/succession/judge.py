@@ -16,7 +16,7 @@ from tests.simulation.succession.world import SUCCESSOR
 
 if TYPE_CHECKING:
     from tests.simulation.modelog import Reader
-    from tests.simulation.succession.clients import Group
+    from tests.simulation.succession.clients import Group, Producer
     from tests.simulation.succession.controller import ReplacingController
     from tests.simulation.succession.world import Sent, SimTopic, World
 
@@ -29,7 +29,7 @@ class Judge:
         self.epoch = 0
         self.issued: dict[tuple[str, tuple[int, int]], bytes] = {}
         self.rules_version = (0, 0)
-        self.required: set[str] = set()
+        self.required: dict[str, set[str]] = {}
         self.sealed: dict[tuple[str, int], int] = {}
         self.lifted = False
         self.lost_at = -1
@@ -96,8 +96,7 @@ class Judge:
         was = before.replacement if before is not None else None
         now = after.replacement
         if was is not None and was.switched_ms is not None:
-            is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
-            same = now is not None and (now.successor_id == was.successor_id or (is_lost and was.let_go_ms is None))
+            same = now is not None and (now.successor_id == was.successor_id or self._may_lead_on(was, now))
             if now is None or not same or now.switched_ms != was.switched_ms:
                 raise Violation(
                     "I8", f"{after.topic} led to {was.successor_id} since {was.switched_ms}, and does not now"
@@ -125,6 +124,11 @@ class Judge:
                 raise Violation("I2", f"it is let go, and partitions {left} are not drained")
             if was is None or was.let_go_ms is None:
                 self._let_go(after, now, writer)
+
+    def _may_lead_on(self, was: Replacement, _now: Replacement) -> bool:
+        """Whether a name may lead to another successor: that was deleted before groups came to it."""
+        is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
+        return is_lost and was.let_go_ms is None
 
     def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
         topic = self.world.by_id[now.successor_id or ""]
@@ -157,8 +161,8 @@ class Judge:
         named = [n for n in writer.looked.seen if groups[n].stateful and groups[n].stateful_at < writer.looked.at]
         if lost := [n for n in named if n not in now.accept_state_loss]:
             raise Violation("I1", f"the switch costs {lost} their state")
-        self.required = set(after.required_groups)
-        self.world.switched_at = self.world.steps
+        self.required[after.topic_id] = set(after.required_groups)
+        self.world.switched_at[now.successor] = self.world.steps
 
     def _sealed(
         self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: ReplacingController
@@ -178,7 +182,7 @@ class Judge:
         topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
         if not writer.looked.sure:
             raise Violation("I2", "it is let go though not all groups are known")
-        for name in self.required | set(writer.looked.seen):
+        for name in self.required.get(after.topic_id, set()) | set(writer.looked.seen):
             group = world.groups[name]
             if group.waived:
                 continue
@@ -232,12 +236,13 @@ class Judge:
             raise Violation("delay", f"{topic.topic_id} is deleted, and retention has not emptied it")
         if not looked.sure:
             raise Violation("I2", f"{topic.topic_id} is deleted though not all groups are known")
-        if self.lost_at < looked.at and world.topics.get(SUCCESSOR) is not world.by_id[now.successor_id or ""]:
+        if self.lost_at < looked.at and world.topics.get(now.successor) is not world.by_id[now.successor_id or ""]:
             raise Violation("I8", f"{topic.topic_id} is deleted, and its successor is not there")
+        required = self.required.get(topic.topic_id, set()) | set(looked.seen)
         for name, group in world.groups.items():
             if topic.topic_id in group.assigned and group.subscribed_at[topic.topic_id] < looked.at:
                 raise Violation("subscribed", f"{topic.topic_id} is deleted while {name} is subscribed to it")
-            if name in self.required | set(looked.seen) and not group.waived:
+            if name in required and not group.waived:
                 self._has_read(controller, topic, group)
 
     def _fenced_at_the_end(self, controller: ReplacingController, topic: SimTopic) -> None:
@@ -263,6 +268,16 @@ class Judge:
                 raise Violation("I1", f"partition {partition} is deleted, and {group.name} reads it again")
 
     # Records
+
+    def is_successor(self, topic: SimTopic) -> bool:
+        return topic.name == SUCCESSOR
+
+    def may_skip(self, topic: SimTopic, *, used_before: bool) -> bool:
+        """Whether a group may begin at the end: one from before the switch has to be given all that followed."""
+        return not (self.is_successor(topic) and used_before)
+
+    def written(self, producer: Producer, topic: SimTopic) -> None:
+        """A producer has a record for the topic."""
 
     def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
         seal = self.sealed.get((topic.topic_id, partition))
@@ -304,20 +319,28 @@ class Judge:
         now = record.replacement if record is not None else None
         return {"id-1", now.successor_id if now is not None and now.switched_ms is not None else None}
 
+    @property
+    def _owed(self) -> set[str | None]:
+        """The topics whose records every group is to be given."""
+        return self._chain
+
     def at_the_end(self) -> None:
         """Every record that was acknowledged was given to every group that has to read it (I2)."""
-        record = self.world.record
-        now = record.replacement if record is not None else None
         for group in self.world.groups.values():
-            left_alone = now is not None and now.gone_ms is not None and not (group.aware or group.moved)
-            if group.waived or not group.ever or left_alone:
+            if group.waived or not group.ever:
                 continue
             missing = [
                 sent.number for sent in self.world.sent
                 if sent.acknowledged and not sent.aborted and not sent.lost
                 and sent.number not in group.given and sent.number not in group.excused
-                and sent.where is not None and sent.where[0] in self._chain
+                and sent.where is not None and sent.where[0] in self._owed and self._is_for(group, sent)
             ]  # fmt: skip
             if missing:
                 where = [self.world.sent[number].where for number in missing]
                 raise Violation("I2", f"group {group.name} is never given {missing}, at {where}")
+
+    def _is_for(self, group: Group, _sent: Sent) -> bool:
+        """Whether the group has to be given such a record: not a stock one that was not moved, and now cannot be."""
+        record = self.world.record
+        now = record.replacement if record is not None else None
+        return now is None or now.gone_ms is None or group.aware or group.moved

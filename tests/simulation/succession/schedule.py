@@ -1,4 +1,4 @@
-"""One schedule: everything that happens in it follows from its seed. At its end everything gets time to finish."""
+"""One schedule: everything that happens in it follows from its seed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from dataclasses import replace
 from itertools import accumulate
 
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand, TopicCommand
-from modeaware.lifecycle.state import in_progress
-from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS, TopicRecord
-from tests.simulation.drain_invariants import Violation
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from tests.simulation.faults import Fault
 from tests.simulation.succession.clients import Group, Producer
-from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, Partition, SimTopic, World
+from tests.simulation.succession.ending import ROUNDS, settle, work
+from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, SimTopic, World
 
-ROUNDS, PERSONS_TURNS = 8, 20
 DELETE_FROM = 3_500_000_000
 """From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
 Event = Callable[["Actions"], None]
@@ -190,12 +186,15 @@ class Actions:
         """GitOps, or a person, puts the configs back."""
         topic = self.world.topics.get(NAME)
         if topic is not None and topic.is_fenced:
-            self.world.hit("fence lifted")
-            self.world.judge.lifted = True
-            topic.configs.clear()
-            topic.lifted_ms, topic.lifted_at = self.world.time_ms, self.world.steps
-            self.world.tell("the fence is lifted")
-            self.configs()
+            self.lift_from(topic)
+
+    def lift_from(self, topic: SimTopic) -> None:
+        self.world.hit("fence lifted")
+        self.world.judge.lifted = True
+        topic.configs.clear()
+        topic.lifted_ms, topic.lifted_at = self.world.time_ms, self.world.steps
+        self.world.tell("the fence is lifted")
+        self.configs()
 
     def gitops(self) -> None:
         """What puts the configs back again and again begins, or ends."""
@@ -346,7 +345,7 @@ DELETING: tuple[tuple[Event, float], ...] = ((Actions.gitops, 0.5),)
 def run(seed: int, story: list[str] | None = None) -> World:
     world = World(seed, story, deletes=seed >= DELETE_FROM)
     actions = Actions(world)
-    _make_clients(world)
+    make_clients(world)
     weighted = list(ALWAYS)
     for event, weight in (*SOMETIMES, *(DELETING if world.deletes else ())):
         if world.random() < 0.4:
@@ -358,17 +357,16 @@ def run(seed: int, story: list[str] | None = None) -> World:
         weighted[bisect(sums, world.random() * sums[-1])][0](actions)
 
     if world.deletes:
-        _head_start(world, actions)
+        head_start(world, actions, is_let_go)
     world.act = act
     for _ in range(120 + world.below(160)):
         act()
     settle(world, actions)
-    now = world.record.replacement if world.record is not None else None
-    world.shrinks = int(now is not None and now.let_go_ms is not None)
+    world.shrinks = int(is_let_go(world))
     return world
 
 
-def _make_clients(world: World) -> None:
+def make_clients(world: World) -> None:
     world.producers = [
         Producer(world, 0, aware=True),
         Producer(world, 1, aware=True),
@@ -382,167 +380,27 @@ def _make_clients(world: World) -> None:
             group.start()
 
 
-def _head_start(world: World, actions: Actions) -> None:
+def is_let_go(world: World) -> bool:
+    now = world.record.replacement if world.record is not None else None
+    return now is not None and now.let_go_ms is not None
+
+
+def head_start(world: World, actions: Actions, until: Callable[[World], bool]) -> None:
     """Nothing fails until the predecessor is let go, or nearly so: most of what follows is about its deletion."""
     world.calm = True
     for _ in range(world.below(8)):
         actions.produce()
     for _ in range(2 * ROUNDS):
-        _work(world)
+        work(world)
         if not actions.asked:
             actions.replace()
         actions.move_stock_group()
         for controller in world.controllers:
             for _ in range(1 + world.below(4)):
                 controller.step()
-        now = world.record.replacement if world.record is not None else None
-        if now is not None and now.let_go_ms is not None:
+        if until(world):
             break
         world.time_ms += 11_000
     world.calm = False
     if world.random() < 0.2:
         actions.lift()
-
-
-# The end
-
-
-def settle(world: World, actions: Actions) -> None:
-    """Nothing fails any more; every change must finish, and every record reach every group."""
-    world.tell("from here on nothing fails any more")
-    world.calm = True
-    world.log.settle_pending(commit=True)
-    while world.late:
-        world.late.pop()()
-    world.doubtful = world.gitops = False
-    world.policy = "delete"
-    for controller in world.controllers:
-        controller.member.frozen = not controller.alive
-    world.time_ms += 11_000
-    world.coordinator.expire(world.time_ms)
-    for group in world.groups.values():
-        group.stateful = False
-        if not group.has_members and group.ever:
-            group.start()
-    for _ in range(PERSONS_TURNS):
-        if _rounds(world):
-            if actions.asked or "id-1" not in world.by_id or world.topics.get(NAME) is not world.by_id["id-1"]:
-                break
-            actions.replace()
-            actions.asked = True  # it may be refused: the successor's name is taken
-            continue
-        _person(world, actions)
-    else:
-        raise Violation("I2", f"a replacement does not finish: {_reasons(world.record)} {world.record}")
-    for group in world.groups.values():
-        if not group.has_members:  # it begins when all is done
-            group.start()
-    _work(world)
-    _work(world)
-    world.judge.at_the_end()
-    _check_end(world)
-
-
-def _work(world: World) -> None:
-    for topic in list(world.topics.values()):
-        for partition, log in enumerate(topic.logs):
-            log.available = True
-            world.apply_configs(topic, partition)
-            world.apply_to_followers(topic, partition)
-    for producer in world.producers:
-        producer.flush()
-        producer.end(commit=True)
-        if producer.reader is not None:
-            producer.reader.catch_up()
-    for topic in list(world.topics.values()):
-        for partition in range(len(topic.logs)):
-            world.replicate(topic, partition)
-    for group in world.groups.values():
-        for member in group.members:
-            if member.reader is not None:
-                member.reader.catch_up()
-        group.commit()
-        group.rebalance()
-        for _ in range(3):
-            group.poll(10_000)
-            group.commit()
-
-
-def _rounds(world: World) -> bool:
-    for turn in range(ROUNDS):
-        _work(world)
-        for controller in world.controllers:
-            for _ in range(12):
-                controller.step()
-                if controller.alive and controller.claimed and not controller.engine.schedule.due(world.time_ms):
-                    break
-        if turn > 1 and any(c.claimed for c in world.controllers) and not _unfinished(world):
-            return True
-        world.time_ms += INTERVAL_MS
-    return False
-
-
-def _unfinished(world: World) -> list[TopicRecord]:
-    return [record for record in world.log.truth.records.values() if in_progress(record)]
-
-
-def _reasons(record: TopicRecord | None) -> set[str]:
-    if record is None:
-        return set()
-    found = {retired.reason for retired in record.retired.values()}
-    found.add(record.replacement.reason if record.replacement is not None else None)
-    return {reason for reason in found if reason is not None}
-
-
-def _person(world: World, actions: Actions) -> None:
-    """Somebody reads the reasons, and does what they say."""
-    for record in _unfinished(world):
-        found = _reasons(record)
-        world.tell("somebody reads: %s", ", ".join(sorted(found)))
-        for reason in sorted(found):
-            code, _, name = reason.partition(":")
-            if code == reasons.PAUSED:
-                actions.ask(actions.command)
-            elif code == reasons.GROUP_NOT_MOVED and not world.groups[name].aware:
-                world.groups[name].move()
-            elif code == reasons.SUCCESSOR_GONE:
-                world.hit("successor lost")
-                if SUCCESSOR in world.topics:
-                    world.delete(SUCCESSOR)
-            elif code == reasons.GROUP_SUBSCRIBED:
-                world.groups[name].leave()
-            elif code == reasons.GROUP_LAG and world.groups[name].left:
-                world.groups[name].left = False
-                world.groups[name].rebalance()
-            elif code == reasons.RETENTION:
-                for log in world.topics[NAME].logs:
-                    actions.expire(log, 1 << 30)
-            elif code == reasons.NO_SUCCESSOR:
-                world.delete(NAME)
-            elif code == reasons.FENCE_DENIED:
-                world.denied = False
-            elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
-                rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
-                actions.ask(AlterGroupRulesCommand(add=(rule,)))
-                world.groups[name].waived = True
-            elif code not in _A_TURN_MORE:
-                raise Violation("I2", f"a replacement does not finish by itself: {reason}")
-
-
-_A_TURN_MORE = (reasons.GROUP_LAG, reasons.GROUP_NOT_MOVED, reasons.NOT_FENCED, reasons.DELAY, reasons.DELETING)
-
-
-def _check_end(world: World) -> None:
-    """The name leads where the record says, and producers write there."""
-    record = world.record
-    now = record.replacement if record is not None else None
-    if now is None or now.switched_ms is None:
-        return
-    predecessor = world.topics.get(NAME)
-    own = predecessor is not None and record is not None and predecessor.topic_id == record.topic_id
-    if own and now.fence != "none" and predecessor is not None and not predecessor.is_fenced:
-        raise Violation("fence", "the predecessor is let go, and is not fenced")
-    for producer in world.producers:
-        target = producer.target()
-        if producer.reader is not None and target is not None and target.topic_id != now.successor_id:
-            raise Violation("I8", f"a producer writes to {target.topic_id}, the name leads to {now.successor_id}")

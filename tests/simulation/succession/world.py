@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.succession.clients import Group, Producer
     from tests.simulation.succession.controller import ReplacingController
 
-NAME, SUCCESSOR = "orders", "orders-v2"
+NAME, SUCCESSOR, THIRD = "orders", "orders-v2", "orders-v3"
 QUIET_MS, INTERVAL_MS, FENCE_AFTER_MS = 10_000, 300_000, 60_000
 FAULTS: dict[Fault, float] = {
     Fault.CRASH: 0.02,
@@ -94,7 +94,10 @@ class World(Chance):
     tells_ids = False
     ids_are_watched = False
 
-    def __init__(self, seed: int, story: list[str] | None = None, *, deletes: bool = False) -> None:
+    def __init__(
+        self, seed: int, story: list[str] | None = None, *, deletes: bool = False, chains: bool = False
+    ) -> None:
+        from tests.simulation.succession.chain_judge import ChainJudge
         from tests.simulation.succession.controller import ReplacingController
         from tests.simulation.succession.judge import Judge
 
@@ -123,12 +126,13 @@ class World(Chance):
         self.sent: list[Sent] = []
         self.late: list[Callable[[], None]] = []
         self.deletes = deletes
+        self.chains = chains
         self.doubtful = self.denied = self.gitops = False
-        self.switched_at: int | None = None
+        self.switched_at: dict[str, int] = {}  # successor -> the step at which its name was led to
         self.policy = "delete"
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
-        self.judge = Judge(self)
+        self.judge = ChainJudge(self) if chains else Judge(self)
         self.log = SharedLog(self)  # type: ignore[arg-type] - it asks for what both worlds have
         self.coordinator = Coordinator()
         self.make(NAME, 2 + self.below(3))
@@ -205,6 +209,10 @@ class World(Chance):
         """Whether readers are given nothing more behind that offset."""
         left = log.records[max(committed, log.log_start) : log.replicated]
         return log.last_stable == log.replicated and not any(map(self.is_data, left))
+
+    def is_successor(self, topic: SimTopic) -> bool:
+        """Whether aware groups read it behind a gate."""
+        return self.judge.is_successor(topic)
 
     # What the log and the readers ask for
 

@@ -1,0 +1,286 @@
+"""Schedules of chains: successors are replaced, topics come up under aliases, and a name comes to be used again.
+
+They begin when the first name leads to its successor, or when its topic is let go, or gone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import accumulate
+
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.alias import is_alias
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.modelog.records import RETENTION_DELAY_MS, Replacement, TopicRecord
+from tests.simulation.drain_invariants import Violation
+from tests.simulation.succession.chain_judge import ChainJudge
+from tests.simulation.succession.clients import Group
+from tests.simulation.succession.ending import (
+    PERSONS_TURNS,
+    calm_down,
+    person,
+    read_to_the_end,
+    reasons_of,
+    rounds,
+    unfinished,
+)
+from tests.simulation.succession.schedule import ALWAYS, Actions, head_start, is_let_go, make_clients
+from tests.simulation.succession.world import NAME, SUCCESSOR, THIRD, SimTopic, World
+
+CHAIN_FROM = 4_000_000_000
+"""From this seed on, schedules are about chains and aliases."""
+OTHER = "returns"
+Event = Callable[["ChainActions"], None]
+
+
+class ChainActions(Actions):
+    """What happens to a chain, one event at a time. ``command`` is about its last link."""
+
+    def __init__(self, world: World, *, skips_second: bool) -> None:
+        super().__init__(world)
+        self.skips_second = skips_second
+        self.command = replace(self.command, delay_ms=(0, 0, 0, RETENTION_DELAY_MS)[world.below(4)])
+        assert isinstance(world.judge, ChainJudge)
+        self.judge = world.judge
+        self.links = (2, 2, 3, 4)[world.below(4)]
+        if skips_second:
+            self.command = replace(self.command, delay_ms=RETENTION_DELAY_MS)
+
+    @property
+    def last(self) -> SimTopic:
+        """The topic that is written to."""
+        return self.world.by_id[self.judge.last]
+
+    def switched(self) -> Iterator[tuple[TopicRecord, Replacement]]:
+        """The links, and the topics that are adopted."""
+        for record in list(self.world.log.truth.records.values()):
+            if record.replacement is not None and record.replacement.switched_ms is not None:
+                yield record, record.replacement
+
+    def aliases(self) -> list[tuple[TopicRecord, Replacement]]:
+        return [(record, now) for record, now in self.switched() if is_alias(record)]
+
+    # People
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last link that is to be requested was, and the name leads on to it."""
+        return len(self.judge.chain) > self.links
+
+    def replace(self) -> None:
+        self.look_again()
+        if self.command.topic != self.last.name or (not self.asked and self.world.random() < 0.2):
+            self._plan()
+        if not self.is_complete:
+            super().replace()
+
+    def look_again(self) -> None:
+        """See what is under way: a request may have been given up, and one without an answer may have been accepted."""
+        record = self.world.log.truth.records.get(self.last.topic_id)
+        now = record.replacement if record is not None else None
+        self.asked = now is not None
+        if now is not None:
+            self.command = ReplaceTopicCommand(
+                self.last.name, now.successor, now.num_partitions, delay_ms=now.delay_ms, fence=now.fence
+            )
+
+    def _plan(self) -> None:
+        """Choose the next successor: often the first name, once that is an alias."""
+        world = self.world
+        free = [name for name in (NAME, SUCCESSOR, THIRD) if name not in world.topics]
+        if free:
+            name = free[0] if world.random() < 0.6 else free[world.below(len(free))]
+            delay_ms = RETENTION_DELAY_MS if self.skips_second else (RETENTION_DELAY_MS, 0, 0, 0)[world.below(4)]
+            fence = "none" if world.random() < 0.05 else "config"
+            count = 1 + world.below(3)
+            self.command = ReplaceTopicCommand(self.last.name, name, count, delay_ms=delay_ms, fence=fence)
+
+    def undo(self) -> None:
+        if self.asked and self.command.topic == self.last.name:
+            result = self.ask(replace(self.command, undo=True))
+            if result is not None and result.code is ErrorCode.NONE:
+                self.world.hit("undone")
+
+    def move_stock_group(self) -> None:
+        """The owners of stock groups follow, link by link; and so do those of stock producers, at any time."""
+        world = self.world
+        for record, now in self.switched():
+            for group in world.groups.values():
+                if group.aware or record.topic not in group.names or world.random() < 0.5:
+                    continue
+                group.move(now.successor)
+                if world.random() < 0.3 and now.successor in group.names and group.has_read_all(record.topic):
+                    group.leave(record.topic, now.successor)
+        if world.random() < 0.2:
+            world.producers[2].named = self.last.name
+
+    def set_back(self) -> None:
+        names = [record.topic for record, _ in self.switched()]
+        group = self._some_group()
+        if names:
+            group.set_back(names[self.world.below(len(names))])
+            group.start()
+
+    def lift(self) -> None:
+        fenced = [topic for topic in self.world.topics.values() if topic.is_fenced]
+        if fenced:
+            self.lift_from(fenced[self.world.below(len(fenced))])
+
+    def produce(self) -> None:
+        """In some schedules nothing is written to the second topic, and a group comes that has not read the first."""
+        if self.skips_second and len(self.judge.chain) == 2:
+            return
+        super().produce()
+        late = self.world.groups.get("late")
+        if self.skips_second and len(self.judge.chain) > 2 and late is not None and not late.ever:
+            late.start()
+
+    def is_at_the_third(self, world: World) -> bool:
+        """Whether the second topic was replaced as well, which is requested here."""
+        if is_let_go(world) and len(self.judge.chain) == 2:
+            self.replace()
+        return len(self.judge.chain) > 2
+
+    # Aliases
+
+    def come_up(self) -> None:
+        """A topic comes up under an alias: a stock producer that still has the name is why, or is not."""
+        free = [record.topic for record, _ in self.aliases() if record.topic not in self.world.topics]
+        if free:
+            name = free[self.world.below(len(free))]
+            self.world.make(name, 1 + self.world.below(3))
+            self.world.hit("name taken")
+            if self.world.random() < 0.7:
+                self.world.producers[2].named = name
+
+    def go_away(self) -> None:
+        """Somebody deletes a topic that has come up under an alias."""
+        for record, _ in self.aliases():
+            topic = self.world.topics.get(record.topic)
+            if topic is not None and topic.topic_id not in self.judge.announced | self.judge.adopted:
+                self.world.delete(record.topic)
+
+    def delete_unfenced(self) -> None:
+        """The owner deletes topics that were replaced without a fence, and are let go: no controller does."""
+        for record, now in self.switched():
+            is_there = self.world.topics.get(record.topic) is self.world.by_id[record.topic_id]
+            if is_there and not now.has_fence and now.let_go_ms is not None:
+                self.world.delete(record.topic)
+
+    def adopt(self) -> None:
+        for record, now in self.aliases():
+            topic = self.world.topics.get(record.topic)
+            if topic is not None:
+                self.ask(ReplaceTopicCommand(record.topic, now.successor, now.num_partitions, adopt_id=topic.topic_id))
+
+    def replace_other(self) -> None:
+        """Somebody takes a topic that has come up under an alias for the one that clients use."""
+        for record, _ in self.aliases():
+            if record.topic in self.world.topics and OTHER not in self.world.topics:
+                self.ask(ReplaceTopicCommand(record.topic, OTHER, 1))
+
+    def forget(self) -> None:
+        """All clients are moved to the name that an alias leads to first."""
+        found = self.aliases()
+        if not found:
+            return
+        record, now = found[self.world.below(len(found))]
+        for producer in self.world.producers:
+            producer.named = now.successor if producer.named == record.topic else producer.named
+        for group in self.world.groups.values():
+            if group.named == record.topic:
+                group.named = now.successor
+                group.rebalance()
+        self.ask(ReplaceTopicCommand(record.topic, now.successor, now.num_partitions, forget=True))
+
+
+MORE: tuple[tuple[Event, float], ...] = (
+    (ChainActions.controller, 16),
+    (ChainActions.replace, 4),
+    (ChainActions.time, 3),
+)
+CHAINED: tuple[tuple[Event, float], ...] = (
+    (ChainActions.undo, 0.3),
+    (ChainActions.set_back, 0.5),
+    (ChainActions.transaction, 3),
+    (ChainActions.election, 1),
+    (ChainActions.leader, 1),
+    (ChainActions.retention, 0.7),
+    (ChainActions.lift, 0.7),
+    (ChainActions.late_request, 3),
+    (ChainActions.compaction, 1),
+    (ChainActions.duplicates, 2),
+    (ChainActions.group_rebalances, 3),
+    (ChainActions.group_stops, 3),
+    (ChainActions.doubt, 1),
+    (ChainActions.come_up, 3),
+    (ChainActions.go_away, 0.7),
+    (ChainActions.adopt, 1.5),
+    (ChainActions.replace_other, 0.5),
+    (ChainActions.forget, 0.4),
+)
+
+
+def run(seed: int, story: list[str] | None = None) -> World:
+    world = World(seed, story, deletes=True, chains=True)
+    actions = ChainActions(world, skips_second=seed % 16 == 9)
+    make_clients(world)
+    weighted: list[tuple[Event, float]] = [*ALWAYS, *MORE]
+    weighted += [(event, weight * (0.5 + 2 * world.random())) for event, weight in CHAINED if world.random() < 0.4]
+    sums = list(accumulate(weight for _, weight in weighted))
+
+    def act() -> None:
+        world.steps += 1
+        weighted[bisect(sums, world.random() * sums[-1])][0](actions)
+
+    until = (_is_gone, _is_gone, is_let_go, _is_switched)[world.below(4)]
+    if actions.skips_second:
+        world.groups["late"] = Group(world, "late", 1, aware=True, latest=False)
+        until = actions.is_at_the_third
+    head_start(world, actions, until)
+    world.act = act
+    for _ in range(100 + world.below(200)):
+        act()
+    settle(world, actions)
+    world.shrinks = int(len(actions.judge.chain) > 2)
+    return world
+
+
+def _is_switched(world: World) -> bool:
+    assert isinstance(world.judge, ChainJudge)
+    return len(world.judge.chain) > 1
+
+
+def _is_gone(world: World) -> bool:
+    return world.record is not None and is_alias(world.record)
+
+
+def settle(world: World, actions: ChainActions) -> None:
+    """Nothing fails any more; every change must finish, and every record reach every group."""
+    calm_down(world)
+    for _ in range(2 * PERSONS_TURNS):
+        if not rounds(world):
+            actions.look_again()
+            person(world, actions)
+        elif actions.is_complete:
+            break
+        else:
+            actions.go_away()
+            actions.delete_unfenced()
+            actions.replace()
+    else:
+        left = [(record.topic, reasons_of(record)) for record in unfinished(world)]
+        raise Violation("I2", f"a chain of {len(actions.judge.chain)} does not finish: {left}; {actions.command}")
+    read_to_the_end(world)
+    _check_end(world, actions)
+
+
+def _check_end(world: World, actions: ChainActions) -> None:
+    """Every name that led to a successor leads to the last topic."""
+    for producer in world.producers:
+        target = producer.target()
+        if producer.reader is not None and target is not actions.last:
+            raise Violation("I8", f"producer {producer.number} writes to {target and target.topic_id}, "
+                                  f"{producer.named} has led to {actions.last.topic_id}")  # fmt: skip
