@@ -115,18 +115,21 @@ def _commit(admin: PlainAdminClient, group: str, topics: list[str], partitions: 
 
 
 def await_done(setting: Setting, log: str, names: list[str], deadline_s: float) -> None:
-    """Return once the mode log says that these topics are shrunk, and their retired partitions reclaimed."""
+    """Return once the mode log says that these topics are shrunk, and their retired partitions reclaimed; or that they
+    are replaced, and let go."""
     while True:
         replay = read_mode_log({"bootstrap.servers": setting.bootstrap_servers}, log, 30)
         if all(_is_done(replay.record(name)) for name in names):
             return
         if time.monotonic() > deadline_s:
-            raise RuntimeError(f"{len(names)} topics are not shrunk in time")
+            raise RuntimeError(f"{len(names)} topics are not done in time")
         time.sleep(0.2)  # reading the log to its end raises no event, and each reading is work for the broker measured
 
 
 def _is_done(record: TopicRecord | None) -> bool:
-    return record is not None and bool(record.retired) and topic_phase(record) == "done"
+    if record is None or not record.retired:
+        return False
+    return record.replacement.let_go_ms is not None if record.replacement else topic_phase(record) == "done"
 
 
 def _cpu_s(pid: int) -> float:
