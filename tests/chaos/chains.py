@@ -223,6 +223,7 @@ class Replacer(Task):
             },
             # A stock writer that is not idempotent may reorder records by itself.
             out_of_order={n: reading.out_of_order(each.written) for n, each in writers.items() if n != "plain"},
+            jumps=reading.jumps,
             duplicates=reading.duplicates,
             errors=dict(reading.errors),
         )

@@ -23,6 +23,7 @@ POLL_S = 0.02
 READ_BATCH = 1_000
 READ_S = 0.1
 FLUSH_S = 45.0
+MOST_JUMPS = 100
 
 Number = tuple[bytes, int]
 """A record: its key, and its number among the records of that key."""
@@ -55,9 +56,13 @@ class Reading:
         late: how many numbers came after a later one of their key, by key.
         duplicates: how many came again.
         errors: names of errors that are not fatal, and how often each came.
+        jumps: where numbers were skipped: topic, partition, offset of the record behind them, and when it was taken
+            (seconds since this was made); the first few.
     """
 
     def __init__(self) -> None:
+        self.jumps: list[tuple[str, int, int, float]] = []
+        self._began_s = time.monotonic()
         self.missing: set[Number] = set()
         self.late: Counter[bytes] = Counter()
         self.duplicates = 0
@@ -83,6 +88,9 @@ class Reading:
                 if number == expected:
                     self._next[key] = number + 1
                 elif number > expected:
+                    if len(self.jumps) < MOST_JUMPS:
+                        at_s = round(time.monotonic() - self._began_s, 3)
+                        self.jumps.append((message.topic(), message.partition(), message.offset(), at_s))
                     self.missing.update((key, skipped) for skipped in range(expected, number))
                     self._next[key] = number + 1
                 elif (key, number) in self.missing:

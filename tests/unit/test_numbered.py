@@ -31,6 +31,15 @@ class Message:
     def error(self) -> KafkaError | None:
         return self.failure
 
+    def topic(self) -> str:
+        return "topic"
+
+    def partition(self) -> int:
+        return 1
+
+    def offset(self) -> int:
+        return self.number[1]
+
 
 def written(rounds: int, *void: Number) -> Written:
     made = Written([A, B])
@@ -56,6 +65,7 @@ def test_a_jump_is_a_loss() -> None:
     read = reading((A, 0), (A, 3), (B, 0), (B, 1), (B, 2), (B, 3))
     assert read.lost([written(4)]) == read.unread(written(4)) == {(A, 1), (A, 2)}
     assert read.read == 6
+    assert [where for *where, _ in read.jumps] == [["topic", 1, 3]], "the record that showed it"
 
 
 def test_what_was_not_acknowledged_may_be_missing_and_may_be_read() -> None:
