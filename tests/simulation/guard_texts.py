@@ -252,7 +252,7 @@ the brokers of all replicas show the fence  seal 3000002345
     tests.simulation.succession.controller: if log.followers_fenced] => ]
 a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
-a record behind a seal is drained  I2 3000003359
+a record behind a seal is drained  I2 3500000001
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
 a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
