@@ -90,8 +90,8 @@ class Onlooker:
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
-        same = {name: conf[name] for name in ("isolation.level",) if name in conf}
-        self._conf = {**connection_conf(conf, "offsets"), **same, "group.id": group_id, "enable.auto.commit": False}
+        same = {"group.id": group_id, "isolation.level": conf.get("isolation.level", "read_committed")}
+        self._conf = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
         self._consumer: Consumer | None = None
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:

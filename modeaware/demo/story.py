@@ -202,11 +202,11 @@ class Story:
             return report
 
     def _delete_topics(self, admin: modeaware.AdminClient) -> None:
-        for topic in self._topics(admin):
-            try:
+        try:
+            for topic in self._topics(admin):
                 admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-            except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
-                self._event(f"the topic {topic} could not be deleted: {error}")
+        except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
+            self._event(f"the topics of this run could not be deleted: {error}")
 
     def _topics(self, admin: modeaware.AdminClient) -> dict[str, int]:
         """Return this run's topics that are on the cluster -> their partition counts."""

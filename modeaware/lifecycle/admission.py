@@ -27,6 +27,7 @@ from modeaware.lifecycle.intent import (
     largest_form,
     new_replacement,
     objection_to_change,
+    objections_to_evacuation,
     objections_to_replacement,
 )
 from modeaware.lifecycle.state import awaits_handover, in_progress
@@ -179,18 +180,14 @@ def _objections_to_shrink(
         why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
         yield ErrorCode.INVALID_PARTITIONS, why
     yield from _objections_to_change(command, current, facts)
-    policy = f"cleanup.policy is {facts.cleanup_policy!r}"
-    if facts.compacted and not command.evacuate:
-        why = (
-            f"{policy}, and the latest value of a key in a retired partition must be kept: shrink it with --evacuate, "
-            "and run the Spark job modeaware.spark.evacuate, which copies these values to the partitions that stay"
-        )
-        yield ErrorCode.POLICY_VIOLATION, why
     if command.evacuate and command.immediate_delete:
         why = "the shrink has to wait for an evacuation: --evacuate and --immediate-delete exclude each other"
         yield ErrorCode.INVALID_REQUEST, why
-    if command.evacuate and not facts.compacted:
-        yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+    remedy = (
+        "and the latest value of a key in a retired partition must be kept: shrink it with --evacuate, and run the "
+        "Spark job modeaware.spark.evacuate, which copies these values to the partitions that stay"
+    )
+    yield from objections_to_evacuation(facts, remedy, evacuate=command.evacuate)
 
 
 def _objections_to_change(

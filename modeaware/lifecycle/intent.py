@@ -97,6 +97,15 @@ def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[s
     return [*found, f"another set of configs ({dict(replacement.configs)!r})"]
 
 
+def objections_to_evacuation(facts: TopicFacts, remedy: str, *, evacuate: bool) -> Iterator[tuple[ErrorCode, str]]:
+    """Yield why a topic has to be evacuated, or cannot be; ``remedy``: what must be kept of it, and what to do."""
+    policy = f"cleanup.policy is {facts.cleanup_policy!r}"
+    if facts.compacted and not evacuate:
+        yield ErrorCode.POLICY_VIOLATION, f"{policy}, {remedy}"
+    if evacuate and not facts.compacted:
+        yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+
+
 def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
     """Yield why a first command is refused, beside what a shrink would be refused for, with the error codes."""
     if command.undo:
@@ -114,15 +123,11 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
         yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
     if command.fence not in FENCES:
         yield ErrorCode.INVALID_REQUEST, f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
-    policy = f"cleanup.policy is {facts.cleanup_policy!r}"
-    if facts.compacted and not command.evacuate:
-        why = (
-            f"{policy}, and the latest value of each key must be kept: replace it with --evacuate, and run the Spark "
-            "job modeaware.spark.evacuate, which copies these values to the successor"
-        )
-        yield ErrorCode.POLICY_VIOLATION, why
-    if command.evacuate and not facts.compacted:
-        yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+    remedy = (
+        "and the latest value of each key must be kept: replace it with --evacuate, and run the Spark job "
+        "modeaware.spark.evacuate, which copies these values to the successor"
+    )
+    yield from objections_to_evacuation(facts, remedy, evacuate=command.evacuate)
     if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
         yield ErrorCode.INVALID_REQUEST, "the successor has to be compacted too: retention would remove latest values"
     if command.evacuate and command.delay_ms == RETENTION_DELAY_MS and command.fence != "none":

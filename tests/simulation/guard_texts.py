@@ -199,7 +199,7 @@ records for newer readers are left alone  I4 370
 rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
 a compacted topic is not shrunk without an evacuation  evacuated 2000000018
-    lifecycle.admission: if facts.compacted and not command.evacuate:
+    lifecycle.intent: if facts.compacted and not evacuate:
 an evacuation is waited for  evacuated 2000000000
     lifecycle.drain: if requirement.evacuation is not None:
 a commit at the seal proves an evacuation  evacuated 2000000000
