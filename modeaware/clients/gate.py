@@ -132,7 +132,7 @@ def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = 
     return successor is None or successor.gone or (has_read and is_next) or has_moved or waived
 
 
-def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bool:
+def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool, owes_commit: bool = False) -> bool:
     """Return whether members of a group subscribe to the topic of ``view`` itself. A group that begins late still reads
     what it holds, and before the successor. One that has moved does not read it anew when its offsets there expire.
 
@@ -140,9 +140,13 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool) -> bo
         has_read: :func:`has_read`.
         has_moved: the group has committed offsets on the successor and none on the topic. With offsets on both,
             ``has_read`` decides: a gate that was opened by its timeout, or a group that was set back, leaves records.
+        owes_commit: the topic has a predecessor, which is kept until the group has a commit on each partition of the
+            topic, and it has not: also where there is nothing to read.
     """
     successor = view.successor
-    return successor is None or not (successor.gone or (successor.let_go and (has_read or has_moved)))
+    if successor is None:
+        return True
+    return not successor.gone and (owes_commit or not (successor.let_go and (has_read or has_moved)))
 
 
 def start_offset(view: TopicView, group: str) -> int | None:

@@ -111,7 +111,7 @@ class Gate:
     Attributes:
         view: of the predecessor.
         opened: the successor's partitions are read.
-        settled: the group has a commit on all of them, or none is waited for.
+        settled: the group has a commit on all of them, or the predecessor is gone.
         has_read, has_moved: of the group, as :func:`~modeaware.clients.gate.is_open` takes them.
         committed: the group's offsets on the predecessor.
         noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
@@ -149,15 +149,14 @@ class Gate:
     def successor_keys(self) -> list[Key]:
         return [(self.successor.topic, partition) for partition in range(self.successor.partition_count)]
 
-    @property
-    def needs_predecessor(self) -> bool:
+    def needs_predecessor(self, *, owes_commit: bool = False) -> bool:
         has_moved = self.has_moved and not self.committed and self.is_proof
-        return needs_predecessor(self.view, has_read=self.has_read, has_moved=has_moved)
+        return needs_predecessor(self.view, has_read=self.has_read, has_moved=has_moved, owes_commit=owes_commit)
 
     @property
     def done(self) -> bool:
         """Whether nothing is to be found out until the view changes."""
-        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor)
+        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor())
 
 
 class Gates:
@@ -241,7 +240,8 @@ class Gates:
         if view.successor.gone:
             return False
         gate = self._gates.get(_name(view, view.successor))
-        return gate is None or gate.needs_predecessor
+        before = (each for each in self._gates.values() if each.successor.topic_id == view.topic_id)
+        return gate is None or gate.needs_predecessor(owes_commit=not all(each.settled for each in before))
 
     def logical_names(self, names: Collection[str]) -> dict[str, str]:
         """Return successor -> the topic in whose place it is read, where the application subscribes to ``names``.
@@ -508,14 +508,13 @@ class Gates:
         """
         now_s = self._now_s()
         gate.ask_s = now_s + ASK_S
-        if gate.successor.let_go and gate.needs_predecessor:
+        if gate.successor.let_go and gate.needs_predecessor():
             self._take_in(gate, self._client.committed(gate.keys))
             gate.ask_s = now_s + SELDOM_S
         committed = self._client.committed(gate.successor_keys) if answer is None else answer
         missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
         gate.has_moved = gate.has_moved or any(committed.get(key) is not None for key in gate.successor_keys)
-        if gate.successor.let_go or all(committed.get(key) is not None for key in gate.successor_keys):
-            gate.settled = True
+        gate.settled = all(committed.get(key) is not None for key in gate.successor_keys)
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]

@@ -68,7 +68,11 @@ WRITERS = (
     Writer("unaware-idempotent", aware=False, transactional=False, share=0.26),
     Writer("unaware-transactional", aware=False, transactional=True, share=0.18),
 )
-CHAINS: Mapping[str, Mapping[str, str | int]] = {"range": _CLASSIC, "consumer": {"group.protocol": "consumer"}}
+CHAINS: Mapping[str, Mapping[str, str | int]] = {
+    "range": _CLASSIC,
+    "cooperative": {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
 """Chains of topics that replace each other, and what is special in the configuration of their groups' members."""
 GROUPS = (
     Group("range", 2, _CLASSIC),

@@ -326,6 +326,8 @@ a gate opens where the predecessor is gone  I2 3000000103
     clients.gate: return successor is None or successor.gone or (has_read => return successor is None or (has_read
 a late group reads the predecessor  I2 3000000105
     clients.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
+a group comes to an empty topic before it leaves  I2 4010002009
+    clients.gate: (owes_commit or not => (not
 a chain is deleted from its beginning  I2 4000000001
     lifecycle.topic_deletion: if facts.predecessor is not None:
 a topic under an alias is not replaced  I8 4000000074

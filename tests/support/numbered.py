@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -23,10 +23,25 @@ POLL_S = 0.02
 READ_BATCH = 1_000
 READ_S = 0.1
 FLUSH_S = 45.0
-MOST_JUMPS = 100
+MOST_JUMPS = 10_000
 
 Number = tuple[bytes, int]
 """A record: its key, and its number among the records of that key."""
+
+
+class Jump(NamedTuple):
+    """Where a group skipped numbers of a key, by the record behind them.
+
+    Attributes:
+        at_s: when that record was taken, in seconds since the reading began.
+    """
+
+    key: bytes
+    numbers: range
+    topic: str
+    partition: int
+    offset: int
+    at_s: float
 
 
 class Written:
@@ -56,12 +71,11 @@ class Reading:
         late: how many numbers came after a later one of their key, by key.
         duplicates: how many came again.
         errors: names of errors that are not fatal, and how often each came.
-        jumps: where numbers were skipped: topic, partition, offset of the record behind them, and when it was taken
-            (seconds since this was made); the first few.
+        jumps: where numbers were skipped, whether they came later or not; the first :data:`MOST_JUMPS`.
     """
 
     def __init__(self) -> None:
-        self.jumps: list[tuple[str, int, int, float]] = []
+        self.jumps: list[Jump] = []
         self._began_s = time.monotonic()
         self.missing: set[Number] = set()
         self.late: Counter[bytes] = Counter()
@@ -88,10 +102,11 @@ class Reading:
                 if number == expected:
                     self._next[key] = number + 1
                 elif number > expected:
+                    skipped = range(expected, number)
                     if len(self.jumps) < MOST_JUMPS:
-                        at_s = round(time.monotonic() - self._began_s, 3)
-                        self.jumps.append((message.topic(), message.partition(), message.offset(), at_s))
-                    self.missing.update((key, skipped) for skipped in range(expected, number))
+                        place = (message.topic(), message.partition(), message.offset())
+                        self.jumps.append(Jump(key, skipped, *place, round(time.monotonic() - self._began_s, 3)))
+                    self.missing.update((key, each) for each in skipped)
                     self._next[key] = number + 1
                 elif (key, number) in self.missing:
                     self.missing.discard((key, number))
@@ -115,6 +130,11 @@ class Reading:
         with self._turn:
             beyond = ((key, n) for key in writer.keys for n in range(self._next.get(key, 0), writer.rounds))
             return {*beyond, *self.missing.intersection(_numbers(self.missing, writer))} - writer.void
+
+    def skips(self, writer: Written) -> list[Jump]:
+        """Return where acknowledged numbers were skipped that have not come since."""
+        unread = self.unread(writer)
+        return [jump for jump in self.jumps if any((jump.key, number) in unread for number in jump.numbers)]
 
     def out_of_order(self, writer: Written) -> int:
         """Return how many records of this writer came after a later one of their key."""

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
-from modeaware.clients.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
+from modeaware.clients.gates import ASK_S, LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.gates import Gates
@@ -134,7 +134,22 @@ def test_successor_is_subscribed_to_once_a_broker_has_it_and_the_topic_until_it_
     member.told(let_go=True)
     member.look()
     assert member.topics() == ("b",)
+    member.commits("b", 0, 0)
+    member.look(ASK_S)
     assert member.gates.due_s() is None, "nothing is looked at any more"
+
+
+def test_empty_topic_is_kept_until_the_group_has_a_commit_on_it() -> None:
+    member = Member()
+    member.sealed(0, 0)
+    member.told(let_go=True)
+    end = Successor("c", "id-c", 2, switched=True, read_up_to={0: 0, 1: 0}, let_go=True)
+    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=end))
+    member.look()
+    assert member.topics() == ("b", "c"), "the controller waits for it, before it deletes a"
+    member.commits("b", 0, 0)
+    member.look(ASK_S)
+    assert member.topics() == ("c",)
 
 
 @pytest.mark.parametrize("inside", [False, True])

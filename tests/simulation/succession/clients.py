@@ -228,7 +228,10 @@ class Group:
             assert view.successor is not None, "its topic is replaced"
             ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
             has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
-            return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved)
+            before = predecessors(member.reader.views()).get(view.topic)
+            is_owed = before is not None and before.successor is not None and not before.successor.gone
+            owes = is_owed and len(self._held(view)) < len(view.modes)
+            return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
 
         names = read_topics(self.named, member.reader.view_of, needs)
         found = [topics[name] for name in names if name in topics]
