@@ -214,6 +214,7 @@ class Consumer(librdkafka.Consumer):
             self._hook.stop()
             self._describer.close()
             self._gates.close()
+            self._partitions.drop_fetched()
         super().close()
 
     def __exit__(self, *exception: Any) -> Any:

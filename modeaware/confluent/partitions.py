@@ -354,6 +354,15 @@ class Partitions:
         if free:
             self._stock.resume(parts_of(free))
 
+    def drop_fetched(self) -> None:
+        """Drop what was fetched and not delivered, before the consumer is closed.
+
+        ``rd_kafka_consumer_close`` takes what is left in the queue. It drops records, but stores the offsets of the
+        control records behind them, and commits those: on a transactional topic the group would skip the records.
+        """
+        if assigned := self._stock.assignment():
+            self._stock.pause(assigned)
+
     # Commits of start offsets
 
     def idle_before_leaving(self, keys: Iterable[Key]) -> dict[Key, int]:

@@ -138,7 +138,7 @@ class Replacer(Task):
         def transactional() -> Any:
             settings = {"transactional.id": self._first, "transaction.timeout.ms": 15_000}
             producer = modeaware.Producer({**conf, **AWARE, **settings})
-            insist(lambda: producer.init_transactions(CALL_S), GIVE_UP_S, retriable_only=True)
+            insist(lambda: producer.init_transactions(CALL_S), INSIST_S, retriable_only=True)
             return producer
 
         first, load = self._first, (KEYS, PER_S)

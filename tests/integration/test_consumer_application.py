@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Message, Producer, TopicPartition
+from confluent_kafka import Consumer as PlainConsumer
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import modes_of
-from tests.support.group import Reading, await_held, held, read
+from tests.support.group import Reading, await_held, committed, held, read, settings_of
 from tests.support.program import run_program
 from tests.support.waiting import eventually
 
@@ -176,6 +179,27 @@ def test_partitions_assigned_by_hand_wait_and_go_on_where_they_were(reading: Rea
     assert consumer.poll(0.5) is None
     reading.views.set(topic, modes_of(4, 4))
     assert read(consumer, 1) == [(1, 4)]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "consumer"])
+def test_close_commits_nothing_that_was_not_delivered(
+    reading: Reading, kafka: Kafka, make_group: Callable[[], str], strategy: str
+) -> None:
+    """librdkafka stores the offsets of control records that are in its queue when it is closed, and commits those."""
+    topic = reading.topic(1)
+    conf: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": make_group()}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    for _ in range(10):
+        producer.begin_transaction()
+        producer.produce(topic, b"record")
+        producer.commit_transaction(30)
+    consumer = Consumer({**conf, **settings_of(strategy), "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    eventually(lambda: consumer.poll(0.2))  # of what one fetch has brought
+    consumer.close()
+    with closing(PlainConsumer(conf)) as asked:
+        assert committed(asked, topic, 1) == {0: 1}
 
 
 def test_ctrl_c_inside_consume_is_a_keyboard_interrupt(kafka: Kafka, make_group: Callable[[], str]) -> None:
