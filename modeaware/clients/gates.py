@@ -111,7 +111,7 @@ class Gate:
     Attributes:
         view: of the predecessor.
         opened: the successor's partitions are read.
-        settled: the group has a commit on all of them, or the predecessor is gone.
+        settled: the group has a commit on all of them, or owes none (any more).
         has_read, has_moved: of the group, as :func:`~modeaware.clients.gate.is_open` takes them.
         committed: the group's offsets on the predecessor.
         noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
@@ -507,14 +507,16 @@ class Gates:
             answer: the group's offsets, where they are known already.
         """
         now_s = self._now_s()
-        gate.ask_s = now_s + ASK_S
+        gate.ask_s = now_s + (SELDOM_S if gate.successor.let_go else ASK_S)
         if gate.successor.let_go and gate.needs_predecessor():
             self._take_in(gate, self._client.committed(gate.keys))
-            gate.ask_s = now_s + SELDOM_S
         committed = self._client.committed(gate.successor_keys) if answer is None else answer
         missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
         gate.has_moved = gate.has_moved or any(committed.get(key) is not None for key in gate.successor_keys)
-        gate.settled = all(committed.get(key) is not None for key in gate.successor_keys)
+        # A group that comes when the predecessor is let go, and has never used it, owes nothing.
+        is_new = gate.successor.let_go and not gate.committed and self._group_id not in gate.successor.groups
+        has_all = all(committed.get(key) is not None for key in gate.successor_keys)
+        gate.settled = gate.settled or is_new or has_all
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]

@@ -19,11 +19,22 @@ from typing import Any
 from modeaware.clients.gates import ANSWER_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.kafka_python._gateway import KafkaError, OffsetAndMetadata, TopicPartition
-from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets
+from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets, Partition
 
 log = logging.getLogger(__name__)
 
 ANSWER_MS = 1000 * ANSWER_S
+
+
+class _Offsets(KafkaPythonOffsets):
+    """Leaves out what the coordinator does not answer in time: it is requested again."""
+
+    def committed(self, keys: Collection[Partition]) -> dict[Partition, int | None]:
+        try:
+            return super().committed(keys)
+        except KafkaError as error:
+            log.debug("committed offsets not known: %s", error)
+            return {}
 
 
 class KafkaPythonGroup:
@@ -45,7 +56,7 @@ class KafkaPythonGroup:
 
     @property
     def offsets(self) -> KafkaPythonOffsets:
-        return KafkaPythonOffsets(self._consumer, ANSWER_MS)
+        return _Offsets(self._consumer, ANSWER_MS)
 
     def is_polling(self) -> bool:
         return False  # the gates are looked at between records, when the application has asked for more

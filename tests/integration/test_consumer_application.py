@@ -196,7 +196,9 @@ def test_close_commits_nothing_that_was_not_delivered(
         producer.commit_transaction(30)
     consumer = Consumer({**conf, **settings_of(strategy), "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    eventually(lambda: consumer.poll(0.2))  # of what one fetch has brought
+    first = eventually(lambda: consumer.poll(0.2))  # of what one fetch has brought
+    assert first is not None
+    assert first.error() is None
     consumer.close()
     with closing(PlainConsumer(conf)) as asked:
         assert committed(asked, topic, 1) == {0: 1}

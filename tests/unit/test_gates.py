@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
-from modeaware.clients.gates import ASK_S, LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
+from modeaware.clients.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.gates import Gates
@@ -135,7 +135,7 @@ def test_successor_is_subscribed_to_once_a_broker_has_it_and_the_topic_until_it_
     member.look()
     assert member.topics() == ("b",)
     member.commits("b", 0, 0)
-    member.look(ASK_S)
+    member.look(SELDOM_S)
     assert member.gates.due_s() is None, "nothing is looked at any more"
 
 
@@ -148,8 +148,17 @@ def test_empty_topic_is_kept_until_the_group_has_a_commit_on_it() -> None:
     member.look()
     assert member.topics() == ("b", "c"), "the controller waits for it, before it deletes a"
     member.commits("b", 0, 0)
-    member.look(ASK_S)
+    member.look(SELDOM_S)
     assert member.topics() == ("c",)
+
+
+def test_group_that_comes_when_the_topic_is_let_go_commits_nothing_by_itself() -> None:
+    member = Member()
+    member.told(switched=True, groups=frozenset(), read_up_to={0: 0, 1: 0}, let_go=True)
+    member.look()
+    member.look(SELDOM_S + UNCOMMITTED_S)
+    assert member.gates.due_s() is None
+    assert member.stock.committed_offsets == {}, "where it has none, its auto.offset.reset decides each time"
 
 
 @pytest.mark.parametrize("inside", [False, True])
