@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from typing import Self
 
@@ -34,7 +36,9 @@ class Background(threading.Thread, ABC):
     def stop(self) -> None:
         self.done.set()
         self.join(60)
-        assert not self.is_alive(), f"{self} does not end"
+        if self.is_alive():
+            frame = sys._current_frames()[self.ident or 0]
+            raise AssertionError(f"{self} does not end:\n{''.join(traceback.format_stack(frame))}")
         self.fine()
 
     def __enter__(self) -> Self:
