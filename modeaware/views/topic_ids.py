@@ -120,7 +120,7 @@ class TopicIds:
         try:
             if self._closed:
                 raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))
-            if self._admin is None:
+            if self._admin is None or self._has_timed_out(topics):
                 self._admin = AdminClient(self._conf)
             found: Mapping[str, Future[Any]] = self._admin.describe_topics(
                 TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S
@@ -130,6 +130,16 @@ class TopicIds:
             failed: Future[Any] = Future()
             failed.set_exception(error)
             return dict.fromkeys(topics, failed)
+
+    def _has_timed_out(self, topics: list[str]) -> bool:
+        """Whether the last request about one of these topics had no response: a new client is of use then.
+
+        librdkafka sends it to the broker that was the controller by its last metadata, and waits for that one for
+        minutes, at two thirds of a processor core where it refuses connections. A new client learns of another one.
+        """
+        answers = (self._asked[topic][1] for topic in topics if topic in self._asked)
+        errors = (answer.exception() for answer in answers if answer.done())
+        return any(isinstance(e, KafkaException) and e.args[0].code() == KafkaError._TIMED_OUT for e in errors)
 
     def close(self) -> None:
         """Close the connection; later requests fail. Idempotent."""

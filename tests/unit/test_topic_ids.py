@@ -98,6 +98,16 @@ class TestTopicIds:
         cluster.ids = {"a": "id-a"}
         assert eventually(lambda: ids.request(["a"], 60.0)["a"].exception() is None)
 
+    def test_request_that_timed_out_brings_a_new_client(self, cluster: Cluster) -> None:
+        ids = TopicIds({})
+        cluster.ids = {"a": KafkaException(KafkaError(KafkaError._TIMED_OUT)), "b": "id-b"}
+        assert ids.request(["a", "b"], 0.0)["a"].exception() is not None
+        assert ids.request(["b"], 0.0)["b"].result() == SimpleNamespace(topic_id="id-b")
+        assert cluster.made == 1
+        cluster.ids = {"a": "id-a"}
+        assert eventually(lambda: ids.request(["a"], 0.0)["a"].exception() is None)
+        assert cluster.made == 2
+
     def test_closed_it_makes_no_admin_client(self, cluster: Cluster) -> None:
         ids = TopicIds({})
         ids.close()
