@@ -69,8 +69,8 @@ def _following(successor: Successor, views: Callable[[str], TopicView | None]) -
 
 
 def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
-    """Return the topics that a member subscribes to who names ``topic``: those of its chain that its group needs, and
-    those behind them, on which it commits that it has come there: the earlier ones are kept until then.
+    """Return the topics that a member subscribes to who names ``topic``: the last one of its chain, and those before it
+    that its group needs.
 
     Args:
         needs: whether the group still reads a topic that is replaced (:func:`needs_predecessor`).
@@ -82,7 +82,7 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
         following = _following(successor, views)
         if following is None:
             break
-        names += [view.topic] if needs(view) or names else []
+        names += [view.topic] if needs(view) else []
         passed.add(successor.topic_id)
         view = following
     return [*names, view.topic]

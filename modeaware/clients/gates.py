@@ -516,7 +516,7 @@ class Gates:
         # A group that comes when the predecessor is let go, and has never used it, owes nothing.
         is_new = gate.successor.let_go and not gate.committed and self._group_id not in gate.successor.groups
         has_all = all(committed.get(key) is not None for key in gate.successor_keys)
-        gate.settled = gate.settled or is_new or has_all
+        gate.settled = is_new or has_all
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]

@@ -350,8 +350,6 @@ a producer follows the chain to its end  I8 4000000002
 a group reads the chain to its end  I2 4000000000
     clients.gate: passed.add(successor.topic_id)\n        view = following
         => passed.add(successor.topic_id)\n        view = following\n        break
-a group stays on the topics behind one that it needs  I2 4000000089
-    clients.gate: if needs(view) or names else [] => if needs(view) else []
 a chain that leads back to a name is followed  I2 4000000000
     clients.gate: is_free = found is None or (found.successor is not None and found.successor.gone)
         => is_free = found is None

@@ -233,11 +233,10 @@ def test_nothing_is_adopted_while_the_chain_is_being_replaced(living: TopicRecor
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
-def test_group_that_needs_a_topic_of_a_chain_subscribes_to_those_behind_it() -> None:
-    """The topic before is kept until the group has an offset there, though nothing of it is left to read."""
+def test_group_subscribes_to_the_last_topic_of_a_chain_and_those_that_it_needs() -> None:
     living = replace(ALIAS, replacement=replace(LED, gone_ms=None)).view()
     views = {TOPIC: living, NAME: replace(SECOND, replacement=replace(GONE, gone_ms=None)).view()}
     found = read_topics(TOPIC, lambda name: views.get(name, TopicView.unlisted(name)), lambda view: view is living)
-    assert found == [TOPIC, NAME, "orders-v3"]
+    assert found == [TOPIC, "orders-v3"]
     found = read_topics(TOPIC, lambda name: views.get(name, TopicView.unlisted(name)), lambda view: view is not living)
     assert found == [NAME, "orders-v3"]
