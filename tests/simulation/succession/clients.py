@@ -328,9 +328,10 @@ class Group:
             self.positions[topic_id, partition] = position if last is None else last + 1
 
     def _may_read(self, topic: SimTopic, partition: int, member: Member) -> bool:
-        if member.reader is None or not self.world.is_successor(topic):
+        before = predecessors(member.reader.views()) if member.reader is not None else {}
+        has_gate = self.world.is_successor(topic) or (self.world.chains and topic.name in before)
+        if member.reader is None or not has_gate:
             return True
-        before = predecessors(member.reader.views())
         if topic.name in before:
             if not self._is_open(before[topic.name], before):
                 return False
