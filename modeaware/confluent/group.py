@@ -129,6 +129,8 @@ class Membership:
 
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """``partitions`` is the whole assignment (eager), or what is added to it (incremental)."""
+        if self._closing:
+            return  # librdkafka gives them back at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
         self._views.verify(topics_of(new), VERIFY_TIMEOUT_S)  # before anything is decided by a view (invariant I8)
         self._partitions.manual = False

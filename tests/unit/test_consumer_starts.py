@@ -129,8 +129,8 @@ class World:
             self.starts.started(key, at)
         self.partitions.mine = self.partitions.held = keys
 
-    def leave(self, *, changed: bool) -> None:
-        """A rebalance begins."""
+    def leave(self, *, changed: bool) -> Membership:
+        """The consumer is being closed."""
         ownership = SimpleNamespace(changed=lambda topic: changed, before_join=lambda: None)
         stock: Any = self.stock
         gates = cast(Any, None)  # nothing is replaced
@@ -139,6 +139,7 @@ class World:
         )
         membership.given = set(self.partitions.held)
         membership.before_close()
+        return membership
 
 
 def test_committed_offsets_come_first_then_the_reset_policy() -> None:
@@ -384,3 +385,12 @@ def test_start_offset(
     committed: int | None, resume: int | None, named: int | None, log_start: int | None, start: int | None
 ) -> None:
     assert start_offset(committed, resume, named, log_start) == start
+
+
+def test_an_assignment_that_comes_while_the_consumer_is_closed_requests_nothing() -> None:
+    """Nothing is sent any more then: each request would hold up the close until its timeout."""
+    world = World("earliest")
+    membership = world.leave(changed=False)
+    world.stock.failures = defaultdict(lambda: [KafkaError._TIMED_OUT])
+    membership.on_assign(world.stock, [TopicPartition("t", 0)])
+    assert world.partitions.mine == set(), "librdkafka gives them back"

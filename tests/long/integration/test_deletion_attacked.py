@@ -24,6 +24,7 @@ from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.modelog.reader import LogRecord, read_to_end
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
+from modeaware.topic_view import known_id
 from tests.conftest import MakeKafka, MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled, commit_zero, produce
@@ -310,7 +311,7 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_and_its_records_
             taken = setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
             assert taken.topic_id == gone.topic_id
             found = setting.admin.describe_topics(confluent_kafka.TopicCollection([topic]))[topic].result(30)
-            adopted = ReplaceTopicCommand(topic, name, 1, adopt_id=str(found.topic_id))
+            adopted = ReplaceTopicCommand(topic, name, 1, adopt_id=known_id(found.topic_id))
             assert setting.ask(adopted).code is ErrorCode.NONE
             application.others |= stock.acknowledged
             application.more()
