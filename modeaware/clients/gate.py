@@ -149,6 +149,19 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool, owes_
     return not successor.gone and (owes_commit or not (successor.let_go and (has_read or has_moved)))
 
 
+def awaits_group(view: TopicView, group: str, committed: Mapping[int, int]) -> bool:
+    """Return whether the topic of ``view`` is kept until the group has a commit on each partition of the successor: not
+    for a group that comes when it is let go, and has never used it.
+
+    Args:
+        committed: the group's offsets on the topic.
+    """
+    successor = view.successor
+    if successor is None or successor.gone:
+        return False
+    return not successor.let_go or bool(committed) or group in successor.groups
+
+
 def start_offset(view: TopicView, group: str) -> int | None:
     """Return where a group without a commit begins to read the successor: None: where ``auto.offset.reset`` says.
 

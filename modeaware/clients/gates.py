@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, Protocol
 from modeaware.clients.gate import (
     GATE_OPENED,
     READ,
+    awaits_group,
     has_read,
     is_open,
     logical_topic,
@@ -513,10 +514,8 @@ class Gates:
         committed = self._client.committed(gate.successor_keys) if answer is None else answer
         missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
         gate.has_moved = gate.has_moved or any(committed.get(key) is not None for key in gate.successor_keys)
-        # A group that comes when the predecessor is let go, and has never used it, owes nothing.
-        is_new = gate.successor.let_go and not gate.committed and self._group_id not in gate.successor.groups
         has_all = all(committed.get(key) is not None for key in gate.successor_keys)
-        gate.settled = is_new or has_all
+        gate.settled = has_all or not awaits_group(gate.view, self._group_id, gate.committed)
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]

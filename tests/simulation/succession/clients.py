@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from modeaware.clients.gate import (
+    awaits_group,
     has_read,
     is_open,
     needs_predecessor,
@@ -229,19 +230,13 @@ class Group:
             ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
             has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
             before = predecessors(member.reader.views()).get(view.topic)
-            is_owed = before is not None and self._uses(before)
-            owes = is_owed and len(self._held(view)) < len(view.modes)
+            is_awaited = before is not None and awaits_group(before, self.name, self._held(before))
+            owes = is_awaited and len(self._held(view)) < len(view.modes)
             return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
 
         names = read_topics(self.named, member.reader.view_of, needs)
         found = [topics[name] for name in names if name in topics]
         return [each for each in found if self.world.chains or ids[each.name] in (None, each.topic_id)]
-
-    def _uses(self, view: TopicView) -> bool:
-        """Whether the topic of a view, which is not gone, is kept for this group."""
-        successor = view.successor
-        assert successor is not None, "its topic is replaced"
-        return not successor.gone and (not successor.let_go or bool(self._held(view)) or self.name in successor.groups)
 
     def _held(self, view: TopicView) -> dict[int, int]:
         """What is committed on the topic of a view."""
