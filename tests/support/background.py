@@ -9,6 +9,10 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 
+ENDS_S = 90.0
+"""librdkafka may wait 60 s for an answer (``socket.timeout.ms``) before a client is closed."""
+
+
 class Background(threading.Thread, ABC):
     """A context manager that starts and stops the thread."""
 
@@ -35,7 +39,7 @@ class Background(threading.Thread, ABC):
 
     def stop(self) -> None:
         self.done.set()
-        self.join(60)
+        self.join(ENDS_S)
         if self.is_alive():
             frame = sys._current_frames()[self.ident or 0]
             raise AssertionError(f"{self} does not end:\n{''.join(traceback.format_stack(frame))}")
