@@ -32,7 +32,7 @@ STARTS_VARIABLE = "MODEAWARE_TEST_KAFKA_STARTS"
 """A file that gets a line for each Kafka the tests start; set by ``tests.run``."""
 
 
-OWN_CLUSTERS = frozenset({"_three_nodes", "secured", "kafka40"})
+OWN_CLUSTERS = frozenset({"_three_nodes", "secured", "kafka40", "make_kafka"})
 
 
 class MakeTopic(Protocol):

@@ -49,7 +49,7 @@ class Done(NamedTuple):
     def why(self) -> list[str]:
         """What pytest's summary names, with the first line of each error; of other commands the end of the output."""
         named = [line for line in self.output if line.startswith(("FAILED ", "ERROR ", "E   ", "+++"))]
-        return [f"{self.name:<10} | {line}" for line in (named or self.output)[-WHY_LINES:]]
+        return [f"{self.name:<13} | {line}" for line in (named or self.output)[-WHY_LINES:]]
 
 
 CHECKS = (
@@ -63,14 +63,18 @@ KAFKA = Step("kafka", (*PYTEST, "tests/integration", "-m", "not own_cluster"), k
 CLUSTERS = Step("clusters", (*PYTEST, "tests/integration", "-m", "own_cluster"), kafka=True)
 SPARK = Step("spark", (*PYTEST, "tests/spark"), kafka=True)
 LONG_PURE = Step("long pure", (*PYTEST, "tests/long/pure"))
-LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration"), kafka=True)
+LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration", "-m", "not own_cluster"), kafka=True)
+LONG_CLUSTERS = Step("long clusters", (*PYTEST, "tests/long/integration", "-m", "own_cluster"), kafka=True)
 LONG_SPARK = Step("long spark", (*PYTEST, "tests/long/spark"), kafka=True)
 CHAOS = Step("chaos", (*PYTEST, "tests/long/alone"))
 
 Stage = Sequence[Sequence[Step]]
 """Lanes that run side by side; the steps of a lane run one after the other."""
 SHORT: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS), (KAFKA,)), ((SPARK,),))
-ALL: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS, LONG_PURE), (KAFKA, LONG_KAFKA)), ((SPARK, LONG_SPARK, CHAOS),))
+ALL: Sequence[Stage] = (
+    ((*CHECKS, PURE, CLUSTERS, LONG_PURE, LONG_CLUSTERS), (KAFKA, LONG_KAFKA)),
+    ((SPARK, LONG_SPARK, CHAOS),),
+)
 
 
 def run(step: Step, kafka: dict[str, str]) -> Done:
@@ -86,7 +90,7 @@ def run(step: Step, kafka: dict[str, str]) -> Done:
     assert process.stdout is not None
     output = []
     for line in process.stdout:
-        print(f"{step.name:<10} | {line}", end="", flush=True)
+        print(f"{step.name:<13} | {line}", end="", flush=True)
         output.append(line.rstrip())
     return Done(step.name, process.wait(), time.monotonic() - began, output)
 
@@ -113,7 +117,7 @@ def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
 
 
 def summary(done: Sequence[Done], seconds: float, starts: Counter[str]) -> str:
-    lines = [f"{each.name:<10} {'failed' if each.status else 'passed':<8}{each.seconds:6.0f} s" for each in done]
+    lines = [f"{each.name:<13} {'failed' if each.status else 'passed':<8}{each.seconds:6.0f} s" for each in done]
     cpu_s = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     kinds = ", ".join(f"{kind} {count}" for kind, count in starts.items())
     why = [line for each in done if each.status for line in each.why()]

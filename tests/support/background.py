@@ -8,7 +8,6 @@ import traceback
 from abc import ABC, abstractmethod
 from typing import Self
 
-
 ENDS_S = 90.0
 """librdkafka may wait 60 s for an answer (``socket.timeout.ms``) before a client is closed."""
 
