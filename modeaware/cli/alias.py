@@ -19,6 +19,7 @@ from modeaware.cluster.cluster import TopicShape
 from modeaware.lifecycle.alias import adopted, alias_of, is_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.reasons import LEADS_NOWHERE
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 
@@ -39,6 +40,8 @@ class AliasReport:
         topic_id: the id of the topic that is gone.
         since_ms: when it was found to be gone, in ms since the epoch.
         taken_by: the id of another topic that has come up under the name, which clients do not use; or null.
+        reason: what the controller has found to be wrong, ``name-taken`` or ``leads-nowhere`` (docs/replace.md); or
+            null.
     """
 
     alias: str
@@ -46,6 +49,7 @@ class AliasReport:
     topic_id: str
     since_ms: int | None
     taken_by: str | None
+    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
         print(json_text(report))
     for each in () if args.json else report.aliases:
         taken = f"; the topic {each.taken_by} has come up under the name" if each.taken_by is not None else ""
-        print(f"{each.alias} -> {each.leads_to}{taken}")
+        nowhere = "; that topic was deleted: forget the alias" if each.reason == LEADS_NOWHERE else ""
+        print(f"{each.alias} -> {each.leads_to}{taken}{nowhere}")
     return 0
 
 
@@ -103,7 +108,7 @@ def _report(session: Session, log: ModeLog) -> AliasesReport:
         now, shape = record.replacement, shapes[record.topic]
         assert now is not None, "an alias"
         taken_by = shape.topic_id if isinstance(shape, TopicShape) and shape.topic_id != record.topic_id else None
-        reports.append(AliasReport(record.topic, now.successor, record.topic_id, now.gone_ms, taken_by))
+        reports.append(AliasReport(record.topic, now.successor, record.topic_id, now.gone_ms, taken_by, now.reason))
     return AliasesReport(tuple(reports))
 
 

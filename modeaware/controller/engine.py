@@ -29,7 +29,7 @@ from modeaware.errors import (
     RequestRefused,
 )
 from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
-from modeaware.lifecycle.alias import ended_by, is_alias, led_on, refuse_alias
+from modeaware.lifecycle.alias import ended_by, is_alias, led_on, record_after, refuse_alias, seen_from
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -46,7 +46,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
-from modeaware.lifecycle.replacement import give_up_successor, record_after
+from modeaware.lifecycle.replacement import give_up_successor
 from modeaware.lifecycle.state import is_settled
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -341,8 +341,8 @@ class Engine:
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
                 self.watched.looked(record.topic_id, facts, now_ms)
-                if is_alias(record) and self._is_successor(facts.topic_id):  # it has the name again
-                    facts = replace(facts, topic_id=None)
+                if is_alias(record):
+                    facts = seen_from(record, facts, self._records)
                 step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
@@ -358,10 +358,6 @@ class Engine:
 
     def _was_fenced(self, effect: CreateTopic) -> bool:
         return any(record.topic == effect.successor and is_alias(record) for record in self._records.values())
-
-    def _is_successor(self, topic_id: str | None) -> bool:
-        replaced = (record.replacement for record in self._records.values())
-        return topic_id is not None and any(now is not None and now.successor_id == topic_id for now in replaced)
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
         """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""

@@ -1,7 +1,8 @@
 """An alias: the name of a topic that was replaced and is gone. Its record stays, and leads the name to the successor.
 
 A client may use the name at any time, so an alias stays until an operator ends it, in one of two ways, or until the
-topic that it leads to has been replaced by a new topic of the name.
+topic that it leads to has been replaced by a new topic of the name. Until then it is watched: another topic under the
+name, and a deletion of the topic that it leads to, raise an alarm.
 
 *Forget*: the record is removed, and the name means what brokers have under it: a topic, or none.
 
@@ -15,13 +16,14 @@ topic is late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import Advance, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.replacement import with_replacement
+from modeaware.lifecycle.state import with_replacement
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -32,6 +34,76 @@ FORGOTTEN_MS = 600_000
 def is_alias(record: TopicRecord) -> bool:
     """Return whether the topic of the record is gone, and its name leads to a successor."""
     return record.replacement is not None and record.replacement.gone_ms is not None
+
+
+def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
+    """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
+    replacement = record.replacement
+    if replacement is None or replacement.switched_ms is None:
+        return None
+    if replacement.gone_ms is not None:
+        return record
+    # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
+    gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
+    retired = record.retired if replacement.deleting_ms is not None else {}
+    return replace(with_replacement(record, gone), retired=retired).stamped(controller_epoch, now_ms)
+
+
+def advance_gone(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
+    """Keep the name where its topic is gone. A mode log that was restored may be older than the switch: the successor
+    shows that by its records (invariant I2)."""
+    replacement, found = record.replacement, facts.successor
+    assert replacement is not None, "the topic is replaced"
+    if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
+        is_there = found is not None and found.topic_id == replacement.successor_id
+        if found is None or (found.untouched is None if is_there else found.topic_id is None and not found.gone):
+            return Advance()
+        if is_there and not found.untouched:
+            replacement = replace(replacement, switched_ms=now_ms)
+            modes = (PartitionMode.READ_ONLY,) * len(record.modes)
+            record = replace(record, modes=modes, replacement=replacement, groups_complete=False)
+    after = record_after(record, controller_epoch, now_ms)
+    if after is None:
+        alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
+        return Advance(tombstone=True, alarms=(f"{alarm}{replacement.successor!r} stays, if it was created",))
+    if after is record:
+        return _watch(record, replacement, facts, controller_epoch, now_ms)
+    alarm = f"topic {record.topic!r} is gone: its name leads on to {replacement.successor!r}"
+    return Advance(record=after, alarms=() if replacement.deleting_ms is not None else (alarm,))
+
+
+def _watch(
+    alias: TopicRecord, replacement: Replacement, facts: TopicFacts, controller_epoch: int, now_ms: int
+) -> Advance:
+    """Note another topic that has come up under the name, or that the one it leads to was deleted; or neither."""
+    found, reason = facts.successor, None
+    if facts.topic_id is not None:
+        reason = reasons.NAME_TAKEN
+    elif found is not None and found.gone:
+        reason = reasons.LEADS_NOWHERE
+    elif found is not None and found.topic_id != replacement.successor_id:  # not confirmed yet
+        reason = replacement.reason
+    if reason == replacement.reason:
+        return Advance()
+    noted = with_replacement(alias, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
+    what = f"topic {alias.topic!r}, replaced by {replacement.successor!r}"
+    return Advance(noted, alarms=() if reason is None else (f"{what}: {reasons.text(reason)}",))
+
+
+def seen_from(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
+    """Return the facts that bear on an alias: not the topic of its name where that is a successor, the way back, and
+    not its successor where the name leads further on.
+
+    Args:
+        records: topic id -> the record, of all topics.
+    """
+    if facts.topic_id is not None:
+        replaced = (each.replacement for each in records.values())
+        if any(now is not None and now.successor_id == facts.topic_id for now in replaced):
+            facts = replace(facts, topic_id=None)
+    following = records.get((alias.replacement.successor_id if alias.replacement is not None else None) or "")
+    now = following.replacement if following is not None else None
+    return replace(facts, successor=None) if now is not None and now.switched_ms is not None else facts
 
 
 def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> TopicRecord:

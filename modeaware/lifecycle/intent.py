@@ -13,7 +13,8 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreateTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creation, with_replacement
+from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creation
+from modeaware.lifecycle.state import with_replacement
 from modeaware.modelog.records import (
     MAX_PARTITIONS,
     RETENTION_DELAY_MS,

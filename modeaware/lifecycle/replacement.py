@@ -50,6 +50,7 @@ from dataclasses import replace
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.alias import advance_gone
 from modeaware.lifecycle.commands import (
     Advance,
     CreateTopic,
@@ -76,13 +77,12 @@ from modeaware.lifecycle.seal import (
     seal_broken_by,
     seal_partition,
 )
-from modeaware.lifecycle.state import all_retired, blocked, carried
+from modeaware.lifecycle.state import all_retired, blocked, carried, with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.json_form import READER_VERSION
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
-    REPLACEMENT_READER,
     Replacement,
     RetiredPartition,
     TopicRecord,
@@ -116,7 +116,7 @@ def advance_replacement(
     replacement = record.replacement
     assert replacement is not None, "the topic is replaced"
     if facts.gone:
-        return _without_predecessor(record, facts, controller_epoch, now_ms)
+        return advance_gone(record, facts, controller_epoch, now_ms)
     if facts.topic_id != record.topic_id or facts.successor is None or replacement.gone_ms is not None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
@@ -147,56 +147,9 @@ def _without_reasons(record: TopicRecord) -> TopicRecord:
     return replace(record, replacement=whole, retired=retired)
 
 
-def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
-    """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
-    replacement = record.replacement
-    if replacement is None or replacement.switched_ms is None:
-        return None
-    if replacement.gone_ms is not None:
-        return record
-    # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
-    gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
-    retired = record.retired if replacement.deleting_ms is not None else {}
-    return replace(with_replacement(record, gone), retired=retired).stamped(controller_epoch, now_ms)
-
-
-def _watch_alias(
-    record: TopicRecord, replacement: Replacement, facts: TopicFacts, controller_epoch: int, now_ms: int
-) -> Advance:
-    """Note another topic that has come up under a name that leads elsewhere, or that it has gone again."""
-    reason = reasons.NAME_TAKEN if facts.topic_id is not None else None
-    if reason == replacement.reason:
-        return Advance()
-    noted = with_replacement(record, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
-    return Advance(noted, alarms=_alarm(record, replacement, reason, facts))
-
-
-def _without_predecessor(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
-    """Keep the name where its topic is gone. A mode log that was restored may be older than the switch: the successor
-    shows that by its records (invariant I2)."""
-    replacement, found = record.replacement, facts.successor
-    assert replacement is not None
-    if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
-        is_there = found is not None and found.topic_id == replacement.successor_id
-        if found is None or (found.untouched is None if is_there else found.topic_id is None and not found.gone):
-            return Advance()
-        if is_there and not found.untouched:
-            replacement = replace(replacement, switched_ms=now_ms)
-            modes = (PartitionMode.READ_ONLY,) * len(record.modes)
-            record = replace(record, modes=modes, replacement=replacement, groups_complete=False)
-    after = record_after(record, controller_epoch, now_ms)
-    if after is None:
-        alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
-        return Advance(tombstone=True, alarms=(f"{alarm}{replacement.successor!r} stays, if it was created",))
-    if after is record:
-        return _watch_alias(record, replacement, facts, controller_epoch, now_ms)
-    alarm = f"topic {record.topic!r} is gone: its name leads on to {replacement.successor!r}"
-    return Advance(record=after, alarms=() if replacement.deleting_ms is not None else (alarm,))
-
-
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
     """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
-    intended.
+    intended (invariant I8).
 
     Every leader has to have answered: one that is about to lead may refuse an idempotent producer's first batch and
     take the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
@@ -599,11 +552,6 @@ def _all_groups(record: TopicRecord, requirement: Requirement, facts: TopicFacts
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:
     """Return the effect that creates the successor of ``topic``."""
     return CreateTopic(topic, topic_id, what.successor, what.num_partitions, what.replication_factor, what.configs)
-
-
-def with_replacement(record: TopicRecord, replacement: Replacement) -> TopicRecord:
-    """Return the record of a topic that is replaced, which clients have to understand."""
-    return replace(record, replacement=replacement, min_reader=REPLACEMENT_READER)
 
 
 def _without(record: TopicRecord) -> TopicRecord:

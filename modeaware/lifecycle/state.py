@@ -29,6 +29,7 @@ from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.records import (
+    REPLACEMENT_READER,
     RETENTION_DELAY_MS,
     DeleteTopicPartitions,
     Replacement,
@@ -83,6 +84,11 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
         straggler=before.straggler,
         truncated_to=before.truncated_to,
     )
+
+
+def with_replacement(record: TopicRecord, replacement: Replacement) -> TopicRecord:
+    """Return the record of a topic that is replaced, which clients have to understand."""
+    return replace(record, replacement=replacement, min_reader=REPLACEMENT_READER)
 
 
 def all_retired(record: TopicRecord, count: int) -> TopicRecord:

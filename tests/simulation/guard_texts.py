@@ -306,7 +306,7 @@ what arrives too late is read  I2 3000004310
 partitions of another tool are drained  I2 3000032766
     lifecycle.state: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
-    lifecycle.replacement: if replacement is None or replacement.switched_ms is None:\n        return None
+    lifecycle.alias: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None
 there is no undo after the switch  I8 3000000104
     lifecycle.intent: if replacement.switched_ms is not None:\n            return f"its name
@@ -356,7 +356,7 @@ a chain that leads back to a name is followed  I2 4000000000
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007
-    lifecycle.replacement: if replacement.gone_ms is not None:\n        return record
+    lifecycle.alias: if replacement.gone_ms is not None:\n        return record
         => if replacement.gone_ms is not None:\n        return None
 """
 

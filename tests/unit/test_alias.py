@@ -11,9 +11,10 @@ from modeaware.clients.gate import predecessors, read_topics, written_topic
 from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import admit_of_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, ended_by, led_on, refuse_alias
-from modeaware.lifecycle.commands import FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, led_on, refuse_alias, seen_from
+from modeaware.lifecycle.commands import Advance, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.state import topic_phase
@@ -131,6 +132,33 @@ def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_
     assert ended_by(second, [ALIAS, second]) == []
     gone = replace(second, replacement=replace(returned, gone_ms=4))
     assert ended_by(gone, [ALIAS, gone]) == [ALIAS.topic_id]
+
+
+def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
+    deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
+    found = advance_gone(ALIAS, deleted, EPOCH, NOW_MS)
+    assert found.record is not None
+    assert found.record.replacement is not None
+    assert found.record.replacement.reason == reasons.LEADS_NOWHERE
+    (alarm,) = found.alarms
+    assert "the topic that the name leads to was deleted" in alarm
+    for unchanged in (deleted, replace(deleted, successor=TopicFacts(NAME, None))):
+        assert advance_gone(found.record, unchanged, EPOCH, NOW_MS) == Advance()
+    back = advance_gone(found.record, replace(deleted, successor=TopicFacts(NAME, ID)), EPOCH, NOW_MS)
+    assert back.record is not None
+    assert back.record.replacement == LED
+    assert back.alarms == ()
+
+
+def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
+    deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"), min_reader=2)
+    assert seen_from(ALIAS, deleted, {ID: second}).successor is None
+    undone = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
+    for records in ({}, {ID: replace(second, replacement=None)}, {ID: undone}):
+        assert seen_from(ALIAS, deleted, records) == deleted
+    returned = replace(deleted, topic_id="id-3")
+    assert seen_from(ALIAS, returned, {ID: second}).topic_id is None, "the way back"
 
 
 def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:

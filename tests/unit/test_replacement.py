@@ -10,7 +10,7 @@ import pytest
 from modeaware.clients.gate import has_read, is_open, needs_predecessor, segments, start_offset, written_topic
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.alias import refuse_alias
+from modeaware.lifecycle.alias import record_after, refuse_alias
 from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
@@ -19,7 +19,6 @@ from modeaware.lifecycle.replacement import (
     FENCE_CONFIGS,
     SEARCH_AGAIN_MS,
     give_up_successor,
-    record_after,
 )
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS

@@ -9,10 +9,11 @@ import pytest
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.alias import record_after
 from modeaware.lifecycle.commands import Advance, DeletePredecessor, FenceTopic
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS, record_after
+from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS, LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
