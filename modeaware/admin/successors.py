@@ -6,7 +6,7 @@ be set, the requester's own rights decide what may be read, and the controller c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -15,7 +15,7 @@ from modeaware.admin.creation import create_topic
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.reassignments import request_failure
 from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request, topic_names
-from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
@@ -29,6 +29,8 @@ OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.
 """Name partitions of the topic, so they are not copied."""
 PER_PARTITION = ("retention.bytes", "local.retention.bytes")
 """Limits of one partition, which are scaled by the counts; negative: none."""
+TOPICS_A_REQUEST = 500
+"""To describe all configs of a topic takes some 3 KB of the answer."""
 _OF_THE_TOPIC = 1
 """``config_source`` of a config that is set on the topic itself."""
 
@@ -47,27 +49,41 @@ class Predecessor:
     configs: Mapping[str, str]
 
 
-def look_at_predecessor(brokers: Brokers, topic: str) -> Predecessor:
-    """Describe a topic that is to be replaced.
+def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
+    """Return what brokers say of topics that are to be replaced, or why they do not: RequestRefused (no such topic, or
+    the user lacks DESCRIBE or DESCRIBE_CONFIGS on it), ClusterError (no broker answers)."""
+    found: dict[str, Predecessor | ModeAwareError] = {}
+    for some in (topics[start : start + TOPICS_A_REQUEST] for start in range(0, len(topics), TOPICS_A_REQUEST)):
+        try:
+            found |= _described(brokers, some)
+        except ClusterError as error:
+            found |= dict.fromkeys(some, error)
+    return found
 
-    Raises:
-        RequestRefused: no such topic, or the user lacks DESCRIBE or DESCRIBE_CONFIGS on it.
-        ClusterError: no broker answers.
-    """
-    (shape,) = brokers.ask(metadata_request([topic])).topics
-    if shape.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
-        raise request_failure(f"describe topic {topic!r}", shape.error_code, None, topic)
+
+def _described(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
+    shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics)).topics}
     resource = DescribeConfigsRequest.DescribeConfigsResource
-    wanted = resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
-    (found,) = brokers.ask(DescribeConfigsRequest(resources=[wanted], min_version=1)).results
-    if found.error_code:
-        what = f"read the configs of topic {topic!r}, which its successor gets"
-        raise request_failure(what, found.error_code, found.error_message, topic)
-    return Predecessor(
-        len(shape.partitions),
-        min((len(p.replica_nodes) for p in shape.partitions), default=-1),
-        {c.name: str(c.value) for c in found.configs if c.config_source == _OF_THE_TOPIC and c.value is not None},
-    )
+    wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in topics]
+    configs = {
+        each.resource_name: each
+        for each in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results
+    }
+
+    def predecessor(topic: str) -> Predecessor | ModeAwareError:
+        shape, found = shapes[topic], configs[topic]
+        if shape.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
+            return request_failure(f"describe topic {topic!r}", shape.error_code, None, topic)
+        if found.error_code:
+            what = f"read the configs of topic {topic!r}, which its successor gets"
+            return request_failure(what, found.error_code, found.error_message, topic)
+        return Predecessor(
+            len(shape.partitions),
+            min((len(p.replica_nodes) for p in shape.partitions), default=-1),
+            {c.name: str(c.value) for c in found.configs if c.config_source == _OF_THE_TOPIC and c.value is not None},
+        )
+
+    return {topic: predecessor(topic) for topic in topics}
 
 
 def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dict[str, str]:
@@ -128,18 +144,22 @@ def replace_commands(
     Args:
         under_way: the successors of topics that are being replaced: what was copied then is not copied anew.
         servers: the bootstrap servers, as commands of Kafka's tools name them.
-        retrying: makes the attempts to describe one topic, and to read the ACLs or the names of all.
+        retrying: makes the attempts to describe the topics, and to read the ACLs or the names of all.
         options: as of :func:`replace_command`.
     """
-    commands, failures = [], {}
+    commands: list[ReplaceTopicCommand] = []
+    failures: dict[str, ModeAwareError] = {}
+    unknown = [] if options.get("undo") else [topic for topic in topics if topic not in under_way]
+    found = retrying().each(
+        unknown, partial(look_at_predecessors, brokers), repeatable=True, settle=lambda _, last: last
+    )
     acls = cache(lambda: retrying().call(partial(read_acls, brokers), repeatable=True))
     names = cache(lambda: retrying().call(partial(topic_names, brokers), repeatable=True))
     for topic, wanted in topics.items():
         try:
-            look = partial(look_at_predecessor, brokers, topic)
-            skips = topic in under_way or options.get("undo")
-            found = None if skips else retrying().call(look, repeatable=True)
-            command = replace_command(topic, wanted, found, **options)
+            if isinstance(predecessor := found.get(topic), ModeAwareError):
+                raise predecessor
+            command = replace_command(topic, wanted, predecessor, **options)
             if topic not in under_way or not under_way[topic].switched:
                 check_consequences(command, wanted, acls, names, servers)
             commands.append(command)

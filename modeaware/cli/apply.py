@@ -16,7 +16,7 @@ from modeaware.cli.change import Change
 from modeaware.cli.progress import confirmed, tell
 from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S, admitted, waits_for_retention
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
-from modeaware.cluster.cluster import alter_configs
+from modeaware.cluster.effects import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission

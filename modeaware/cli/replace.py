@@ -11,7 +11,7 @@ from modeaware.admin.acls import ClusterAcls, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement, check_replacement
 from modeaware.admin.successors import (
     check_consequences,
-    look_at_predecessor,
+    look_at_predecessors,
     replace_command,
     validate_successor,
 )
@@ -248,7 +248,9 @@ def _look(
     situation = situation_of(topic, seen.log, seen.facts[topic])
     current = situation.record.replacement if situation.record is not None else None
     wanted = _wanted(args, topic, successor_name, current)
-    found = None if current is not None or args.undo else look_at_predecessor(brokers, topic)
+    found = None if current is not None or args.undo else look_at_predecessors(brokers, [topic])[topic]
+    if isinstance(found, ModeAwareError):
+        raise found
     command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
     successor = seen.facts[wanted.successor]
     if isinstance(successor, ClusterError):

@@ -21,7 +21,7 @@ from modeaware.cli.session import (
     flag,
     open_session,
 )
-from modeaware.cluster.cluster import delete_topics
+from modeaware.cluster.effects import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand

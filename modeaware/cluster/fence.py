@@ -68,40 +68,46 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
         replicas = partitions[key].isr_nodes
         return states[key] is FenceState.FENCED and all(is_fence(shown.get(n, {}).get(key[0], {})) for n in replicas)
 
+    answers: dict[str, set[int]] = {}
+    for name, p in states:
+        answers.setdefault(name, set()).add(p)
     found = {}
     for name in topics:
         own = next((each[name] for each in shown.values() if name in each), None)
         if own is None and name not in failures:
             continue
-        answered = frozenset(p for topic, p in states if topic == name)
+        answered = frozenset(answers.get(name, ()))
         proved = {p: int(partitions[name, p].leader_epoch) for p in sorted(answered) if proves((name, p))}
         found[name] = FenceFacts(own or {}, proved, answered, failures.get(name))
     return found
 
 
-def check_fence(brokers: Brokers, topic: str) -> None:
-    """Check that the fence of a topic could be proved, and that the topic could be deleted behind it.
+def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
+    """Return why the fence of a topic could not be proved, or the topic not be deleted behind it: the brokers run with
+    ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader answers the probe as
+    none does that was tried.
 
     Raises:
-        ClusterError: the brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing
-            (TOPIC_AUTHORIZATION_FAILED), or a leader answers the probe as none does that was tried.
+        ClusterError: no broker answers.
     """
     served = {each.api_key for each in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
     if _DESCRIBE_QUORUM not in served:
-        text = f"topic {topic!r}: the fence needs brokers of a KRaft cluster; replace it without (--fence none)"
-        raise ClusterError(text, code=ErrorCode.UNSUPPORTED_VERSION, topic=topic)
-    for found in fences(brokers, [topic]).values():
-        if found.failure is not None:
-            raise found.failure
-    named = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        why = "the fence needs brokers of a KRaft cluster; replace it without (--fence none)"
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return {topic: ClusterError(f"topic {topic!r}: {why}", code=code, topic=topic) for topic in topics}
+    failures = {name: each.failure for name, each in fences(brokers, topics).items() if each.failure is not None}
+    named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     question = MetadataRequest(
         topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=True, min_version=8
     )
     for described in brokers.ask(question).topics:
         operations = authorized_operations(described.authorized_operations)
         if operations is not None and _DELETE not in operations:
+            topic = described.name
             text = f"topic {topic!r}: not authorized to delete it once it is replaced; grant DELETE on the topic"
-            raise ClusterError(text, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=topic)
+            denied = ClusterError(text, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=topic)
+            failures.setdefault(topic, denied)
+    return failures
 
 
 def _configs_of_each_broker(

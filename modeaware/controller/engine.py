@@ -285,8 +285,12 @@ class Engine:
             return False
         successors = {r.topic: _successor(r.replacement) for r in records if r.replacement is not None}
         found = self._look([Look(record.topic, record) for record in records], successors)
+        # Topics that have replaced another one, which is there: their id -> its name.
+        replaced = ((r.topic, r.replacement) for r in self._records.values() if r.replacement is not None)
+        predecessors = {now.successor_id: name for name, now in replaced if now.successor_id and now.gone_ms is None}
         checked = [
-            self._advance(record, self._with_predecessor(facts)) for record, facts in zip(records, found, strict=False)
+            self._advance(record, facts if isinstance(facts, ClusterError) else _with_predecessor(facts, predecessors))
+            for record, facts in zip(records, found, strict=False)
         ]
         passed = [each for each in checked if each is not None]
         gone = [each.record.topic_id for each in passed if each.step.tombstone]
@@ -307,14 +311,6 @@ class Engine:
             if each.record.topic_id in self._records:  # else an alias has ended
                 changed |= self._plan(each, own)
         return changed
-
-    def _with_predecessor(self, facts: TopicFacts | ClusterError) -> TopicFacts | ClusterError:
-        """Return the facts with the topic that this one has replaced, while that is there."""
-        if isinstance(facts, ClusterError) or facts.topic_id is None:
-            return facts
-        replaced = ((r.topic, r.replacement) for r in self._records.values() if r.replacement is not None)
-        names = (name for name, now in replaced if now.successor_id == facts.topic_id and now.gone_ms is None)
-        return replace(facts, predecessor=next(names, None))
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
         """Return the topics that need a whole look. Where topics at rest are due, a small look at all of these comes
@@ -603,6 +599,10 @@ def _successor(replacement: Replacement) -> Look:
     name, known = replacement.successor, replacement.successor_id
     is_lost = replacement.reason == SUCCESSOR_GONE and replacement.let_go_ms is None
     return Look(name, None, ANY_ID + name if known is None or is_lost else known)
+
+
+def _with_predecessor(facts: TopicFacts, predecessors: Mapping[str, str]) -> TopicFacts:
+    return replace(facts, predecessor=predecessors.get(facts.topic_id or ""))
 
 
 def _merged(of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError) -> TopicFacts | ClusterError:

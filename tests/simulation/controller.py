@@ -10,8 +10,9 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from unittest.mock import patch
 
-from modeaware.cluster import cluster
-from modeaware.cluster.cluster import Check, Cluster, no_check
+from modeaware.cluster import cluster, effects
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.effects import BATCHED, VALIDATED, Check, no_check, replaced_topics
 from modeaware.config import ControllerConfig
 from modeaware.controller.cluster_watch import TopicWatch
 from modeaware.controller.election import Election, LeasedEffects
@@ -68,7 +69,7 @@ class SimCluster(Cluster):
         for effect in effects:
             self._may_be_recreated()
             self._world.io(self._controller, "asks for the topic's id")
-            replaced = cluster.replaced_topics(self.brokers, {effect.topic: effect.topic_id}).get(effect.topic)
+            replaced = replaced_topics(self.brokers, {effect.topic: effect.topic_id}).get(effect.topic)
             failures += [replaced] if replaced is not None else super().perform([effect], check)
         return failures
 
@@ -120,12 +121,12 @@ class SimCluster(Cluster):
         return led
 
     def _check(self, effect: Effect, check: Check) -> None:
-        for replaced in cluster.replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
+        for replaced in replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
             raise replaced
         check()
 
     def grow(
-        self, effects: Sequence[CreatePartitions], validate_only: bool = False, check: Check = no_check
+        self, effects: Sequence[CreatePartitions], check: Check = no_check, *, validate_only: bool = False
     ) -> list[ClusterError | None]:
         return each_alone(effects, lambda effect: self._grow(effect, validate_only, check))
 
@@ -198,9 +199,11 @@ def seams() -> Iterator[None]:
     try:
         with ExitStack() as patches:
             patches.enter_context(patch.object(TopicRecord, "from_json", staticmethod(parse)))
-            for simulated in (SimCluster.ids_of_each_broker, SimCluster.delete_records, SimCluster.commit_offsets):
-                patches.enter_context(patch.object(cluster, simulated.__name__, simulated))
-            patches.enter_context(patch.object(cluster, "create_partitions", SimCluster.grow))
+            patches.enter_context(patch.object(effects, "ids_of_each_broker", SimCluster.ids_of_each_broker))
+            patches.enter_context(patch.object(cluster, "commit_offsets", SimCluster.commit_offsets))
+            simulated = {DeleteRecords: SimCluster.delete_records, CreatePartitions: SimCluster.grow}
+            patches.enter_context(patch.dict(BATCHED, simulated))
+            patches.enter_context(patch.dict(VALIDATED, {CreatePartitions: SimCluster.grow}))
             yield
     finally:
         logging.disable(before)

@@ -82,7 +82,7 @@ a compacted topic keeps its records  I1 9
     lifecycle.steps: if now.facts.compacted and not deletion.evacuate:\n
     lifecycle.steps: if now.facts.compacted and not retired.evacuated:\n        return Drain(
 the topic id is checked before effects  I1 116
-    cluster.cluster: if any(found.get(topic) != topic_id for found in each.values()) => if False
+    cluster.effects: if any(found.get(topic) != topic_id for found in each.values()) => if False
 records go under the leader epoch that was seen  I1 10485
     tests.simulation.controller: if log is not None and log.epoch == effect.leader_epochs.get(partition):
         => if log is not None:
@@ -182,7 +182,7 @@ unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
         => return partition >= len(self.modes) or self.modes[partition].writable
 the lease is looked at right before DeleteRecords  I5 213
-    cluster.cluster: deletions, check)) => deletions))
+    cluster.cluster: isinstance(each, kind)], check)) => isinstance(each, kind)]))
 an older claim is dropped  I5 1
     modelog.replay: if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
 replaced controllers' rules are dropped  I5 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,6 +20,7 @@ from modeaware.errors import (
     ClusterError,
     ControllerUnavailable,
     ErrorCode,
+    ModeAwareError,
     ModeSourceError,
     NotAuthorized,
     RecordError,
@@ -218,13 +219,12 @@ def test_bad_argument_of_a_shrink_is_rejected(
 def predecessor(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the brokers say of each topic that is to be replaced; ``missing`` is none."""
 
-    def look(_: object, topic: str) -> Predecessor:
-        if topic == "missing":
-            raise RequestRefused("no such topic", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    def look(_: object, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
         configs = {"retention.bytes": "1000", "leader.replication.throttled.replicas": "0:1", "retention.ms": "7"}
-        return Predecessor(3, 2, configs)
+        missing = RequestRefused("no such topic", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return {topic: missing if topic == "missing" else Predecessor(3, 2, configs) for topic in topics}
 
-    monkeypatch.setattr(successors, "look_at_predecessor", look)
+    monkeypatch.setattr(successors, "look_at_predecessors", look)
     monkeypatch.setattr(successors, "read_acls", lambda _: None)
     monkeypatch.setattr(successors, "topic_names", lambda _: ["a"])
 

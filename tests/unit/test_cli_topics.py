@@ -29,7 +29,7 @@ from modeaware.cli.change import (
     undo_note,
 )
 from modeaware.cli.topics import COLLISION_WARNING, deletion_lines
-from modeaware.cluster.cluster import delete_topics
+from modeaware.cluster.effects import delete_topics
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from modeaware.cluster import cluster as cluster_module
+from modeaware.cluster import effects as effects_module
 from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
@@ -18,10 +18,12 @@ from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
+    CreateTopic,
     DeletePredecessor,
     DeleteRecords,
     DeleteTopic,
     Effect,
+    FenceTopic,
 )
 from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
@@ -123,6 +125,13 @@ class TopicBrokers(FakeBrokers):
 
     def on_create_partitions(self, node: int, request: Any) -> Any:
         return {"results": [{**self._result(node, "CreatePartitions"), "name": topic.name} for topic in request.topics]}
+
+    def on_create_topics(self, node: int, request: Any) -> Any:
+        return {"topics": [{**self._result(node, "CreateTopics"), "name": topic.name} for topic in request.topics]}
+
+    def on_incremental_alter_configs(self, node: int, request: Any) -> Any:
+        named = (resource.resource_name for resource in request.resources)
+        return {"responses": [{**self._result(node, "IncrementalAlterConfigs"), "resource_name": n} for n in named]}
 
     def on_describe_configs(self, node: int, request: Any) -> Any:
         configs = [{"name": name, "value": value} for name, value in self.configs.items()]
@@ -402,9 +411,11 @@ class Expired(Exception):
             KafkaError.NOT_LEADER_FOR_PARTITION,
         ),
         (CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,))), "CreatePartitions", KafkaError.NOT_CONTROLLER),
+        (CreateTopic(TOPIC, TOPIC_ID, "orders-v2", 4, -1), "CreateTopics", KafkaError.NOT_CONTROLLER),
+        (FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS), "IncrementalAlterConfigs", KafkaError.NOT_CONTROLLER),
         (CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7}), "OffsetCommit", KafkaError.NOT_COORDINATOR),
     ],
-    ids=["delete", "create", "commit"],
+    ids=["delete", "create", "succeed", "fence", "commit"],
 )
 def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, moved: int) -> None:
     """After everything else that is sent, again before a second try; an expired lease sends nothing."""
@@ -442,7 +453,7 @@ def test_after_the_lease_nothing_is_asked_for_commits(fakes: TopicBrokers, clust
 def test_growths_are_requested_together_up_to_what_a_controller_takes(
     fakes: TopicBrokers, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_module, "PARTITIONS_A_REQUEST", 10)
+    monkeypatch.setattr(effects_module, "RECORDS_A_REQUEST", 10)
     growths = [CreatePartitions(f"t{n}", TOPIC_ID, count, None) for n, count in enumerate((4, 6, 1, 99, 2))]
     assert cluster.validate(growths) == [None] * 5
     assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreatePartitions")] == [
@@ -451,6 +462,26 @@ def test_growths_are_requested_together_up_to_what_a_controller_takes(
         ["t3"],
         ["t4"],
     ]
+
+
+def test_successors_and_fences_of_many_topics_take_one_request_each(fakes: TopicBrokers, cluster: OverFakes) -> None:
+    """One that is refused fails alone; so does one whose topic is another one by now."""
+    exists, denied = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED
+    fakes.codes = {(1, "CreateTopics"): [exists], (1, "IncrementalAlterConfigs"): [denied]}
+    creations: list[Effect] = [CreateTopic(TOPIC, TOPIC_ID, "orders-v2", 1, -1), CreateTopic("t1", "id", "t1-v2", 2, 3)]
+    fences: list[Effect] = [FenceTopic("t1", "id", FENCE_CONFIGS), FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS)]
+    found = cluster.perform([*creations, *fences])
+    assert [None if error is None else (error.code, error.topic) for error in found] == [
+        (exists, TOPIC),
+        (ErrorCode.UNKNOWN_TOPIC_ID, "t1"),
+        (ErrorCode.UNKNOWN_TOPIC_ID, "t1"),
+        (denied, TOPIC),
+    ]
+    assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreateTopics")] == [["orders-v2"]]
+    (fence,) = fakes.sent("IncrementalAlterConfigs")
+    assert [resource.resource_name for resource in fence.resources] == [TOPIC]
+    assert cluster.validate(creations) == [None, None]
+    assert [topic.name for topic in fakes.sent("CreateTopics")[1].topics] == ["orders-v2", "t1-v2"]
 
 
 def test_a_leader_that_does_not_answer_is_waited_for_once_whatever_the_number_of_epochs(fakes: TopicBrokers) -> None:

@@ -282,11 +282,16 @@ def requested(
     return [command.topic for command in commands], failures
 
 
+def looked_at(_: object, topics: Sequence[str]) -> dict[str, Predecessor]:
+    """What the brokers say of topics that are to be replaced."""
+    return dict.fromkeys(topics, FOUND)
+
+
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Those of all topics, of which the brokers describe each to be replaced."""
     found = ["orders", "payments.orders", "heartbeats"]
-    monkeypatch.setattr("modeaware.admin.successors.look_at_predecessor", lambda *_: FOUND)
+    monkeypatch.setattr("modeaware.admin.successors.look_at_predecessors", looked_at)
     monkeypatch.setattr("modeaware.admin.successors.topic_names", lambda _: found)
     return found
 
@@ -460,7 +465,7 @@ REFUSAL = RequestRefused("topic 'payments': not so", code=ErrorCode.POLICY_VIOLA
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run ``modeaware replace`` on a :class:`FakeChange`."""
-    monkeypatch.setattr("modeaware.cli.replace.look_at_predecessor", lambda *_: FOUND)
+    monkeypatch.setattr("modeaware.cli.replace.look_at_predecessors", looked_at)
     monkeypatch.setattr("modeaware.cli.replace.validate_successor", lambda *_: None)
     monkeypatch.setattr("modeaware.cli.replace.open_session", lambda *_: nullcontext())
 

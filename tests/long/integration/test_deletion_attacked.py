@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 import modeaware
-from modeaware.cluster import cluster as effects
-from modeaware.cluster.cluster import Cluster, alter_configs
+from modeaware.cluster import cluster as cluster_module
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.effects import BATCHED, alter_configs, create_topics
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreateTopic, ReplaceTopicCommand
@@ -173,9 +174,9 @@ class Held:
     """Stops a controller of this process right before it deletes a topic, once everything is proved."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._there, self._go, self._check = threading.Event(), threading.Event(), effects.check_at_rest
+        self._there, self._go, self._check = threading.Event(), threading.Event(), cluster_module.check_at_rest
         self._refused = False
-        monkeypatch.setattr(effects, "check_at_rest", self._hold)
+        monkeypatch.setattr(cluster_module, "check_at_rest", self._hold)
 
     def _hold(self, *args: Any) -> None:
         self._check(*args)
@@ -321,18 +322,18 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_and_its_records_
 def test_squatters_of_either_name_are_not_taken_for_what_was_meant(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, create = make_topic(2), effects.create_topic
+    topic = make_topic(2)
     name, application = f"{topic}-v2", Application(setting, topic, make_group())
 
-    def too_late(brokers: Any, effect: CreateTopic, *args: Any, **options: Any) -> None:
-        if not options.get("validate_only"):
+    def too_late(brokers: Any, creations: list[CreateTopic], *args: Any) -> list[ClusterError | None]:
+        if creations:
             create_topic(setting.servers, name, 5, configs={})
-        create(brokers, effect, *args, **options)
+        return create_topics(brokers, creations, *args)
 
     setting.start()
     with application.running():
         with monkeypatch.context() as squatting:
-            squatting.setattr(effects, "create_topic", too_late)
+            squatting.setitem(BATCHED, CreateTopic, too_late)
             replace(setting, topic, name)
             setting.wait_for(topic, lambda record: record.replacement is None)
         assert topics(setting, topic, name) == {topic: 2, name: 5}

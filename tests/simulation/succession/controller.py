@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from modeaware.cluster.cluster import Check, Cluster, no_check
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.effects import Check, no_check
 from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.controller.election import Election, LeasedEffects
 from modeaware.controller.engine import Engine

@@ -1,0 +1,386 @@
+"""The effects of the controller's decisions: requests that change something. Each may be sent again without harm.
+
+Requests name topics, not ids, except those that delete topics. So the ids are compared right before each sending, and
+whether this is still the controller is asked after that. Between that and the request's arrival a window
+remains in which a topic deleted and recreated under its name would be hit.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from modeaware.cluster.fence import check_fences
+from modeaware.cluster.metadata import TOPIC_RESOURCE, LeaderRequests, Led, ids_of_each_broker, refusal
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.commands import (
+    CommitOffsets,
+    CreatePartitions,
+    CreateTopic,
+    DeleteRecords,
+    Effect,
+    FenceTopic,
+)
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
+from modeaware.wire.requests import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    OffsetCommitRequest,
+)
+
+OPERATION_TIMEOUT_MS = 3_000
+"""How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
+RECORDS_A_REQUEST = 5_000
+"""KRaft refuses a request as a whole that takes more than 10 000 records."""
+Check = Callable[[], None]
+"""Called right before each sending of a request that changes something; what it raises prevents the sending."""
+NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
+"""Kafka's defaults for :data:`FENCE_CONFIGS`."""
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
+_COORDINATOR_MOVED = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
+_E = TypeVar("_E", bound=Effect)
+
+
+def no_check() -> None:
+    """Check nothing."""
+
+
+def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, ClusterError]:
+    """Return the error for each topic that some broker does not have under its id (name -> id).
+
+    Records of a topic that was recreated under the name must not be deleted (invariant I1).
+    """
+    each = ids_of_each_broker(brokers, sorted(ids))
+    return {
+        topic: ClusterError(
+            f"topic {topic!r} is not the topic {topic_id} any more: nothing was done",
+            code=ErrorCode.UNKNOWN_TOPIC_ID,
+            topic=topic,
+        )
+        for topic, topic_id in ids.items()
+        if any(found.get(topic) != topic_id for found in each.values())
+    }
+
+
+def delete_records(
+    brokers: Brokers, effects: Sequence[DeleteRecords], check: Check = no_check
+) -> list[ClusterError | None]:
+    """Have each partition's leader delete the records below the effects' offsets, if it leads under the epoch they were
+    read under (invariant I1); one request a leader, for effects on different topics.
+
+    The request itself has no epoch: an election right before its arrival goes unnoticed.
+
+    Returns:
+        For each effect, the error of its first partition that failed, or has another leader epoch by now; the others'
+        records are deleted all the same.
+    """
+    ids = {effect.topic: effect.topic_id for effect in effects}
+    offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
+    epochs = {(effect.topic, p): epoch for effect in effects for p, epoch in effect.leader_epochs.items()}
+
+    def replaced(topics: Collection[str]) -> dict[str, ClusterError]:
+        found = replaced_topics(brokers, {name: ids[name] for name in topics})
+        check()
+        return found
+
+    def request(led: Led) -> Any:
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        partition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+        below = [
+            topic(name=name, partitions=[partition(partition_index=p, offset=offsets[name, p]) for p in epochs])
+            for name, epochs in led.items()
+        ]
+        return DeleteRecordsRequest(topics=below, timeout_ms=OPERATION_TIMEOUT_MS)
+
+    try:
+        answers = LeaderRequests(brokers).ask(offsets, "delete the records of", request, epochs, replaced)
+    except ClusterError as error:
+        return [error] * len(effects)
+
+    def failure(effect: DeleteRecords) -> ClusterError | None:
+        for p, offset in sorted(effect.offsets.items()):
+            answer = answers[effect.topic, p]
+            if isinstance(answer, ClusterError):
+                return answer
+            if answer.low_watermark < offset:
+                text = f"{effect.topic}-{p}: records below {offset} were to be deleted, but the log starts at "
+                return ClusterError(f"{text}{answer.low_watermark}", topic=effect.topic, partition=p)
+        return None
+
+    return [failure(effect) for effect in effects]
+
+
+def create_partitions(
+    brokers: Brokers, effects: Sequence[CreatePartitions], check: Check = no_check, *, validate_only: bool = False
+) -> list[ClusterError | None]:
+    """Create partitions of different topics, of many in one request; return the failure of each."""
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+
+    def entry(effect: CreatePartitions) -> Any:
+        placed = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in effect.assignments or ()]
+        return topic(name=effect.topic, count=effect.total_count, assignments=placed or None)
+
+    def request(entries: list[Any]) -> Any:
+        return CreatePartitionsRequest(topics=entries, timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
+
+    change = _Change(
+        "create partitions of topic", "results", lambda e: e.topic, lambda e: e.total_count, entry, request
+    )
+    return change.ask(brokers, effects, check, compare_ids=not validate_only)
+
+
+def create_topics(
+    brokers: Brokers, effects: Sequence[CreateTopic], check: Check = no_check, *, validate_only: bool = False
+) -> list[ClusterError | None]:
+    """Create the successors of topics, many in one request; return the failure of each. For one that exists already
+    that is TOPIC_ALREADY_EXISTS."""
+    topic = CreateTopicsRequest.CreatableTopic
+
+    def entry(effect: CreateTopic) -> Any:
+        return topic(
+            name=effect.successor,
+            num_partitions=effect.num_partitions,
+            replication_factor=effect.replication_factor,
+            assignments=[],
+            configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in effect.configs.items()],
+        )
+
+    def request(entries: list[Any]) -> Any:
+        return CreateTopicsRequest(
+            topics=entries, timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only, min_version=4
+        )
+
+    change = _Change(
+        "create topic", "topics", lambda e: e.successor, lambda e: 1 + e.num_partitions + len(e.configs), entry, request
+    )
+    failures = change.ask(brokers, effects, check, compare_ids=not validate_only)
+    for number, effect in enumerate(effects):
+        if effect.after_fence and failures[number] is None and not validate_only:
+            try:
+                remove_kept_fence(brokers, effect)
+            except ClusterError as error:
+                failures[number] = error
+    return failures
+
+
+def fence_topics(
+    brokers: Brokers, effects: Sequence[FenceTopic], check: Check = no_check, *, validate_only: bool = False
+) -> list[ClusterError | None]:
+    """Have brokers refuse data for topics, for many in one request; return the failure of each.
+
+    Args:
+        validate_only: check the fence as a whole, see :func:`modeaware.cluster.fence.check_fences`.
+    """
+
+    def entry(effect: FenceTopic) -> Any:
+        return _configs_of(effect.topic, effect.configs)
+
+    def request(entries: list[Any]) -> Any:
+        return IncrementalAlterConfigsRequest(resources=entries, validate_only=validate_only)
+
+    unproved: dict[str, ClusterError] = {}
+    if effects and validate_only:
+        try:
+            unproved = check_fences(brokers, [effect.topic for effect in effects])
+        except ClusterError as error:
+            return [error] * len(effects)
+    change = _Change("alter configs of topic", "responses", lambda e: e.topic, lambda e: len(e.configs), entry, request)
+    refused = change.ask(brokers, effects, check, compare_ids=not validate_only)
+    return [unproved.get(effect.topic) or failure for effect, failure in zip(effects, refused, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Change(Generic[_E]):
+    """A request for the cluster's controller that changes topics.
+
+    Attributes:
+        what: it does with a topic, for an error.
+        answers: the attribute of the response.
+        name: of the topic that an effect changes.
+        records: how many an effect takes in the brokers' metadata.
+        entry: the part of the request for one effect.
+        request: makes the request of the entries.
+    """
+
+    what: str
+    answers: str
+    name: Callable[[_E], str]
+    records: Callable[[_E], int]
+    entry: Callable[[_E], Any]
+    request: Callable[[list[Any]], Any]
+
+    def ask(
+        self, brokers: Brokers, effects: Sequence[_E], check: Check, *, compare_ids: bool
+    ) -> list[ClusterError | None]:
+        """Return the failure of each effect, on different topics; of many in one request.
+
+        Args:
+            compare_ids: with those of the topics that the effects were decided for, right before each sending.
+        """
+        failures: list[ClusterError | None] = []
+        some: list[_E] = []
+        records = 0
+        for effect in effects:
+            records += self.records(effect)
+            if some and records > RECORDS_A_REQUEST:
+                failures += self._ask(brokers, some, check, compare_ids)
+                some, records = [], self.records(effect)
+            some.append(effect)
+        return failures + (self._ask(brokers, some, check, compare_ids) if some else [])
+
+    def _ask(
+        self, brokers: Brokers, effects: Sequence[_E], check: Check, compare_ids: bool
+    ) -> list[ClusterError | None]:
+        ids = {effect.topic: effect.topic_id for effect in effects}
+        failures: dict[str, ClusterError] = {}
+
+        def request() -> Any:
+            failures.update(replaced_topics(brokers, ids) if compare_ids else {})
+            if failures.keys() >= ids.keys():
+                raise next(iter(failures.values()))
+            check()
+            return self.request([self.entry(effect) for effect in effects if effect.topic not in failures])
+
+        try:
+            found = _ask_controller(brokers, f"{self.what}s", self.answers, request)
+        except ClusterError as error:
+            return [failures.get(topic) or ClusterError(error.message, code=error.code, topic=topic) for topic in ids]
+        answered = {getattr(each, "resource_name", None) or each.name: each for each in found}
+        for effect in effects:
+            if effect.topic in failures:
+                continue
+            what, answer = f"{self.what} {self.name(effect)!r}", answered.get(self.name(effect))
+            if answer is None:
+                failures[effect.topic] = ClusterError(f"cannot {what}: the response leaves it out", topic=effect.topic)
+            elif answer.error_code:
+                failures[effect.topic] = refusal(what, answer.error_code, answer.error_message, topic=effect.topic)
+        return [failures.get(topic) for topic in ids]
+
+
+def remove_kept_fence(brokers: Brokers, effect: CreateTopic) -> None:
+    """Have brokers forget the fence of an earlier topic of a successor's name, right after the creation.
+
+    A broker that restarts may give the configs of a deleted topic to the next one of its name, until its metadata have
+    been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops none that it has read in the same go; see
+    AutoMQ/automq#3556). What is set on the new topic, and then removed, is absent after any restart.
+    """
+    names = FENCE_CONFIGS.keys() - effect.configs.keys()
+    alter_configs(brokers, effect.successor, {name: NO_FENCE[name] for name in names})
+    alter_configs(brokers, effect.successor, {}, names)
+
+
+def alter_configs(
+    brokers: Brokers,
+    topic: str,
+    to_set: Mapping[str, str],
+    to_remove: Iterable[str] = (),
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and remove configs of a topic, all of them or none. After a ClusterError, to ask again is harmless."""
+    wanted = _configs_of(topic, to_set, to_remove)
+    answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
+    for each in answer.responses:
+        if each.error_code:
+            raise refusal(f"alter configs of topic {topic!r}", each.error_code, each.error_message, topic=topic)
+
+
+def _configs_of(topic: str, to_set: Mapping[str, str], to_remove: Iterable[str] = ()) -> Any:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig
+    configs = [config(name=name, config_operation=SET, value=value) for name, value in to_set.items()]
+    configs += [config(name=name, config_operation=DELETE, value=None) for name in to_remove]
+    return resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs)
+
+
+def delete_topics(
+    brokers: Brokers, topics: Mapping[str, str], check: Check = no_check
+) -> dict[str, ClusterError | None]:
+    """Delete topics (name -> id, in Kafka's base64 form) by their ids, so that a topic recreated meanwhile under one of
+    the names is not hit. Return name -> None, or why it was not deleted. Brokers before Kafka 2.8 refuse.
+    """
+    by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
+
+    def request() -> Any:
+        check()
+        wanted = [DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id) for topic_id in by_id]
+        return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # ids came with it
+
+    results: dict[str, ClusterError | None] = {
+        name: ClusterError(f"cannot delete topic {name!r}: the response leaves it out", topic=name) for name in topics
+    }
+    for result in _ask_controller(brokers, f"delete {', '.join(topics)}", "responses", request):
+        name, code = by_id[result.topic_id], result.error_code
+        results[name] = refusal(f"delete topic {name!r}", code, result.error_message, topic=name) if code else None
+    return results
+
+
+def _ask_controller(brokers: Brokers, what: str, entries: str, request: Callable[[], Any]) -> list[Any]:
+    """Return the ``entries`` of the response of the cluster's controller."""
+
+    def codes(answer: Any) -> list[int]:
+        return [entry.error_code for entry in getattr(answer, entries)]
+
+    answer = ask_controller(brokers, route_to_controller(brokers), request, codes)
+    if isinstance(answer, ClusterError):
+        raise ClusterError(f"cannot {what}: {answer}", code=answer.code)
+    found: list[Any] = getattr(answer, entries)
+    return found
+
+
+def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_check) -> None:
+    failed: dict[int, int] = {}
+    for _ in range(2):  # the coordinator may move once
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[effect.group], min_version=4, max_version=6)
+        (found,) = brokers.ask(request).coordinators
+        failed = {-1: int(found.error_code)}
+        if not found.error_code:
+            check()
+            failed = _commit(brokers, int(found.node_id), effect)
+        if not _COORDINATOR_MOVED.intersection(failed.values()):
+            break
+    if failed:
+        partition, number = min(failed.items())
+        where = f"{effect.topic}-{partition}" if partition >= 0 else f"topic {effect.topic!r}"
+        raise refusal(f"commit the offset of group {effect.group!r} on {where}", number, topic=effect.topic)
+
+
+def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
+    """Return partition -> error code for those that were not committed."""
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partitions = [
+        topic.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset, committed_metadata="")
+        for p, offset in sorted(effect.offsets.items())
+    ]
+    request = OffsetCommitRequest(
+        group_id=effect.group,
+        member_id="",
+        topics=[topic(name=effect.topic, partitions=partitions)],
+        min_version=6,
+        max_version=9,  # version 10 has topic ids for names, which older brokers do not support
+    )
+    answer = brokers.ask(request, node_id)
+    codes = {entry.partition_index: int(entry.error_code) for each in answer.topics for entry in each.partitions}
+    return {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in effect.offsets if codes.get(p, -1)}
+
+
+BATCHED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
+    DeleteRecords: delete_records,
+    CreatePartitions: create_partitions,
+    CreateTopic: create_topics,
+    FenceTopic: fence_topics,
+}
+"""What is performed for many topics at once."""
+VALIDATED = {kind: each for kind, each in BATCHED.items() if kind is not DeleteRecords}
