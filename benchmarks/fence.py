@@ -17,7 +17,7 @@ import confluent_kafka
 from benchmarks.batches import CANDIDATES, HOUR_MS, PROBE, VALUE, batch
 from benchmarks.harness import Result, percentile
 from benchmarks.setting import Setting
-from modeaware.cluster.cluster import alter_configs
+from modeaware.cluster.effects import alter_configs
 from modeaware.local import LocalKafka
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.fence_probe import FENCE_CONFIGS, PROBE_ACKS, FenceState, probe_batch, read_answer

@@ -133,6 +133,8 @@ def check_replacement(topic: str, wanted: TopicReplacement) -> None:
     groups = wanted.accept_state_loss
     if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
         raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
+    if not topic:
+        raise RequestRefused("a topic to replace has no name", code=ErrorCode.INVALID_TOPIC_EXCEPTION, topic=topic)
     count, factor = wanted.num_partitions, wanted.replication_factor
     if not 1 <= count <= MAX_PARTITIONS:
         why = f"topic {topic!r}: {count} partitions: 1 to {MAX_PARTITIONS}"

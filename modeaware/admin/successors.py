@@ -14,7 +14,7 @@ from modeaware.admin.acls import ClusterAcls, check_access, compare_acls, read_a
 from modeaware.admin.creation import create_topic
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.reassignments import request_failure
-from modeaware.cluster.metadata import TOPIC_RESOURCE, metadata_request, topic_names
+from modeaware.cluster.metadata import SET_ON_TOPIC, TOPIC_RESOURCE, metadata_request, topic_names
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
@@ -31,8 +31,6 @@ PER_PARTITION = ("retention.bytes", "local.retention.bytes")
 """Limits of one partition, which are scaled by the counts; negative: none."""
 TOPICS_A_REQUEST = 500
 """To describe all configs of a topic takes some 3 KB of the answer."""
-_OF_THE_TOPIC = 1
-"""``config_source`` of a config that is set on the topic itself."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,13 @@ def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, P
     found: dict[str, Predecessor | ModeAwareError] = {}
     for some in (topics[start : start + TOPICS_A_REQUEST] for start in range(0, len(topics), TOPICS_A_REQUEST)):
         try:
-            found |= _described(brokers, some)
+            found |= _describe(brokers, some)
         except ClusterError as error:
             found |= dict.fromkeys(some, error)
     return found
 
 
-def _described(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
+def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
     shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics)).topics}
     resource = DescribeConfigsRequest.DescribeConfigsResource
     wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in topics]
@@ -71,7 +69,9 @@ def _described(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor
     }
 
     def predecessor(topic: str) -> Predecessor | ModeAwareError:
-        shape, found = shapes[topic], configs[topic]
+        shape, found = shapes.get(topic), configs.get(topic)
+        if shape is None or found is None:
+            return ClusterError(f"cannot describe topic {topic!r}: the response leaves it out", topic=topic)
         if shape.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
             return request_failure(f"describe topic {topic!r}", shape.error_code, None, topic)
         if found.error_code:
@@ -80,7 +80,7 @@ def _described(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor
         return Predecessor(
             len(shape.partitions),
             min((len(p.replica_nodes) for p in shape.partitions), default=-1),
-            {c.name: str(c.value) for c in found.configs if c.config_source == _OF_THE_TOPIC and c.value is not None},
+            {c.name: str(c.value) for c in found.configs if c.config_source == SET_ON_TOPIC and c.value is not None},
         )
 
     return {topic: predecessor(topic) for topic in topics}

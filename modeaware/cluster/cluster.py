@@ -196,7 +196,7 @@ class Cluster:
 
     def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
         """Perform effects, each if every broker confirms that its topic is still the one it was decided for; return the
-        failure of each. What there may be much of goes in one request for many topics.
+        failure of each. Effects of one kind share requests.
 
         The requests name topics, not ids, so the ids are compared right before each sending. Between that and the
         request's arrival a window remains in which a topic deleted and recreated under its name would be hit.

@@ -1,8 +1,8 @@
 """The effects of the controller's decisions: requests that change something. Each may be sent again without harm.
 
 Requests name topics, not ids, except those that delete topics. So the ids are compared right before each sending, and
-whether this is still the controller is asked after that. Between that and the request's arrival a window
-remains in which a topic deleted and recreated under its name would be hit.
+then the lease is checked. Between that and the request's arrival a window remains in which a topic deleted and
+recreated under its name would be hit.
 """
 
 from __future__ import annotations
@@ -135,10 +135,8 @@ def create_partitions(
     def request(entries: list[Any]) -> Any:
         return CreatePartitionsRequest(topics=entries, timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
 
-    change = _Change(
-        "create partitions of topic", "results", lambda e: e.topic, lambda e: e.total_count, entry, request
-    )
-    return change.ask(brokers, effects, check, compare_ids=not validate_only)
+    change = _Batch("create partitions of topic", "results", lambda e: e.topic, lambda e: e.total_count, entry, request)
+    return change.send(brokers, effects, check, compare_ids=not validate_only)
 
 
 def create_topics(
@@ -162,17 +160,15 @@ def create_topics(
             topics=entries, timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only, min_version=4
         )
 
-    change = _Change(
+    change = _Batch(
         "create topic", "topics", lambda e: e.successor, lambda e: 1 + e.num_partitions + len(e.configs), entry, request
     )
-    failures = change.ask(brokers, effects, check, compare_ids=not validate_only)
-    for number, effect in enumerate(effects):
-        if effect.after_fence and failures[number] is None and not validate_only:
-            try:
-                remove_kept_fence(brokers, effect)
-            except ClusterError as error:
-                failures[number] = error
-    return failures
+    failures = change.send(brokers, effects, check, compare_ids=not validate_only)
+    kept = [e for e, failure in zip(effects, failures, strict=True) if failure is None and e.after_fence]
+    if validate_only or not kept:
+        return failures
+    left = {e.topic: failure for e, failure in zip(kept, _remove_kept_fences(brokers, kept, check), strict=True)}
+    return [failure or left.get(effect.topic) for effect, failure in zip(effects, failures, strict=True)]
 
 
 def fence_topics(
@@ -196,14 +192,14 @@ def fence_topics(
             unproved = check_fences(brokers, [effect.topic for effect in effects])
         except ClusterError as error:
             return [error] * len(effects)
-    change = _Change("alter configs of topic", "responses", lambda e: e.topic, lambda e: len(e.configs), entry, request)
-    refused = change.ask(brokers, effects, check, compare_ids=not validate_only)
+    change = _Batch("alter configs of topic", "responses", lambda e: e.topic, lambda e: len(e.configs), entry, request)
+    refused = change.send(brokers, effects, check, compare_ids=not validate_only)
     return [unproved.get(effect.topic) or failure for effect, failure in zip(effects, refused, strict=True)]
 
 
 @dataclass(frozen=True)
-class _Change(Generic[_E]):
-    """A request for the cluster's controller that changes topics.
+class _Batch(Generic[_E]):
+    """A request for the cluster's controller that changes many topics.
 
     Attributes:
         what: it does with a topic, for an error.
@@ -221,10 +217,10 @@ class _Change(Generic[_E]):
     entry: Callable[[_E], Any]
     request: Callable[[list[Any]], Any]
 
-    def ask(
+    def send(
         self, brokers: Brokers, effects: Sequence[_E], check: Check, *, compare_ids: bool
     ) -> list[ClusterError | None]:
-        """Return the failure of each effect, on different topics; of many in one request.
+        """Send the effects, on different topics, in as few requests as fit; return the failure of each.
 
         Args:
             compare_ids: with those of the topics that the effects were decided for, right before each sending.
@@ -235,12 +231,12 @@ class _Change(Generic[_E]):
         for effect in effects:
             records += self.records(effect)
             if some and records > RECORDS_A_REQUEST:
-                failures += self._ask(brokers, some, check, compare_ids)
+                failures += self._send(brokers, some, check, compare_ids)
                 some, records = [], self.records(effect)
             some.append(effect)
-        return failures + (self._ask(brokers, some, check, compare_ids) if some else [])
+        return failures + (self._send(brokers, some, check, compare_ids) if some else [])
 
-    def _ask(
+    def _send(
         self, brokers: Brokers, effects: Sequence[_E], check: Check, compare_ids: bool
     ) -> list[ClusterError | None]:
         ids = {effect.topic: effect.topic_id for effect in effects}
@@ -254,9 +250,13 @@ class _Change(Generic[_E]):
             return self.request([self.entry(effect) for effect in effects if effect.topic not in failures])
 
         try:
-            found = _ask_controller(brokers, f"{self.what}s", self.answers, request)
+            what = f"{self.what} {self.name(effects[0])!r}" if len(effects) == 1 else f"{self.what}s"
+            found = _ask_controller(brokers, what, self.answers, request)
         except ClusterError as error:
-            return [failures.get(topic) or ClusterError(error.message, code=error.code, topic=topic) for topic in ids]
+            return [
+                failures.get(each.topic) or ClusterError(error.message, code=error.code, topic=each.topic)
+                for each in effects
+            ]
         answered = {getattr(each, "resource_name", None) or each.name: each for each in found}
         for effect in effects:
             if effect.topic in failures:
@@ -266,19 +266,35 @@ class _Change(Generic[_E]):
                 failures[effect.topic] = ClusterError(f"cannot {what}: the response leaves it out", topic=effect.topic)
             elif answer.error_code:
                 failures[effect.topic] = refusal(what, answer.error_code, answer.error_message, topic=effect.topic)
-        return [failures.get(topic) for topic in ids]
+        return [failures.get(effect.topic) for effect in effects]
 
 
-def remove_kept_fence(brokers: Brokers, effect: CreateTopic) -> None:
-    """Have brokers forget the fence of an earlier topic of a successor's name, right after the creation.
+def _remove_kept_fences(brokers: Brokers, effects: Sequence[CreateTopic], check: Check) -> list[ClusterError | None]:
+    """Have brokers forget the fences of earlier topics of successors' names, right after the creation.
 
     A broker that restarts may give the configs of a deleted topic to the next one of its name, until its metadata have
     been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops none that it has read in the same go; see
     AutoMQ/automq#3556). What is set on the new topic, and then removed, is absent after any restart.
     """
-    names = FENCE_CONFIGS.keys() - effect.configs.keys()
-    alter_configs(brokers, effect.successor, {name: NO_FENCE[name] for name in names})
-    alter_configs(brokers, effect.successor, {}, names)
+
+    def set_fence(effect: CreateTopic) -> Any:
+        names = FENCE_CONFIGS.keys() - effect.configs.keys()
+        return _configs_of(effect.successor, {name: NO_FENCE[name] for name in names})
+
+    def remove_fence(effect: CreateTopic) -> Any:
+        return _configs_of(effect.successor, {}, FENCE_CONFIGS.keys() - effect.configs.keys())
+
+    def request(entries: list[Any]) -> Any:
+        return IncrementalAlterConfigsRequest(resources=entries, validate_only=False)
+
+    failures: list[ClusterError | None] = [None] * len(effects)
+    for entry in (set_fence, remove_fence):
+        change = _Batch(
+            "alter configs of topic", "responses", lambda e: e.successor, lambda e: len(FENCE_CONFIGS), entry, request
+        )
+        found = change.send(brokers, effects, check, compare_ids=True)
+        failures = [before or failure for before, failure in zip(failures, found, strict=True)]
+    return failures
 
 
 def alter_configs(

@@ -83,9 +83,9 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
 
 
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
-    """Return why the fence of a topic could not be proved, or the topic not be deleted behind it: the brokers run with
-    ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader answers the probe as
-    none does that was tried.
+    """Return the topics whose fence could not be proved, or which could not be deleted behind it, with the error: the
+    brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader
+    answers the probe as none does that was tried.
 
     Raises:
         ClusterError: no broker answers.

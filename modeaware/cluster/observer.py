@@ -166,7 +166,8 @@ class Observer:
             facts = self._facts(present, rules, before_due)
 
             def is_absent(look: Look) -> bool:
-                return look.topic not in present or present[look.topic].record is not look.record
+                found = present.get(look.topic)
+                return found is None or found.record is not look.record or not look.is_of(found.shape.topic_id)
 
             missing = {
                 look.expected_id: look.topic

@@ -29,7 +29,7 @@ from modeaware.errors import (
     RequestRefused,
 )
 from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
-from modeaware.lifecycle.alias import ended_by, is_alias, led_on, record_after, refuse_alias, seen_from
+from modeaware.lifecycle.alias import ended_by, facts_for_alias, is_alias, led_on, record_after, refuse_alias
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -285,13 +285,10 @@ class Engine:
             return False
         successors = {r.topic: _successor(r.replacement) for r in records if r.replacement is not None}
         found = self._look([Look(record.topic, record) for record in records], successors)
-        # Topics that have replaced another one, which is there: their id -> its name.
-        replaced = ((r.topic, r.replacement) for r in self._records.values() if r.replacement is not None)
-        predecessors = {now.successor_id: name for name, now in replaced if now.successor_id and now.gone_ms is None}
-        checked = [
-            self._advance(record, facts if isinstance(facts, ClusterError) else _with_predecessor(facts, predecessors))
-            for record, facts in zip(records, found, strict=False)
-        ]
+        replaced = [(r.topic, r.replacement) for r in self._records.values() if r.replacement is not None]
+        replaced.sort(key=lambda each: each[1].gone_ms is None)  # of two predecessors the one that is there counts
+        chain = {now.successor_id: name if now.gone_ms is None else None for name, now in replaced if now.successor_id}
+        checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
         gone = [each.record.topic_id for each in passed if each.step.tombstone]
         stay = [each for each in passed if not each.step.tombstone]
@@ -329,16 +326,23 @@ class Engine:
         self.watched.unchanged(rested, self._clock.now_ms())
         return [topic_id for topic_id in due if topic_id not in rested]
 
-    def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError) -> _Checked | None:
-        """Decide what follows from the facts; None: they are not known, and the topic is put off."""
+    def _advance(
+        self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Mapping[str, str | None]
+    ) -> _Checked | None:
+        """Decide what follows from the facts; None: they are not known, and the topic is put off.
+
+        Args:
+            chain: the id of each topic that has replaced another one -> that one's name; None: it is gone.
+        """
         try:
             if isinstance(facts, ClusterError):
                 raise facts
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
+                facts = replace(facts, predecessor=chain.get(facts.topic_id or ""))
                 self.watched.looked(record.topic_id, facts, now_ms)
                 if is_alias(record):
-                    facts = seen_from(record, facts, self._records)
+                    facts = facts_for_alias(record, facts, self._records, chain)
                 step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
@@ -599,10 +603,6 @@ def _successor(replacement: Replacement) -> Look:
     name, known = replacement.successor, replacement.successor_id
     is_lost = replacement.reason == SUCCESSOR_GONE and replacement.let_go_ms is None
     return Look(name, None, ANY_ID + name if known is None or is_lost else known)
-
-
-def _with_predecessor(facts: TopicFacts, predecessors: Mapping[str, str]) -> TopicFacts:
-    return replace(facts, predecessor=predecessors.get(facts.topic_id or ""))
 
 
 def _merged(of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError) -> TopicFacts | ClusterError:

@@ -16,7 +16,7 @@ topic is late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
@@ -24,6 +24,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import with_replacement
+from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -75,35 +76,38 @@ def advance_gone(record: TopicRecord, facts: TopicFacts, controller_epoch: int, 
 def _watch(
     alias: TopicRecord, replacement: Replacement, facts: TopicFacts, controller_epoch: int, now_ms: int
 ) -> Advance:
-    """Note another topic that has come up under the name, or that the one it leads to was deleted; or neither."""
-    found, reason = facts.successor, None
-    if facts.topic_id is not None:
-        reason = reasons.NAME_TAKEN
-    elif found is not None and found.gone:
+    """Note that the topic that the name leads to was deleted, or that another one has come up under the name; or
+    neither. What is not confirmed yet changes nothing."""
+    found, before = facts.successor, replacement.reason
+    is_missing = found is not None and found.topic_id != replacement.successor_id
+    reason = None
+    if found is not None and (found.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
         reason = reasons.LEADS_NOWHERE
-    elif found is not None and found.topic_id != replacement.successor_id:  # not confirmed yet
-        reason = replacement.reason
-    if reason == replacement.reason:
-        return Advance()
+    elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
+        reason = reasons.NAME_TAKEN
+    due_ms = now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
+    if reason == before:
+        return Advance(due_ms=due_ms)
     noted = with_replacement(alias, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
     what = f"topic {alias.topic!r}, replaced by {replacement.successor!r}"
-    return Advance(noted, alarms=() if reason is None else (f"{what}: {reasons.text(reason)}",))
+    alarms = () if reason is None else (f"{what}: {reasons.text(reason)}",)
+    return Advance(noted, due_ms=due_ms, alarms=alarms)
 
 
-def seen_from(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
+def facts_for_alias(
+    alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord], successor_ids: Container[str]
+) -> TopicFacts:
     """Return the facts that bear on an alias: not the topic of its name where that is a successor, the way back, and
     not its successor where the name leads further on.
 
     Args:
-        records: topic id -> the record, of all topics.
+        records: topic id -> the record, of all topics; ``successor_ids``: of those that have replaced one of them.
     """
-    if facts.topic_id is not None:
-        replaced = (each.replacement for each in records.values())
-        if any(now is not None and now.successor_id == facts.topic_id for now in replaced):
-            facts = replace(facts, topic_id=None)
-    following = records.get((alias.replacement.successor_id if alias.replacement is not None else None) or "")
-    now = following.replacement if following is not None else None
-    return replace(facts, successor=None) if now is not None and now.switched_ms is not None else facts
+    assert alias.replacement is not None, "an alias"
+    if facts.topic_id is not None and facts.topic_id in successor_ids:
+        facts = replace(facts, topic_id=None)
+    following = records.get(alias.replacement.successor_id or "")
+    return facts if following is None or following.replacement is None else replace(facts, successor=None)
 
 
 def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> TopicRecord:

@@ -115,9 +115,9 @@ def advance_replacement(
     """Take a topic that is replaced as far as the facts and the operator's rules allow."""
     replacement = record.replacement
     assert replacement is not None, "the topic is replaced"
-    if facts.gone:
+    if facts.gone or replacement.gone_ms is not None:
         return advance_gone(record, facts, controller_epoch, now_ms)
-    if facts.topic_id != record.topic_id or facts.successor is None or replacement.gone_ms is not None:
+    if facts.topic_id != record.topic_id or facts.successor is None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
     if replacement.undone_ms is not None:

@@ -13,11 +13,12 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import admit_of_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, led_on, refuse_alias, seen_from
+from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on, refuse_alias
 from modeaware.lifecycle.commands import Advance, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.state import topic_phase
+from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -135,30 +136,55 @@ def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_
 
 
 def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
-    deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
+    """Whichever of the two is confirmed to be gone at that look."""
+    missing = replace(ABSENT, successor=TopicFacts(NAME, None))
+    assert advance_gone(ALIAS, missing, EPOCH, NOW_MS) == Advance(due_ms=NOW_MS + LOOK_AGAIN_MS), "not confirmed yet"
+    deleted = replace(ABSENT, successor=TopicFacts(NAME, None, gone=True))
     found = advance_gone(ALIAS, deleted, EPOCH, NOW_MS)
     assert found.record is not None
-    assert found.record.replacement is not None
-    assert found.record.replacement.reason == reasons.LEADS_NOWHERE
+    assert reason_of(found) == reasons.LEADS_NOWHERE
     (alarm,) = found.alarms
     assert "the topic that the name leads to was deleted" in alarm
-    for unchanged in (deleted, replace(deleted, successor=TopicFacts(NAME, None))):
+    taken = replace(deleted, topic_id="another", gone=True)
+    for unchanged in (
+        deleted,
+        missing,
+        replace(missing, gone=True),
+        taken,
+        replace(taken, successor=missing.successor),
+    ):
         assert advance_gone(found.record, unchanged, EPOCH, NOW_MS) == Advance()
-    back = advance_gone(found.record, replace(deleted, successor=TopicFacts(NAME, ID)), EPOCH, NOW_MS)
-    assert back.record is not None
-    assert back.record.replacement == LED
-    assert back.alarms == ()
+    back = advance_gone(found.record, replace(missing, successor=TopicFacts(NAME, ID)), EPOCH, NOW_MS)
+    assert (reason_of(back), back.alarms) == (None, ())
+
+
+def test_another_topic_under_an_alias_is_noted_until_it_is_known_to_be_gone() -> None:
+    present = replace(ABSENT, successor=TopicFacts(NAME, ID))
+    taken = advance_gone(ALIAS, replace(present, topic_id="another"), EPOCH, NOW_MS)
+    assert taken.record is not None
+    assert (reason_of(taken), len(taken.alarms)) == (reasons.NAME_TAKEN, 1)
+    assert advance_gone(taken.record, present, EPOCH, NOW_MS) == Advance(), "one broker's answer"
+    assert reason_of(advance_gone(taken.record, replace(present, gone=True), EPOCH, NOW_MS)) is None
+    assert advance_gone(ALIAS, replace(present, topic_id=ALIAS.topic_id), EPOCH, NOW_MS) == Advance(), "an old answer"
 
 
 def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
     deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"), min_reader=2)
-    assert seen_from(ALIAS, deleted, {ID: second}).successor is None
-    undone = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
-    for records in ({}, {ID: replace(second, replacement=None)}, {ID: undone}):
-        assert seen_from(ALIAS, deleted, records) == deleted
+    announced = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
+    for following in (second, announced):  # the latter's own look tells what becomes of it
+        assert facts_for_alias(ALIAS, deleted, {ID: following}, ()).successor is None
+    for records in ({}, {ID: replace(second, replacement=None)}):
+        assert facts_for_alias(ALIAS, deleted, records, (ID,)) == deleted
     returned = replace(deleted, topic_id="id-3")
-    assert seen_from(ALIAS, returned, {ID: second}).topic_id is None, "the way back"
+    assert facts_for_alias(ALIAS, returned, {}, (ID, "id-3")).topic_id is None, "the way back"
+
+
+def reason_of(step: Advance) -> str | None:
+    """What the record that a pass has made says of the replacement."""
+    assert step.record is not None
+    assert step.record.replacement is not None
+    return step.record.replacement.reason
 
 
 def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:

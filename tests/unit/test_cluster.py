@@ -12,6 +12,7 @@ import pytest
 
 from modeaware.cluster import effects as effects_module
 from modeaware.cluster.cluster import Cluster, LogOffsets
+from modeaware.cluster.effects import NO_FENCE
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -482,6 +483,29 @@ def test_successors_and_fences_of_many_topics_take_one_request_each(fakes: Topic
     assert [resource.resource_name for resource in fence.resources] == [TOPIC]
     assert cluster.validate(creations) == [None, None]
     assert [topic.name for topic in fakes.sent("CreateTopics")[1].topics] == ["orders-v2", "t1-v2"]
+
+
+def test_fences_that_brokers_may_have_kept_are_removed_within_the_lease(
+    fakes: TopicBrokers, cluster: OverFakes
+) -> None:
+    """Set and removed in two requests for all; a config that the successor is to have stays."""
+    own = {"compression.type": "zstd"}
+    back: list[Effect] = [CreateTopic(TOPIC, TOPIC_ID, "older", 1, -1, own, after_fence=True)]
+    checks: list[int] = []
+    assert cluster.perform(back, lambda: checks.append(len(fakes.asked))) == [None]
+    sent = [[(c.name, c.value) for c in each.resources[0].configs] for each in fakes.sent("IncrementalAlterConfigs")]
+    assert sent == [[("max.message.bytes", NO_FENCE["max.message.bytes"])], [("max.message.bytes", None)]]
+    assert len(checks) == 3
+    late = ClusterError("put off", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def check() -> None:
+        if fakes.asked_for("CreateTopics")[1:]:
+            raise late
+
+    (failure,) = cluster.perform(back, check)
+    assert failure is not None
+    assert failure.code is ErrorCode.REQUEST_TIMED_OUT
+    assert len(fakes.sent("IncrementalAlterConfigs")) == 2
 
 
 def test_a_leader_that_does_not_answer_is_waited_for_once_whatever_the_number_of_epochs(fakes: TopicBrokers) -> None:
