@@ -95,7 +95,7 @@ def _list(args: argparse.Namespace, session: Session) -> int:
         print(json_text(report))
     for each in () if args.json else report.aliases:
         taken = f"; the topic {each.taken_by} has come up under the name" if each.taken_by is not None else ""
-        nowhere = "; that topic was deleted: forget the alias" if each.reason == LEADS_NOWHERE else ""
+        nowhere = "; that topic was deleted: move clients, and forget the alias" if each.reason == LEADS_NOWHERE else ""
         print(f"{each.alias} -> {each.leads_to}{taken}{nowhere}")
     return 0
 

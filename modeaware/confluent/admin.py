@@ -337,7 +337,8 @@ class AdminClient(librdkafka.AdminClient):
         Returns:
             Per name a future, as of :meth:`replace_topics`; INVALID_REQUEST: the name is no alias, UNKNOWN_TOPIC_ID:
             another topic has come up under it. The user needs ALTER and DELETE on the topic that the name leads to, to
-            forget; ALTER, DELETE and ALTER_CONFIGS on the topic, to adopt it.
+            forget, or ALTER on the cluster where that one was deleted; ALTER, DELETE and ALTER_CONFIGS on the topic, to
+            adopt it.
         """
         chosen: dict[str, str | None] = {**dict.fromkeys(forget), **(adopt or {})}
         deadline = Deadline(request_timeout)

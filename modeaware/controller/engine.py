@@ -257,7 +257,9 @@ class Engine:
             if not isinstance(each, Admitted):
                 continue
             for topic_id in each.admission.removed:
-                logger.warning("%s: the alias is removed, the record of the topic %s", each.command, topic_id)
+                logger.warning(
+                    "topic %r: the alias is removed, the record of the topic %s", each.command.topic, topic_id
+                )
             if (record := each.admission.record) is not None:
                 logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
                 if each.new is not None:

@@ -66,7 +66,7 @@ _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """Needed for DeletePartitions on its topic."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
 """Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster. To forget an alias, whose own
-topic is gone, _TO_DELETE on the topic that it leads to."""
+topic is gone, _TO_DELETE on the topic that it leads to; or _TO_ALTER on the cluster, where that one is gone, too."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
 """Of a successor that is validated. Brokers look for the right first. Whether a topic that exists may be the successor,
 as where a request is repeated, the controller decides."""
@@ -111,7 +111,7 @@ class ChangeRequest:
             correlation_id,
             self.header.client_id,
             names,
-            cluster_operations=isinstance(self.request, codec.AlterGroupRulesRequest),
+            cluster_operations=any(map(_may_be_of_the_cluster, self.commands)),
             topic_operations=True,
         )
 
@@ -202,11 +202,24 @@ class _Rights:
             return self._rules_refusal(command)
         if isinstance(command, ReplaceTopicCommand):
             if command.forget:
-                refusal = self._topic_refusal(command.successor, _TO_DELETE)
-                return None if refusal is None else replace(refusal, topic=command.topic)
+                return self._forget_refusal(command)
             return self._topic_refusal(command.topic, _TO_REPLACE)
         needed = _TO_DELETE if isinstance(command, DeletePartitionsCommand) else _TO_ALTER
         return self._topic_refusal(command.topic, needed)
+
+    def _forget_refusal(self, command: ReplaceTopicCommand) -> CommandResult | None:
+        refusal = self._topic_refusal(command.successor, _TO_DELETE)
+        if refusal is None or refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return None if refusal is None else replace(refusal, topic=command.topic)
+        if self._cluster >= _TO_ALTER:
+            return None
+        return CommandResult(
+            command.topic,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"topic {command.topic}: the topic {command.successor} is gone, to which the name leads, so to forget it "
+            "needs ALTER on the cluster, which the broker does not grant this user. Ask the administrator of the "
+            "cluster's ACLs; nothing was changed",
+        )
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
         if not _is_name(name):
@@ -265,6 +278,11 @@ def _named(command: Command) -> Iterator[str]:
         yield command.successor
     else:
         yield command.topic
+
+
+def _may_be_of_the_cluster(command: Command) -> bool:
+    """Whether a right on the cluster may decide."""
+    return isinstance(command, AlterGroupRulesCommand) or (isinstance(command, ReplaceTopicCommand) and command.forget)
 
 
 def _is_name(name: str) -> bool:

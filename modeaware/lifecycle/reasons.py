@@ -87,8 +87,9 @@ _TEXTS = {
     "to write to. If another topic has its name by now, delete that one",
     NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
     "use it, but others do. Delete it, and turn off the automatic creation of topics",
-    LEADS_NOWHERE: "the topic that the name leads to was deleted. Clients of modeaware know it by its id, and use no "
-    "other one. Forget the alias (modeaware alias forget): the name then means what brokers have under it",
+    LEADS_NOWHERE: "the topic that the name leads to was deleted. Clients that use the name fail, or use a topic that "
+    "was created in its place, whose modes they do not know. Move them to that one's name, and forget the alias "
+    "(modeaware alias forget)",
     GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
     "again: it is deleted once they have stopped, or use the successor",
     PREDECESSOR_FIRST: "the topic {group}, which this one has replaced, is deleted before it. One that was replaced "

@@ -433,6 +433,18 @@ def test_alias_is_forgotten_by_rights_on_the_topic_it_leads_to_and_adopted_by_th
         assert result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(("cluster", "may"), [(ALTER, True), (DELETE, False), (NOT_SAID, False)])
+def test_alias_whose_topic_was_deleted_is_forgotten_by_alter_on_the_cluster(cluster: int, may: bool) -> None:
+    forget = replace(COMMAND, configs={}, replication_factor=-1, accept_state_loss=(), forget=True)
+    talk = decided(replacing(forget), FakeBroker(missing=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, cluster=cluster))
+    assert bool(talk.submitted) is may
+    if not may:
+        (result,) = answered(talk, 696).responses
+        assert (result.name, result.error_code) == ("orders", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    denied = decided(replacing(forget), FakeBroker(missing=ErrorCode.TOPIC_AUTHORIZATION_FAILED, cluster=cluster))
+    assert denied.submitted == [], "whether it is there is not for this user to know"
+
+
 def test_successor_that_the_response_leaves_out_is_refused() -> None:
     talk = Talk(broker=FakeBroker(rights={"orders": TO_REPLACE}))
     talk.ask(replacing(COMMAND))

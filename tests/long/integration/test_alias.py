@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
+
 import modeaware
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
@@ -58,5 +60,18 @@ def test_alias_is_forgotten(site: Site, controller: Controller, make_topic: Make
     assert f"{topic} -> {topic}-v2\n" in site.run("alias", "list").out
     dry = site.run("alias", "forget", topic, "--dry-run")
     assert (dry.status, f"leads to {topic}-v2 no more" in dry.err) == (0, True), dry.err
+    assert site.run("alias", "forget", topic, "--yes").out == f"{topic}: forgotten.\n"
+    assert alias(site, topic) is None
+
+
+def test_alias_whose_topic_was_deleted_by_hand_raises_an_alarm_and_is_forgotten(
+    site: Site, controller: Controller, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    replaced(site, topic)
+    admin = AdminClient({"bootstrap.servers": site.servers})
+    admin.delete_topics([f"{topic}-v2"])[f"{topic}-v2"].result(30)
+    eventually(lambda: (alias(site, topic) or {})["reason"] == "leads-nowhere", 60)
+    assert "that topic was deleted" in site.run("alias", "list").out
     assert site.run("alias", "forget", topic, "--yes").out == f"{topic}: forgotten.\n"
     assert alias(site, topic) is None
