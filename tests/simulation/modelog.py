@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeaware.clients.gate import predecessors
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.records import CLAIM_KEY, TopicRecord
@@ -161,7 +162,7 @@ class Reader:
     Its view never goes back (invariant I4, checked), and stays what it is while the log is out of reach (I6).
     """
 
-    __slots__ = ("aside", "log", "position", "replay", "seen", "topic", "view")
+    __slots__ = ("_before", "_views", "aside", "log", "position", "replay", "seen", "topic", "view")
 
     def __init__(self, log: SharedLog, topic: str) -> None:
         self.log = log
@@ -170,6 +171,8 @@ class Reader:
         self.position = 0
         self.view = TopicView.unlisted(topic)
         self.seen: list[TopicView] = []
+        self._views: dict[str, TopicView] | None = None
+        self._before: dict[str, TopicView] | None = None
         self.aside: frozenset[str] = frozenset()  # topic ids that the cluster has shown not to be the topic's
 
     @property
@@ -186,7 +189,9 @@ class Reader:
         if staged:
             count = 1 << 30
         for key, value in log.entries[first : first + count]:
-            if self.topic in self.replay.apply(key, value) and not staged:
+            changed = self.replay.apply(key, value)
+            self._views = self._before = None
+            if self.topic in changed and not staged:
                 self._look()
         if staged:
             self._look()
@@ -196,12 +201,20 @@ class Reader:
 
     def view_of(self, topic: str) -> TopicView:
         """The view of any topic, by what was read so far."""
-        record = self.replay.record(topic)
-        return TopicView.unlisted(topic) if record is None else self.log.view_of(record)
+        return self.views().get(topic) or TopicView.unlisted(topic)
 
     def views(self) -> dict[str, TopicView]:
         """The views of all topics that have a record."""
-        return {topic: self.view_of(topic) for topic in self.replay.topics}
+        if self._views is None:
+            records = ((topic, self.replay.record(topic)) for topic in self.replay.topics)
+            self._views = {topic: self.log.view_of(record) for topic, record in records if record is not None}
+        return self._views
+
+    def before(self) -> dict[str, TopicView]:
+        """The views of the topics that others have replaced, by the names of these."""
+        if self._before is None:
+            self._before = predecessors(self.views())
+        return self._before
 
     def verify(self) -> None:
         """Compare topic ids with the cluster's, as ``Views.verify`` does it (I8). No topic and no answer prove nothing:

@@ -9,7 +9,6 @@ from modeaware.clients.gate import (
     has_read,
     is_open,
     needs_predecessor,
-    predecessors,
     read_topics,
     start_offset,
     written_topic,
@@ -229,7 +228,7 @@ class Group:
             assert view.successor is not None, "its topic is replaced"
             ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
             has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
-            before = predecessors(member.reader.views()).get(view.topic)
+            before = member.reader.before().get(view.topic)
             is_awaited = before is not None and awaits_group(before, self.name, self._held(before))
             owes = is_awaited and len(self._held(view)) < len(view.modes)
             return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
@@ -262,7 +261,7 @@ class Group:
         log = topic.logs[partition]
         own = None
         if member.reader is not None:
-            before = predecessors(member.reader.views()).get(topic.name)
+            before = member.reader.before().get(topic.name)
             own = start_offset(before, self.name) if before is not None else None
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
@@ -323,7 +322,7 @@ class Group:
             self.positions[topic_id, partition] = position if last is None else last + 1
 
     def _may_read(self, topic: SimTopic, partition: int, member: Member) -> bool:
-        before = predecessors(member.reader.views()) if member.reader is not None else {}
+        before = member.reader.before() if member.reader is not None else {}
         has_gate = self.world.is_successor(topic) or (self.world.chains and topic.name in before)
         if member.reader is None or not has_gate:
             return True
