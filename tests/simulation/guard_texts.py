@@ -181,7 +181,7 @@ a growth is on the log before it is done  I5 234
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
         => return partition >= len(self.modes) or self.modes[partition].writable
-the lease is looked at right before DeleteRecords  I5 213
+the lease is looked at right before a request for many topics  I5 213
     cluster.cluster: isinstance(each, kind)], check)) => isinstance(each, kind)]))
 an older claim is dropped  I5 1
     modelog.replay: if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
