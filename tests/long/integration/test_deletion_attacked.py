@@ -163,11 +163,19 @@ def restore(setting: Controlled, backup: Iterable[tuple[bytes | None, bytes | No
 
 
 def truncate(setting: Controlled) -> None:
-    """Delete all records of the mode log; brokers refuse that while it is compacted."""
+    """Delete all records of the mode log. Brokers refuse that while it is compacted, and apply a config after they have
+    acknowledged it."""
     with closing(Cluster(setting.conf)) as cluster:
         alter_configs(cluster.brokers, setting.log, {"cleanup.policy": "delete"})
-    (deleted,) = setting.admin.delete_records([TopicPartition(setting.log, 0, -1)]).values()
-    assert deleted.result(30).low_watermark > 0
+
+    def is_deleted() -> bool:
+        (deleted,) = setting.admin.delete_records([TopicPartition(setting.log, 0, -1)]).values()
+        failure = deleted.exception(30)
+        if failure is not None and failure.args[0].code() == KafkaError.POLICY_VIOLATION:
+            return False
+        return deleted.result().low_watermark > 0
+
+    eventually(is_deleted)
 
 
 class Held:
