@@ -232,6 +232,15 @@ class TestGone:
         assert now.partitions
         assert before == TopicFacts(TOPIC, TOPIC_ID, now.partition_count)
 
+    def test_a_successor_of_an_earlier_id_is_not_the_topic_that_has_its_name(self, looking: Looking) -> None:
+        looks = [Look(TOPIC, None, "an earlier id"), Look(TOPIC, None, TOPIC_ID)]
+        looking.observer.observe_all(looks)
+        looking.clock.advance(GONE_AFTER_MS)
+        before, now = looking.observer.observe_all(looks)
+        assert isinstance(before, TopicFacts)
+        assert isinstance(now, TopicFacts)
+        assert (before.gone, before.partitions, now.gone, len(now.partitions)) == (True, {}, False, 12)
+
     def test_not_on_the_word_of_some(self, looking: Looking) -> None:
         """A broker that does not answer might know it; the time begins again."""
         looking.cluster.shape = None
