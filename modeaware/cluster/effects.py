@@ -183,17 +183,13 @@ def fence_topics(
     def entry(effect: FenceTopic) -> Any:
         return _configs_of(effect.topic, effect.configs)
 
-    def request(entries: list[Any]) -> Any:
-        return IncrementalAlterConfigsRequest(resources=entries, validate_only=validate_only)
-
     unproved: dict[str, ClusterError] = {}
     if effects and validate_only:
         try:
             unproved = check_fences(brokers, [effect.topic for effect in effects])
         except ClusterError as error:
             return [error] * len(effects)
-    change = _Batch("alter configs of topic", "responses", lambda e: e.topic, lambda e: len(e.configs), entry, request)
-    refused = change.send(brokers, effects, check, compare_ids=not validate_only)
+    refused = _alter_each(brokers, effects, lambda e: e.topic, entry, check, validate_only=validate_only)
     return [unproved.get(effect.topic) or failure for effect, failure in zip(effects, refused, strict=True)]
 
 
@@ -284,17 +280,28 @@ def _remove_kept_fences(brokers: Brokers, effects: Sequence[CreateTopic], check:
     def remove_fence(effect: CreateTopic) -> Any:
         return _configs_of(effect.successor, {}, FENCE_CONFIGS.keys() - effect.configs.keys())
 
-    def request(entries: list[Any]) -> Any:
-        return IncrementalAlterConfigsRequest(resources=entries, validate_only=False)
+    def alter(entry: Callable[[CreateTopic], Any]) -> list[ClusterError | None]:
+        return _alter_each(brokers, effects, lambda e: e.successor, entry, check)
 
-    failures: list[ClusterError | None] = [None] * len(effects)
-    for entry in (set_fence, remove_fence):
-        change = _Batch(
-            "alter configs of topic", "responses", lambda e: e.successor, lambda e: len(FENCE_CONFIGS), entry, request
-        )
-        found = change.send(brokers, effects, check, compare_ids=True)
-        failures = [before or failure for before, failure in zip(failures, found, strict=True)]
-    return failures
+    return [before or failure for before, failure in zip(alter(set_fence), alter(remove_fence), strict=True)]
+
+
+def _alter_each(
+    brokers: Brokers,
+    effects: Sequence[_E],
+    name: Callable[[_E], str],
+    entry: Callable[[_E], Any],
+    check: Check,
+    *,
+    validate_only: bool = False,
+) -> list[ClusterError | None]:
+    """Alter the fence's configs of the topics that effects name; return the failure of each."""
+
+    def request(entries: list[Any]) -> Any:
+        return IncrementalAlterConfigsRequest(resources=entries, validate_only=validate_only)
+
+    change = _Batch("alter configs of topic", "responses", name, lambda e: len(FENCE_CONFIGS), entry, request)
+    return change.send(brokers, effects, check, compare_ids=not validate_only)
 
 
 def alter_configs(
