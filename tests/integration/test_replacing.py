@@ -6,8 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster import last_records
@@ -18,11 +25,12 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import PartitionFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import topic_phase
+from modeaware.local import Kafka
 from modeaware.modelog.records import Replacement, TopicRecord
-from tests.conftest import MakeTopic
+from tests.conftest import MakeTopic, topic_maker
 from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.groups import RunningGroup
-from tests.support.plain import watermarks
+from tests.support.plain import ends, watermarks
 from tests.support.waiting import eventually
 
 
@@ -100,6 +108,27 @@ def test_a_fence_that_is_lifted_is_restored_and_what_came_is_drained(
         eventually(lambda: own_configs(served, topic).items() >= FENCE_CONFIGS.items())
     commit_zero(served, group, f"{topic}-v2", 1)
     served.wait_done(topic)
+
+
+def test_a_partition_that_is_added_to_a_topic_with_the_fence_takes_no_data_from_its_first_moment(
+    kafka3: Kafka,
+) -> None:
+    """The simulator relies on it. A broker reads a topic's configs as it creates a log."""
+    topic, added = topic_maker(kafka3)(3), range(3, 13)
+    admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
+    fence = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in FENCE_CONFIGS.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=fence)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    refused: list[KafkaError | None] = []
+    for partition in added:
+        admin.create_partitions([NewPartitions(topic, partition + 1)])[topic].result(30)
+        producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers})
+        producer.produce(topic, b"late", partition=partition, on_delivery=lambda error, _: refused.append(error))
+        assert producer.flush(30) == 0
+    assert [error and error.code() for error in refused] == [KafkaError.MSG_SIZE_TOO_LARGE] * len(added)
+    assert set(ends(kafka3.bootstrap_servers, topic).values()) == {0}
 
 
 def test_a_replacement_is_undone_until_the_switch(served: Controlled, make_topic: MakeTopic) -> None:

@@ -177,9 +177,11 @@ class Actions:
         self.world.hit(Fault.RETENTION)
 
     def grow(self) -> None:
+        """Another tool adds a partition. A broker has the topic's configs when it creates a log: those of before."""
         topic = self.world.topics.get(NAME)
         if topic is not None and len(topic.logs) < 6:
-            topic.logs.append(Partition(made_at=self.world.steps))
+            fenced = topic.is_fenced
+            topic.logs.append(Partition(fenced=fenced, followers_fenced=fenced, made_at=self.world.steps))
             self.world.hit(Fault.FOREIGN_GROWTH)
 
     def lift(self) -> None:
