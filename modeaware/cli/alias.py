@@ -16,7 +16,7 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.cluster.cluster import TopicShape
-from modeaware.lifecycle.alias import adopted, alias_of, is_alias
+from modeaware.lifecycle.alias import adopted, alias_of, is_alias, is_successor
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.reasons import LEADS_NOWHERE
@@ -101,13 +101,16 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _report(session: Session, log: ModeLog) -> AliasesReport:
-    found = sorted((r for r in log.replay.records.values() if is_alias(r)), key=lambda record: record.topic)
+    records = log.replay.records.values()
+    found = sorted(filter(is_alias, records), key=lambda record: record.topic)
     shapes = session.cluster.describe(record.topic for record in found)
     reports = []
     for record in found:
         now, shape = record.replacement, shapes[record.topic]
         assert now is not None, "an alias"
-        taken_by = shape.topic_id if isinstance(shape, TopicShape) and shape.topic_id != record.topic_id else None
+        topic_id = shape.topic_id if isinstance(shape, TopicShape) else record.topic_id
+        is_other = topic_id != record.topic_id and not is_successor(record.topic, topic_id, records)
+        taken_by = topic_id if is_other else None
         reports.append(AliasReport(record.topic, now.successor, record.topic_id, now.gone_ms, taken_by, now.reason))
     return AliasesReport(tuple(reports))
 

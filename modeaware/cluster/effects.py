@@ -24,6 +24,7 @@ from modeaware.lifecycle.commands import (
     DeleteRecords,
     Effect,
     FenceTopic,
+    RemoveConfigs,
 )
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
@@ -43,8 +44,6 @@ RECORDS_A_REQUEST = 5_000
 """KRaft refuses a request as a whole that takes more than 10 000 records."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
-NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
-"""Kafka's defaults for :data:`FENCE_CONFIGS`."""
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _COORDINATOR_MOVED = frozenset(
@@ -163,12 +162,7 @@ def create_topics(
     change = _Batch(
         "create topic", "topics", lambda e: e.successor, lambda e: 1 + e.num_partitions + len(e.configs), entry, request
     )
-    failures = change.send(brokers, effects, check, compare_ids=not validate_only)
-    kept = [e for e, failure in zip(effects, failures, strict=True) if failure is None and e.after_fence]
-    if validate_only or not kept:
-        return failures
-    left = {e.topic: failure for e, failure in zip(kept, _remove_kept_fences(brokers, kept, check), strict=True)}
-    return [failure or left.get(effect.topic) for effect, failure in zip(effects, failures, strict=True)]
+    return change.send(brokers, effects, check, compare_ids=not validate_only)
 
 
 def fence_topics(
@@ -179,17 +173,15 @@ def fence_topics(
     Args:
         validate_only: check the fence as a whole, see :func:`modeaware.cluster.fence.check_fences`.
     """
-
-    def entry(effect: FenceTopic) -> Any:
-        return _configs_of(effect.topic, effect.configs)
-
     unproved: dict[str, ClusterError] = {}
     if effects and validate_only:
         try:
             unproved = check_fences(brokers, [effect.topic for effect in effects])
         except ClusterError as error:
             return [error] * len(effects)
-    refused = _alter_each(brokers, effects, lambda e: e.topic, entry, check, validate_only=validate_only)
+    refused = _alter_each(
+        brokers, effects, lambda e: _configs_of(e.topic, e.configs), check, validate_only=validate_only
+    )
     return [unproved.get(effect.topic) or failure for effect, failure in zip(effects, refused, strict=True)]
 
 
@@ -265,42 +257,29 @@ class _Batch(Generic[_E]):
         return [failures.get(effect.topic) for effect in effects]
 
 
-def _remove_kept_fences(brokers: Brokers, effects: Sequence[CreateTopic], check: Check) -> list[ClusterError | None]:
-    """Have brokers forget the fences of earlier topics of successors' names, right after the creation.
-
-    A broker that restarts may give the configs of a deleted topic to the next one of its name, until its metadata have
-    been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops none that it has read in the same go; see
-    AutoMQ/automq#3556). What is set on the new topic, and then removed, is absent after any restart.
-    """
-
-    def set_fence(effect: CreateTopic) -> Any:
-        names = FENCE_CONFIGS.keys() - effect.configs.keys()
-        return _configs_of(effect.successor, {name: NO_FENCE[name] for name in names})
-
-    def remove_fence(effect: CreateTopic) -> Any:
-        return _configs_of(effect.successor, {}, FENCE_CONFIGS.keys() - effect.configs.keys())
-
-    def alter(entry: Callable[[CreateTopic], Any]) -> list[ClusterError | None]:
-        return _alter_each(brokers, effects, lambda e: e.successor, entry, check)
-
-    return [before or failure for before, failure in zip(alter(set_fence), alter(remove_fence), strict=True)]
+def remove_configs(
+    brokers: Brokers, effects: Sequence[RemoveConfigs], check: Check = no_check
+) -> list[ClusterError | None]:
+    """Remove configs of topics, of many in one request; return the failure of each."""
+    return _alter_each(brokers, effects, lambda e: _configs_of(e.topic, {}, e.names), check)
 
 
 def _alter_each(
     brokers: Brokers,
     effects: Sequence[_E],
-    name: Callable[[_E], str],
     entry: Callable[[_E], Any],
     check: Check,
     *,
     validate_only: bool = False,
 ) -> list[ClusterError | None]:
-    """Alter the fence's configs of the topics that effects name; return the failure of each."""
+    """Alter the fence's configs of the effects' topics; return the failure of each."""
 
     def request(entries: list[Any]) -> Any:
         return IncrementalAlterConfigsRequest(resources=entries, validate_only=validate_only)
 
-    change = _Batch("alter configs of topic", "responses", name, lambda e: len(FENCE_CONFIGS), entry, request)
+    change = _Batch(
+        "alter configs of topic", "responses", lambda e: e.topic, lambda _: len(FENCE_CONFIGS), entry, request
+    )
     return change.send(brokers, effects, check, compare_ids=not validate_only)
 
 
@@ -404,6 +383,7 @@ BATCHED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
     CreatePartitions: create_partitions,
     CreateTopic: create_topics,
     FenceTopic: fence_topics,
+    RemoveConfigs: remove_configs,
 }
 """What is performed for many topics at once."""
-VALIDATED = {kind: each for kind, each in BATCHED.items() if kind is not DeleteRecords}
+VALIDATED = {kind: each for kind, each in BATCHED.items() if kind not in (DeleteRecords, RemoveConfigs)}

@@ -120,7 +120,7 @@ class Observer:
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
     def deleted(self, topic_id: str) -> None:
-        """Note an acknowledged deletion of a topic by its id: it is gone when no broker has it."""
+        """Note an acknowledged deletion of a topic by its id: it is gone when no broker has it, and stays gone."""
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
@@ -375,7 +375,9 @@ class Observer:
                 self._missing_since_s[topic_id] = first_s
             else:
                 found[topic_id] = True
-                self._deleted.discard(topic_id)
+                if topic_id.startswith(ANY_ID):  # a topic of that name may come yet
+                    continue
+                self._deleted.add(topic_id)
                 self._seen.pop(topic_id, None)
                 self._leaders.pop(topic_id, None)
         return found

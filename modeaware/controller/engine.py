@@ -46,7 +46,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
-from modeaware.lifecycle.replacement import give_up_successor
+from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor
 from modeaware.lifecycle.state import is_settled
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -344,7 +344,7 @@ class Engine:
                 facts = replace(facts, predecessor=chain.get(facts.topic_id or ""))
                 self.watched.looked(record.topic_id, facts, now_ms)
                 if is_alias(record):
-                    facts = facts_for_alias(record, facts, self._records, chain)
+                    facts = facts_for_alias(record, facts, self._records)
                 step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
@@ -358,8 +358,10 @@ class Engine:
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
 
-    def _was_fenced(self, effect: CreateTopic) -> bool:
-        return any(record.topic == effect.successor and is_alias(record) for record in self._records.values())
+    def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
+        """A successor that has the name of an alias overrides what brokers may have kept of that topic's fence."""
+        was_fenced = any(record.topic == effect.successor and is_alias(record) for record in self._records.values())
+        return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
         """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
@@ -546,7 +548,7 @@ class Engine:
             return []
         if not appended:
             self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
-        effects = [replace(e, after_fence=self._was_fenced(e)) if isinstance(e, CreateTopic) else e for e in effects]
+        effects = [self._over_kept_fence(e) if isinstance(e, CreateTopic) else e for e in effects]
         errors = self._perform(effects)
         for effect, error in zip(effects, errors, strict=True):
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}

@@ -29,6 +29,7 @@ EFFECTS = (
     "DeleteRecords",
     "DeleteTopic",
     "FenceTopic",
+    "RemoveConfigs",
 )
 OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
 """What errors are counted by: passes over topics, commands (not refusals), each kind of effect, repeated claims."""

@@ -16,7 +16,7 @@ topic is late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
@@ -94,20 +94,26 @@ def _watch(
     return Advance(noted, due_ms=due_ms, alarms=alarms)
 
 
-def facts_for_alias(
-    alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord], successor_ids: Container[str]
-) -> TopicFacts:
+def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
     """Return the facts that bear on an alias: not the topic of its name where that is a successor, the way back, and
     not its successor where the name leads further on.
 
     Args:
-        records: topic id -> the record, of all topics; ``successor_ids``: of those that have replaced one of them.
+        records: topic id -> the record, of all topics.
     """
     assert alias.replacement is not None, "an alias"
-    if facts.topic_id is not None and facts.topic_id in successor_ids:
+    if facts.topic_id is not None and is_successor(alias.topic, facts.topic_id, records.values()):
         facts = replace(facts, topic_id=None)
     following = records.get(alias.replacement.successor_id or "")
     return facts if following is None or following.replacement is None else replace(facts, successor=None)
+
+
+def is_successor(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
+    """Return whether a topic has replaced another one, or is about to: it may be there before its id is on a record."""
+    replaced = (record.replacement for record in records if record.replacement is not None)
+    return any(
+        topic_id == now.successor_id or (now.successor_id is None and topic == now.successor) for now in replaced
+    )
 
 
 def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> TopicRecord:

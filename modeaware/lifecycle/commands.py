@@ -144,11 +144,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True)
 class CreateTopic:
-    """Create the successor of the topic ``topic``.
-
-    Attributes:
-        after_fence: another topic of the successor's name was fenced, and brokers may have kept its configs.
-    """
+    """Create the successor of the topic ``topic``."""
 
     topic: str
     topic_id: str
@@ -156,7 +152,6 @@ class CreateTopic:
     num_partitions: int
     replication_factor: int
     configs: Mapping[str, str] = field(default_factory=dict)
-    after_fence: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,7 +182,25 @@ class FenceTopic:
     configs: Mapping[str, str]
 
 
-Effect = DeleteRecords | CreatePartitions | CommitOffsets | CreateTopic | DeleteTopic | DeletePredecessor | FenceTopic
+@dataclass(frozen=True)
+class RemoveConfigs:
+    """Remove what is set on the topic itself, so that the brokers' defaults apply."""
+
+    topic: str
+    topic_id: str
+    names: tuple[str, ...]
+
+
+Effect = (
+    DeleteRecords
+    | CreatePartitions
+    | CommitOffsets
+    | CreateTopic
+    | DeleteTopic
+    | DeletePredecessor
+    | FenceTopic
+    | RemoveConfigs
+)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ from modeaware.lifecycle.commands import (
     DeleteTopic,
     Effect,
     FenceTopic,
+    RemoveConfigs,
     ReplaceTopicCommand,
 )
 from modeaware.lifecycle.drain import (
@@ -91,12 +92,17 @@ from modeaware.modes import PartitionMode
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
 """A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
+NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
+"""Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
+next one of its name, until its metadata have been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops
+none that it has read in the same go; see AutoMQ/automq#3556). So a successor that gets back a name is created with
+these, which are removed before it is announced: what was set on a topic and removed is absent after any restart."""
 DEFAULT_FACTOR = -1
 """The replication factor that leaves it to the brokers."""
 SEARCH_AGAIN_MS = 1_000
 COMING_MS = 60_000
-"""How long after the switch members on the successor are expected to commit there, and after the topic is let go to
-unsubscribe from it, before that is a reason to wait."""
+"""How long after the request a successor is expected to be ready, after the switch members on it to commit there, and
+after the topic is let go to unsubscribe from it, before that is a reason to wait."""
 
 
 def is_fence(configs: Mapping[str, str]) -> bool:
@@ -157,8 +163,12 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     if found.topic_id is None:
         return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
     doubt = found.groups_doubt
-    if found.untouched is None or (doubt is not None and not doubt.hidden and doubt.settling is None):
-        return Advance()
+    is_doubtful = doubt is not None and not doubt.hidden and doubt.settling is None
+    if found.untouched is None or is_doubtful:
+        if now_ms < replacement.requested_ms + COMING_MS:
+            return Advance()
+        reason = reasons.UNAVAILABLE if found.untouched is None or doubt is None else doubt_reason(doubt)
+        return Advance(with_replacement(record, replace(replacement, reason=reason)))
     given_up = f"topic {record.topic!r}: its replacement is given up, because "
     if left := found.offsets_left:
         why = f"groups have offsets on {found.topic!r} from an earlier topic of that name: {', '.join(left)}. To have "
@@ -170,6 +180,8 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
             "count, replication factor or configs than requested"
         )
         return Advance(_without(record), alarms=(alarm,))
+    if overriding := _overriding(found, replacement):
+        return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding),))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
     return Advance(with_replacement(record, announced), due_ms=now_ms)
 
@@ -178,10 +190,19 @@ def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
     """Return whether a topic is what was to be created, and nothing was written to it."""
     if not found.untouched or found.partition_count != replacement.num_partitions or found.offsets_left:
         return False
-    factor, configs = replacement.replication_factor, found.configs
+    factor, configs, overriding = replacement.replication_factor, found.configs, _overriding(found, replacement)
     if factor != DEFAULT_FACTOR and found.replication_factor not in (None, factor):
         return False
-    return configs is None or _comparable(configs) == _comparable(replacement.configs)
+    if configs is None:
+        return True
+    own = {name: value for name, value in configs.items() if name not in overriding}
+    return _comparable(own) == _comparable(replacement.configs)
+
+
+def _overriding(found: TopicFacts, replacement: Replacement) -> tuple[str, ...]:
+    """Return which of a successor's configs are there to override a fence that brokers may have kept."""
+    configs = found.configs or {}
+    return tuple(n for n, value in NO_FENCE.items() if configs.get(n) == value and n not in replacement.configs)
 
 
 def _comparable(configs: Mapping[str, str]) -> dict[str, str]:

@@ -106,7 +106,8 @@ def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
         return Stay(reasons.of_group(reasons.PREDECESSOR_FIRST, facts.predecessor))
     found = facts.successor
     if found is None or found.topic_id != replacement.successor_id:
-        return Stay(reasons.NO_SUCCESSOR if found is not None and found.gone else reasons.UNAVAILABLE)
+        is_gone = found is not None and (found.gone or replacement.reason == reasons.NO_SUCCESSOR)
+        return Stay(reasons.NO_SUCCESSOR if is_gone else reasons.UNAVAILABLE)
     return Stay(reasons.COMPACTED) if facts.compacted and replacement.evacuation_epoch is None else None
 
 

@@ -173,11 +173,21 @@ def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"), min_reader=2)
     announced = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
     for following in (second, announced):  # the latter's own look tells what becomes of it
-        assert facts_for_alias(ALIAS, deleted, {ID: following}, ()).successor is None
+        assert facts_for_alias(ALIAS, deleted, {ID: following}).successor is None
     for records in ({}, {ID: replace(second, replacement=None)}):
-        assert facts_for_alias(ALIAS, deleted, records, (ID,)) == deleted
-    returned = replace(deleted, topic_id="id-3")
-    assert facts_for_alias(ALIAS, returned, {}, (ID, "id-3")).topic_id is None, "the way back"
+        assert facts_for_alias(ALIAS, deleted, records) == deleted
+
+
+def test_topic_that_gets_back_the_name_of_an_alias_is_no_other_topic_under_it() -> None:
+    """Also before its id is on the record: a controller may have stopped right after the creation."""
+    back = replace(LED, successor=TOPIC, successor_id="id-3", gone_ms=None)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=back, min_reader=2)
+    begun = replace(second, replacement=replace(back, successor_id=None, announced_ms=None, switched_ms=None))
+    returned = replace(ABSENT, topic_id="id-3")
+    for record in (second, begun):
+        assert facts_for_alias(ALIAS, returned, {ID: record}).topic_id is None
+    for record in (ALIAS, replace(begun, replacement=replace(back, successor="other", successor_id=None))):
+        assert facts_for_alias(ALIAS, returned, {ID: record}).topic_id == "id-3"
 
 
 def reason_of(step: Advance) -> str | None:

@@ -12,7 +12,6 @@ import pytest
 
 from modeaware.cluster import effects as effects_module
 from modeaware.cluster.cluster import Cluster, LogOffsets
-from modeaware.cluster.effects import NO_FENCE
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -25,6 +24,7 @@ from modeaware.lifecycle.commands import (
     DeleteTopic,
     Effect,
     FenceTopic,
+    RemoveConfigs,
 )
 from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
@@ -485,27 +485,19 @@ def test_successors_and_fences_of_many_topics_take_one_request_each(fakes: Topic
     assert [topic.name for topic in fakes.sent("CreateTopics")[1].topics] == ["orders-v2", "t1-v2"]
 
 
-def test_fences_that_brokers_may_have_kept_are_removed_within_the_lease(
-    fakes: TopicBrokers, cluster: OverFakes
-) -> None:
-    """Set and removed in two requests for all; a config that the successor is to have stays."""
-    own = {"compression.type": "zstd"}
-    back: list[Effect] = [CreateTopic(TOPIC, TOPIC_ID, "older", 1, -1, own, after_fence=True)]
+def test_configs_are_removed_within_the_lease_in_one_request_for_all(fakes: TopicBrokers, cluster: OverFakes) -> None:
+    names = tuple(FENCE_CONFIGS)
+    effects: list[Effect] = [RemoveConfigs(TOPIC, TOPIC_ID, names), RemoveConfigs("t1", "another", names[:1])]
     checks: list[int] = []
-    assert cluster.perform(back, lambda: checks.append(len(fakes.asked))) == [None]
-    sent = [[(c.name, c.value) for c in each.resources[0].configs] for each in fakes.sent("IncrementalAlterConfigs")]
-    assert sent == [[("max.message.bytes", NO_FENCE["max.message.bytes"])], [("max.message.bytes", None)]]
-    assert len(checks) == 3
-    late = ClusterError("put off", code=ErrorCode.REQUEST_TIMED_OUT)
-
-    def check() -> None:
-        if fakes.asked_for("CreateTopics")[1:]:
-            raise late
-
-    (failure,) = cluster.perform(back, check)
-    assert failure is not None
-    assert failure.code is ErrorCode.REQUEST_TIMED_OUT
-    assert len(fakes.sent("IncrementalAlterConfigs")) == 2
+    done, replaced = cluster.perform(effects, lambda: checks.append(len(fakes.asked)))
+    assert done is None
+    assert replaced is not None
+    assert replaced.code is ErrorCode.UNKNOWN_TOPIC_ID
+    (sent,) = fakes.sent("IncrementalAlterConfigs")
+    assert [(r.resource_name, [(c.name, c.value) for c in r.configs]) for r in sent.resources] == [
+        (TOPIC, [(name, None) for name in names])
+    ]
+    assert len(checks) == 1
 
 
 def test_a_leader_that_does_not_answer_is_waited_for_once_whatever_the_number_of_epochs(fakes: TopicBrokers) -> None:

@@ -23,7 +23,7 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, NO_FENCE
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
@@ -230,7 +230,7 @@ def test_a_record_older_than_the_switch_is_not_removed_where_another_topic_has_t
     assert world.old().gone_ms is not None
 
 
-def test_a_successor_that_has_the_name_of_an_alias_is_created_without_the_fence_that_brokers_have_kept() -> None:
+def test_a_successor_that_has_the_name_of_an_alias_overrides_a_fence_that_brokers_may_have_kept() -> None:
     world = Deleting()
     intent = {"successor_id": None, "announced_ms": None, "switched_ms": None, "own_configs": None}
     begun = [let_go(topic, f"id-of-{topic}", new, **intent) for topic, new in ((NEW, "old"), (A, "b"))]
@@ -240,8 +240,8 @@ def test_a_successor_that_has_the_name_of_an_alias_is_created_without_the_fence_
     del world.clusters[A], world.clusters[B]
     world.found[A] = replace(world.found[NEW], topic=A, topic_id="id-of-a")
     world.check()
-    created = {each.successor: each.after_fence for each in world.performed if isinstance(each, CreateTopic)}
-    assert created == {"old": True, "b": False}
+    created = {each.successor: each.configs for each in world.performed if isinstance(each, CreateTopic)}
+    assert created == {"old": NO_FENCE, "b": {}}
 
 
 def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:

@@ -15,7 +15,7 @@ from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.commits import Gap, without_records
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.metadata import Partition
-from modeaware.cluster.observer import GONE_AFTER_MS, Look, Observer, sample_records
+from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Look, Observer, sample_records
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
@@ -210,6 +210,17 @@ class TestGone:
         assert not looking.observer.observe(TOPIC, draining()).gone, "broker 2 has it"
         looking.ids = None
         assert looking.observer.observe(TOPIC, draining()).gone
+
+    def test_it_stays_gone(self, looking: Looking) -> None:
+        """What waits until two topics are gone finds both at one look. A name may have a topic again at any time."""
+        looking.cluster.shape = None
+        looks = [Look(TOPIC, None, ANY_ID + TOPIC), Look("orders-v2", None, "id-2")]
+        found = []
+        for look in (looks[:1], looks, looks):
+            found.append([isinstance(each, TopicFacts) and each.gone for each in looking.observer.observe_all(look)])
+            looking.clock.advance(GONE_AFTER_MS)
+        found.append([isinstance(each, TopicFacts) and each.gone for each in looking.observer.observe_all(looks)])
+        assert found == [[False], [True, False], [False, True], [True, True]]
 
     def test_a_corrected_clock_is_no_time_that_passed(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(looking.clock, "monotonic_s", lambda: 7.0)

@@ -11,12 +11,20 @@ from modeaware.clients.gate import has_read, is_open, needs_predecessor, segment
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import record_after, refuse_alias
-from modeaware.lifecycle.commands import Advance, CreateTopic, DeleteTopic, FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.commands import (
+    Advance,
+    CreateTopic,
+    DeleteTopic,
+    FenceTopic,
+    RemoveConfigs,
+    ReplaceTopicCommand,
+)
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.replacement import (
     COMING_MS,
     FENCE_CONFIGS,
+    NO_FENCE,
     SEARCH_AGAIN_MS,
     give_up_successor,
 )
@@ -273,6 +281,36 @@ def test_the_successor_is_announced_once_each_of_its_leaders_has_answered() -> N
     announced = step(record, seen(successor()), NOW_MS).record
     assert announced is not None
     assert replacement(announced).announced_ms == NOW_MS
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({"partitions": {0: log()}}, reasons.UNAVAILABLE),
+        ({"groups_doubt": GroupsDoubt("group 'share' has an unknown type")}, reasons.GROUPS_UNKNOWN),
+    ],
+)
+def test_what_keeps_a_successor_from_its_announcement_is_told_after_a_while(found: dict[str, Any], reason: str) -> None:
+    record, doubtful = admitted(COMMAND, seen=seen()), seen(replace(successor(), **found))
+    late_ms = replacement(record).requested_ms + COMING_MS
+    assert step(record, doubtful, late_ms - 1) == Advance()
+    noted = step(record, doubtful, late_ms).record
+    assert noted is not None
+    assert replacement(noted).reason == reason
+    announced = step(noted, seen(successor()), late_ms).record
+    assert announced is not None
+    assert (replacement(announced).successor_id, replacement(announced).reason) == (ID, None)
+
+
+def test_what_overrides_a_fence_that_brokers_may_have_kept_is_removed_before_the_announcement() -> None:
+    own = {"compression.type": NO_FENCE["compression.type"]}
+    for configs, names in (({}, tuple(NO_FENCE)), (own, ("max.message.bytes",))):
+        record = admitted(replace(COMMAND, configs=configs), seen=seen())
+        created = step(record, seen(successor(configs={**NO_FENCE, **configs})), NOW_MS)
+        assert created == Advance(effects=(RemoveConfigs(NAME, ID, names),))
+        after = step(record, seen(successor(configs=configs)), NOW_MS).record
+        assert after is not None
+        assert replacement(after).successor_id == ID
 
 
 def test_a_successor_on_which_groups_have_offsets_of_an_earlier_topic_is_not_announced() -> None:

@@ -122,6 +122,13 @@ def test_a_fence_that_has_not_been_in_force_for_long_keeps_it(fields: dict[str, 
     assert found[1] == (NOW_MS + 1 if fields["fenced_ms"] else None)
 
 
+def test_a_successor_that_was_found_deleted_stays_so_while_it_is_missing() -> None:
+    """Whether a topic is gone takes a while to find out anew, after a takeover say."""
+    missing, noted = TopicFacts(NAME, None), record(reason=reasons.NO_SUCCESSOR)
+    assert stays(seen(successor=missing), noted) == (reasons.NO_SUCCESSOR, None)
+    assert stays(seen(), noted) is None
+
+
 def test_a_delay_counts_from_the_request() -> None:
     assert stays(seen(), record(delay_ms=NOW_MS + 5)) == (reasons.DELAY, NOW_MS + 5)
 
