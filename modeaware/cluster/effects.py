@@ -36,12 +36,11 @@ from modeaware.wire.requests import (
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     OffsetCommitRequest,
+    in_requests,
 )
 
 OPERATION_TIMEOUT_MS = 3_000
 """How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
-RECORDS_A_REQUEST = 5_000
-"""KRaft refuses a request as a whole that takes more than 10 000 records."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
 SET, DELETE = 0, 1
@@ -213,16 +212,8 @@ class _Batch(Generic[_E]):
         Args:
             compare_ids: with those of the topics that the effects were decided for, right before each sending.
         """
-        failures: list[ClusterError | None] = []
-        some: list[_E] = []
-        records = 0
-        for effect in effects:
-            records += self.records(effect)
-            if some and records > RECORDS_A_REQUEST:
-                failures += self._send(brokers, some, check, compare_ids)
-                some, records = [], self.records(effect)
-            some.append(effect)
-        return failures + (self._send(brokers, some, check, compare_ids) if some else [])
+        parts = in_requests(effects, self.records)
+        return [failure for some in parts for failure in self._send(brokers, some, check, compare_ids)]
 
     def _send(
         self, brokers: Brokers, effects: Sequence[_E], check: Check, compare_ids: bool

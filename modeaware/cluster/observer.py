@@ -42,11 +42,13 @@ class Look(NamedTuple):
     Attributes:
         record: None for an admission, or a successor.
         topic_id: of a successor, whose absence is to be confirmed: its id, or :data:`ANY_ID` and its name.
+        id_alone: nothing else of the topic is needed.
     """
 
     topic: str
     record: TopicRecord | None
     topic_id: str | None = None
+    id_alone: bool = False
 
     @property
     def expected_id(self) -> str | None:
@@ -68,11 +70,12 @@ class _Present:
     record: TopicRecord | None
     is_unknown: bool = False
     """It has the successor's name, and whether it is the successor is to be decided."""
+    id_alone: bool = False
 
     @property
     def wanted(self) -> list[int]:
         """Return the partitions to look at: all for an admission, else the retired ones."""
-        count = self.shape.partition_count
+        count = 0 if self.id_alone else self.shape.partition_count
         return list(range(count)) if self.record is None else [p for p in sorted(self.record.retired) if p < count]
 
     @property
@@ -83,7 +86,7 @@ class _Present:
     @property
     def deciding(self) -> bool:
         """Return whether groups decide anything: a settled topic is only watched for stragglers."""
-        return self.record is None or not is_settled(self.record)
+        return not self.id_alone and (self.record is None or not is_settled(self.record))
 
     @property
     def needs_policy(self) -> bool:
@@ -161,8 +164,10 @@ class Observer:
                 shape = shapes[look.topic]
                 if isinstance(shape, TopicShape) and look.is_of(shape.topic_id):
                     self._missing_since_s.pop(look.expected_id or shape.topic_id, None)
+                    if look.id_alone and look.topic in present:
+                        continue
                     is_unknown = (look.topic_id or "").startswith(ANY_ID)
-                    present[look.topic] = _Present(look.topic, shape, look.record, is_unknown)
+                    present[look.topic] = _Present(look.topic, shape, look.record, is_unknown, look.id_alone)
             facts = self._facts(present, rules, before_due)
 
             def is_absent(look: Look) -> bool:

@@ -40,6 +40,7 @@ from modeaware.lifecycle.commands import (
     DeletePredecessor,
     DeleteTopic,
     Effect,
+    FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
@@ -95,6 +96,7 @@ class Engine:
         self._given = 0  # the epoch of the last claim, on the log or not
         self.schedule = Schedule(config.check_interval_ms)
         self._resting = Resting()
+        self._refused_fences: set[str] = set()
         self.failures = Failures()
         self.watched = Watched()
 
@@ -342,6 +344,8 @@ class Engine:
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
                 facts = replace(facts, predecessor=chain.get(facts.topic_id or ""))
+                if facts.fence is not None and record.topic_id in self._refused_fences:
+                    facts = replace(facts, fence=replace(facts.fence, refused=True))
                 self.watched.looked(record.topic_id, facts, now_ms)
                 if is_alias(record):
                     facts = facts_for_alias(record, facts, self._records)
@@ -374,6 +378,8 @@ class Engine:
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
+        elif is_alias(checked.record) and not changed:  # all of them at one look
+            due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
             topic_id, elapsed_ms(self._clock), progress=changed, settled=settled, due_in_ms=due_in_ms
         )
@@ -552,6 +558,8 @@ class Engine:
         errors = self._perform(effects)
         for effect, error in zip(effects, errors, strict=True):
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}
+            if isinstance(effect, FenceTopic):
+                self._refused_fences.discard(effect.topic_id)
             if error is None:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
                 if isinstance(effect, DeleteTopic):
@@ -562,6 +570,8 @@ class Engine:
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
+            elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:
+                self._refused_fences.add(effect.topic_id)
             elif isinstance(effect, CreateTopic) and error.code in _REFUSED_FOR_GOOD:
                 now_ms = self._clock.now_ms()
                 given_up = give_up_successor(self._records[effect.topic_id], self._epoch, now_ms)
@@ -606,7 +616,7 @@ def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
 def _successor(replacement: Replacement) -> Look:
     name, known = replacement.successor, replacement.successor_id
     is_lost = replacement.reason == SUCCESSOR_GONE and replacement.let_go_ms is None
-    return Look(name, None, ANY_ID + name if known is None or is_lost else known)
+    return Look(name, None, ANY_ID + name if known is None or is_lost else known, replacement.gone_ms is not None)
 
 
 def _merged(of_topic: TopicFacts | ClusterError, of_successor: TopicFacts | ClusterError) -> TopicFacts | ClusterError:

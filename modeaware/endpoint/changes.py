@@ -8,7 +8,7 @@ does IO.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -26,6 +26,7 @@ from modeaware.modelog.group_rules import has_glob_characters
 from modeaware.wire import codec, messages
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import MalformedFrame
+from modeaware.wire.requests import in_requests
 
 QUESTION_VERSION = 9
 """Of the Metadata request that returns what the user is authorized for."""
@@ -66,7 +67,7 @@ _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """Needed for DeletePartitions on its topic."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
 """Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster. To forget an alias, whose own
-topic is gone, _TO_DELETE on the topic that it leads to; or _TO_ALTER on the cluster, where that one is gone, too."""
+topic is gone, _TO_DELETE on the topic that it leads to, which may be gone, too; or _TO_ALTER on the cluster."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
 """Of a successor that is validated. Brokers look for the right first. Whether a topic that exists may be the successor,
 as where a request is repeated, the controller decides."""
@@ -115,24 +116,22 @@ class ChangeRequest:
             topic_operations=True,
         )
 
-    @property
-    def successors(self) -> dict[int, ReplaceTopicCommand]:
-        """Return the replacements that create a successor, by their place in ``commands``."""
-        each = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
-        return {n: command for n, command in each if not (command.undo or command.is_of_alias)}
+    def creations(self) -> Iterator[dict[int, ReplaceTopicCommand]]:
+        """Yield the replacements that create a successor, by their place in ``commands``: as many as brokers validate
+        at once."""
+        numbered = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
+        creating = ((n, c) for n, c in numbered if not (c.undo or c.is_of_alias))
+        yield from map(dict, in_requests(creating, lambda each: 1 + each[1].num_partitions + len(each[1].configs)))
 
-    def creation_question(self, correlation_id: int) -> bytes:
-        """Return the CreateTopics request, only to be validated, for the successors."""
-        topics = (
-            codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs)
-            for c in self.successors.values()
-        )
+    def creation_question(self, some: Mapping[int, ReplaceTopicCommand], correlation_id: int) -> bytes:
+        """Return the CreateTopics request, only to be validated, for the successors of ``some``."""
+        topics = (codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs) for c in some.values())
         return codec.creation_question(correlation_id, self.header.client_id, topics)
 
-    def judge_successors(self, answer: bytes) -> None:
-        """Refuse the replacements whose successors the broker's response (a whole frame) does not accept."""
+    def judge_successors(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
+        """Refuse those of ``some`` whose successors the broker's response (a whole frame) does not accept."""
         found = {topic.name: topic for topic in codec.decode_creation(answer).topics}
-        for number, command in self.successors.items():
+        for number, command in some.items():
             created = found.get(command.successor)
             if number not in self.refused and (created is None or created.error_code not in _ACCEPTED):
                 self.refused[number] = _successor_refusal(command, created)
@@ -209,16 +208,16 @@ class _Rights:
 
     def _forget_refusal(self, command: ReplaceTopicCommand) -> CommandResult | None:
         refusal = self._topic_refusal(command.successor, _TO_DELETE)
-        if refusal is None or refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return None if refusal is None else replace(refusal, topic=command.topic)
-        if self._cluster >= _TO_ALTER:
+        if refusal is None or self._cluster >= _TO_ALTER:
             return None
+        if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return replace(refusal, topic=command.topic)
         return CommandResult(
             command.topic,
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             f"topic {command.topic}: the topic {command.successor} is gone, to which the name leads, so to forget it "
             "needs ALTER on the cluster, which the broker does not grant this user. Ask the administrator of the "
-            "cluster's ACLs; nothing was changed",
+            f"cluster's ACLs, or, where that is an alias itself, forget {command.successor} first; nothing was changed",
         )
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:

@@ -346,9 +346,10 @@ class ClientSession:
             return
         self._in_work = change
         self._replace(change.question, changes.QUESTION_VERSION, Slot(judge=change.judge))
-        if change.successors:
-            slot = Slot(judge=change.judge_successors)
-            self._replace(change.creation_question, codec.CREATION_VERSION, slot, codec.CREATE_TOPICS_KEY)
+        for some in change.creations():
+            slot = Slot(judge=partial(change.judge_successors, some))
+            question = partial(change.creation_question, some)
+            self._replace(question, codec.CREATION_VERSION, slot, codec.CREATE_TOPICS_KEY)
 
     # Responses, in the order of the requests
 

@@ -125,17 +125,20 @@ class FenceFacts:
             brokers of all its in-sync replicas had shown these configs.
         answered: the partitions whose leaders answered a probe as a leader does, with the fence or without.
         failure: what a broker answered instead: a missing right, say. None: no broker refused anything.
+        refused: brokers have refused for good to set these configs.
     """
 
     configs: Mapping[str, str] = field(default_factory=dict)
     proved: Mapping[int, int] = field(default_factory=dict)
     answered: frozenset[int] = frozenset()
     failure: ClusterError | None = None
+    refused: bool = False
 
     @property
     def is_denied(self) -> bool:
-        """Return whether the right to look at the fence is missing."""
-        return self.failure is not None and self.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        """Return whether the right to set the fence, or to look at it, is missing."""
+        may_not_look = self.failure is not None and self.failure.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return self.refused or may_not_look
 
 
 @dataclass(frozen=True)

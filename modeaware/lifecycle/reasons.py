@@ -76,8 +76,9 @@ _TEXTS = {
     "deletion was lost; longer: see the controller's log)",
     NOT_FENCED: "a leader does not refuse data yet: waiting for the fence",
     END_NOT_READ: "looking for the last record of each partition; a long tail of aborted records takes a while",
-    FENCE_DENIED: "the controller's user may not probe the fence: grant it WRITE, DESCRIBE_CONFIGS and ALTER_CONFIGS "
-    "on the topic; or, until the switch, undo (--undo) and replace it with --fence none",
+    FENCE_DENIED: "the controller's user may not set or probe the fence: grant it WRITE, DESCRIBE_CONFIGS and "
+    "ALTER_CONFIGS on the topic (or a policy of the brokers forbids it: see the controller's log); or, until the "
+    "switch, undo (--undo) and replace it with --fence none",
     FENCE_UNKNOWN: "not every leader answers the probe of the fence: check the brokers, and the controller's log; or, "
     "until the switch, undo (--undo) and replace it with --fence none",
     GROUP_NOT_MOVED: "group {group} has no offset on the successor: run its consumers with modeaware; or stop "

@@ -185,7 +185,7 @@ def look_at_topics(
     looks = [Look(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
     looked_at = []
     observer = session.observer()
-    for (name, record, _), facts in zip(looks, look_at_groups(observer, looks, rules), strict=True):
+    for (name, record, *_), facts in zip(looks, look_at_groups(observer, looks, rules), strict=True):
         if not isinstance(facts, ClusterError):
             now = groups_move(record)
             successor = None if now is None else observer.observe(now.successor, None)
@@ -202,9 +202,9 @@ def look_at_groups(
 ) -> list[TopicFacts | ClusterError]:
     """Return the facts of topics' retired partitions, and of their groups whether or not a change is in progress."""
     found = observer.observe_all(looks, rules, before_due=True)
-    settled = [topic for topic, record, _ in looks if record is not None and not in_progress(record)]
+    settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
     whole = dict(zip(settled, observer.observe_all([Look(topic, None) for topic in settled], rules), strict=True))
-    both = ((facts, whole.get(topic, facts)) for (topic, _, _), facts in zip(looks, found, strict=True))
+    both = ((facts, whole.get(topic, facts)) for (topic, *_), facts in zip(looks, found, strict=True))
     return [
         facts
         if isinstance(facts, ClusterError) or isinstance(every, ClusterError)

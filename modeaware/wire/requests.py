@@ -7,7 +7,8 @@ whole process; ours have api keys that kafka-python has none for, so none of its
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from modeaware.wire.codec import define_message
 
@@ -43,6 +44,28 @@ StreamsGroupDescribeResponse = define_message("StreamsGroupDescribeResponse", re
 # Everything before a partition's ``start_offset`` is acknowledged.
 DescribeShareGroupOffsetsRequest = define_message("DescribeShareGroupOffsetsRequest")  # KIP-932
 DescribeShareGroupOffsetsResponse = define_message("DescribeShareGroupOffsetsResponse", registered=True)
+
+RECORDS_A_REQUEST = 5_000
+"""KRaft refuses a request as a whole that takes more than 10 000 records."""
+_T = TypeVar("_T")
+
+
+def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """Yield changes in order, in as few lists as brokers take at once.
+
+    Args:
+        records: how many a change takes in the brokers' metadata.
+    """
+    some: list[_T] = []
+    count = 0
+    for each in changes:
+        count += records(each)
+        if some and count > RECORDS_A_REQUEST:
+            yield some
+            some, count = [], records(each)
+        some.append(each)
+    if some:
+        yield some
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:

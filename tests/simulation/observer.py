@@ -74,7 +74,7 @@ class SimObserver:
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         """Looks at the world's topic; what concerns the others of the pass takes its time before anything follows."""
-        facts: list[TopicFacts | ClusterError] = [self._observe(topic, record, rules) for topic, record, _ in looks]
+        facts: list[TopicFacts | ClusterError] = [self._observe(topic, record, rules) for topic, record, *_ in looks]
         if self._world.side_random() < OTHERS_SHARE:
             self._world.io(self._controller, "looks at other topics")
         return facts

@@ -101,7 +101,7 @@ class SimCluster:
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         self.whole_looks += 1
-        return [self.observe(topic, record) for topic, record, _ in looks]
+        return [self.observe(topic, record) for topic, record, *_ in looks]
 
     def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
         if self.failure is not None:

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from modeaware.cluster import effects as effects_module
 from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
@@ -29,6 +28,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.topic_view import base64_id
+from modeaware.wire import requests
 from tests.support.fake_brokers import FakeBrokers
 from tests.support.source_tree import modules
 
@@ -454,7 +454,7 @@ def test_after_the_lease_nothing_is_asked_for_commits(fakes: TopicBrokers, clust
 def test_growths_are_requested_together_up_to_what_a_controller_takes(
     fakes: TopicBrokers, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects_module, "RECORDS_A_REQUEST", 10)
+    monkeypatch.setattr(requests, "RECORDS_A_REQUEST", 10)
     growths = [CreatePartitions(f"t{n}", TOPIC_ID, count, None) for n, count in enumerate((4, 6, 1, 99, 2))]
     assert cluster.validate(growths) == [None] * 5
     assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreatePartitions")] == [

@@ -441,8 +441,17 @@ def test_alias_whose_topic_was_deleted_is_forgotten_by_alter_on_the_cluster(clus
     if not may:
         (result,) = answered(talk, 696).responses
         assert (result.name, result.error_code) == ("orders", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    denied = decided(replacing(forget), FakeBroker(missing=ErrorCode.TOPIC_AUTHORIZATION_FAILED, cluster=cluster))
-    assert denied.submitted == [], "whether it is there is not for this user to know"
+    hidden = decided(replacing(forget), FakeBroker(missing=ErrorCode.TOPIC_AUTHORIZATION_FAILED, cluster=cluster))
+    assert bool(hidden.submitted) is may, "whether it is there is not for every user to know"
+
+
+def test_successors_are_validated_in_as_many_requests_as_brokers_take() -> None:
+    """KRaft refuses all topics of a larger one."""
+    names = [f"t{n}" for n in range(200)]
+    broker = FakeBroker(rights=dict.fromkeys(names, TO_REPLACE), creations={"t7-v2": 38, "t199-v2": 38})
+    talk = decided(replacing(*(ReplaceTopicCommand(name, f"{name}-v2", 50) for name in names)), broker)
+    assert [codec.peek_header(payload).api_key for payload in talk.sent] == [3, 19, 19, 19]
+    assert [command.topic for command in talk.submitted[0].commands] == [n for n in names if n not in ("t7", "t199")]
 
 
 def test_successor_that_the_response_leaves_out_is_refused() -> None:

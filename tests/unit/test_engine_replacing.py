@@ -12,6 +12,7 @@ import pytest
 from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
+from modeaware.controller.schedule import elapsed_ms
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
@@ -43,6 +44,7 @@ class World:
         self.performed: list[Effect] = []
         self.found: dict[str, TopicFacts] = {}
         self.gone: list[str] = []
+        self.looks: list[Look] = []
         effects: Any = self
         self.log = MemoryLog()
         self.engine = Engine(self.log, effects, effects, ControllerConfig(), self.clock)
@@ -51,6 +53,7 @@ class World:
         """Of each effect that was carried out, the record of its topic on the log by then."""
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        self.looks += looks
         return [
             self.clusters[look.topic].observe(look.topic, look.record)
             if look.topic in self.clusters
@@ -242,6 +245,36 @@ def test_a_successor_that_has_the_name_of_an_alias_overrides_a_fence_that_broker
     world.check()
     created = {each.successor: each.configs for each in world.performed if isinstance(each, CreateTopic)}
     assert created == {"old": NO_FENCE, "b": {}}
+
+
+def test_fence_that_brokers_refuse_to_set_is_told_until_they_set_it() -> None:
+    """The right was there when the replacement was requested."""
+    world, told = Deleting(), []
+    world.found["old"] = replace(world.found["old"], fence=FenceFacts(answered=frozenset({0})))
+    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT, None):
+        world.refused = {} if code is None else {FenceTopic: code}
+        for _ in range(2):
+            world.check()
+        told.append(world.old().reason)
+    assert told == [reasons.FENCE_DENIED, reasons.NOT_FENCED, reasons.NOT_FENCED]
+
+
+def test_aliases_are_looked_at_together_and_by_their_ids_alone() -> None:
+    """There are more of them with each topic that was ever replaced."""
+    world = Deleting()
+    aliases = [let_go(name, f"id-of-{name}", NEW, let_go_ms=3, gone_ms=4) for name in ("old", "older")]
+    world.record_is(*aliases)
+    world.found |= {each.topic: TopicFacts(each.topic, None, gone=True) for each in aliases}
+    due = world.engine.schedule.due(elapsed_ms(world.clock))
+    for topic_id in due:
+        world.engine.check([topic_id])
+        world.clock.advance(700)
+    for _ in range(20):
+        world.clock.advance(max(0, (world.engine.schedule.next_ms() or 0) - elapsed_ms(world.clock)))
+        due = world.engine.schedule.due(elapsed_ms(world.clock))
+        world.engine.check(due)
+    assert len(due) == 2
+    assert world.looks[-1] == Look(NEW, None, f"id-of-{NEW}", id_alone=True)
 
 
 def test_nothing_is_deleted_where_the_record_is_not_appended() -> None:

@@ -70,8 +70,8 @@ class Topics:
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         self.looks.append(len(looks))
         if self.looks_fail:
-            self._beware([topic for topic, _, _ in looks])
-        return [self.clusters[topic].observe(topic, record) for topic, record, _ in looks]
+            self._beware([topic for topic, *_ in looks])
+        return [self.clusters[topic].observe(topic, record) for topic, record, *_ in looks]
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
         self.resting = set(topic_ids)

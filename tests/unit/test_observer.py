@@ -252,6 +252,20 @@ class TestGone:
         assert isinstance(now, TopicFacts)
         assert (before.gone, before.partitions, now.gone, len(now.partitions)) == (True, {}, False, 12)
 
+    def test_a_look_at_an_id_alone_asks_for_no_groups_and_hides_nothing_of_another_look(
+        self, looking: Looking, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Topics that were replaced are watched for ever."""
+        whole, alone = Look(TOPIC, None, TOPIC_ID), Look(TOPIC, None, TOPIC_ID, id_alone=True)
+        for looks in ((whole, alone), (alone, whole)):
+            found = looking.observer.observe_all(looks)[looks.index(whole)]
+            assert isinstance(found, TopicFacts)
+            assert found.untouched is False
+        monkeypatch.setattr(module, "find_groups", None)
+        (found,) = looking.observer.observe_all([alone])
+        assert isinstance(found, TopicFacts)
+        assert (found.topic_id, found.partitions, found.groups) == (TOPIC_ID, {}, {})
+
     def test_not_on_the_word_of_some(self, looking: Looking) -> None:
         """A broker that does not answer might know it; the time begins again."""
         looking.cluster.shape = None
