@@ -47,7 +47,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
-from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor
+from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fence
 from modeaware.lifecycle.state import is_settled
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -344,8 +344,9 @@ class Engine:
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
                 facts = replace(facts, predecessor=chain.get(facts.topic_id or ""))
-                if facts.fence is not None and record.topic_id in self._refused_fences:
-                    facts = replace(facts, fence=replace(facts.fence, refused=True))
+                fence = facts.fence
+                if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
+                    facts = replace(facts, fence=replace(fence, refused=True))
                 self.watched.looked(record.topic_id, facts, now_ms)
                 if is_alias(record):
                     facts = facts_for_alias(record, facts, self._records)

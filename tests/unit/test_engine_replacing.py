@@ -251,12 +251,15 @@ def test_fence_that_brokers_refuse_to_set_is_told_until_they_set_it() -> None:
     """The right was there when the replacement was requested."""
     world, told = Deleting(), []
     world.found["old"] = replace(world.found["old"], fence=FenceFacts(answered=frozenset({0})))
-    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT, None):
-        world.refused = {} if code is None else {FenceTopic: code}
+    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.POLICY_VIOLATION):
+        world.refused = {FenceTopic: code}
         for _ in range(2):
             world.check()
         told.append(world.old().reason)
-    assert told == [reasons.FENCE_DENIED, reasons.NOT_FENCED, reasons.NOT_FENCED]
+    world.found["old"] = replace(world.found["old"], fence=FenceFacts(FENCE_CONFIGS, {0: 0}, frozenset({0})))
+    world.check()  # somebody else has set it
+    told.append(world.old().reason)
+    assert told == [reasons.FENCE_DENIED, reasons.NOT_FENCED, reasons.FENCE_DENIED, reasons.NOT_FENCED]
 
 
 def test_aliases_are_looked_at_together_and_by_their_ids_alone() -> None:
