@@ -17,8 +17,8 @@ from modeaware.modelog.records import DeleteTopicPartitions, Replacement, Retire
 from modeaware.modes import PartitionMode
 from modeaware.spark.errors import EvacuationFailed, NothingToEvacuate
 from modeaware.spark.evacuation.copies import Copied, Copy, Copying, CopyJob
-from modeaware.spark.evacuation.job import EvacuatingShrink, replaced_of, shrink_of
-from modeaware.spark.evacuation.versions import HEADER, KeyPlaces, Order, Source, Verdict, Version, number
+from modeaware.spark.evacuation.job import EvacuatingShrink, replaced_of, shrink_of, version_of
+from modeaware.spark.evacuation.versions import HEADER, KeyPlaces, Order, Source, Verdict, Version, digest, number
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -217,7 +217,7 @@ def test_partitions_of_a_predecessor_are_numbered_apart() -> None:
     assert [number(p) for p in (0, 1, 11)] == [-1, -2, -12]
     assert [number(number(p)) for p in (0, 1, 11)] == [0, 1, 11]
     source = Source(number(0), 40, 5)
-    assert Source.parse(source.header(3)) == source
+    assert Source.parse(source.header(3, "id", "digest"), "id", "digest") == source
 
 
 def test_a_copy_that_lies_in_a_retired_partition_stands_for_itself() -> None:
@@ -228,8 +228,28 @@ def test_a_copy_that_lies_in_a_retired_partition_stands_for_itself() -> None:
 
 def test_headers_are_read_and_those_of_others_are_not() -> None:
     source = Source(7, 40, -1)
-    assert Source.parse(source.header(3)) == source
-    assert [Source.parse(header) for header in (None, b"", b"7@40@x@3")] == [None] * 3
+    assert Source.parse(source.header(3, "id", "digest"), "id", "digest") == source
+    others = (None, b"", b"7@40@5@3", b"7@40@5@3@id", b"7@40@x@3@id@digest", b"7@40@5@3@id@digest@more")
+    assert [Source.parse(header, "id", "digest") for header in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "topic_id"),
+    [(b"k", b"new", "id"), (b"k", None, "id"), (b"k", b"", "id"), (b"kol", b"d", "id"), (b"k", b"old", "another-id")],
+    ids=["another value", "a tombstone", "an empty value", "another key", "another topic"],
+)
+@pytest.mark.parametrize(("order", "retired"), [(ORDER, 7), (OF_PREDECESSOR, number(0))])
+def test_header_that_an_application_passes_on_makes_no_copy_of_its_record(
+    order: Order, retired: int, key: bytes, value: bytes | None, topic_id: str
+) -> None:
+    """What an application writes since the switch is newer than the record whose copy it has read."""
+    passed_on = Source(retired, 40, 50).header(3, "id", digest(b"k", b"old"))
+    row = {"partition": 1, "offset": 20, "timestamp_ms": 60, "source": passed_on.decode()}
+    held = Version(retired, 41, 55)
+    assert order.decide([held], [version_of({**row, "digest": digest(b"k", b"old")}, "id")], 1)[0] is Verdict.COPY
+    written = version_of({**row, "digest": digest(key, value)}, topic_id)
+    assert order.decide([held], [written], 1)[0] is Verdict.NEWER
+    assert order.is_newer(written, held, 1)
 
 
 # Copies: none overtakes a newer value
@@ -270,7 +290,9 @@ class Survivor:
             case "write" | "open":
                 self.written += 1
                 state = "committed" if step == "write" else "open"
-                self.log.append(Record(key, b"new-%d" % self.written, "producer", state))
+                # As Kafka Streams does, it passes on the headers of what it has read.
+                headers = next((r.headers for r in reversed(self.log) if r.key == key), [])
+                self.log.append(Record(key, b"new-%d" % self.written, "producer", state, headers))
             case "committed" | "aborted":
                 self.settle(step, "producer")
         return step != "end"
@@ -297,7 +319,8 @@ class Survivor:
                 self.settle("committed", "producer")
         for offset in range(self.position, self.stable):
             record = self.log[offset]
-            source = next((Source.parse(value) for name, value in record.headers if name == HEADER), None)
+            header = next((value for name, value in record.headers if name == HEADER), None)
+            source = Source.parse(header, "id", digest(record.key, record.value))
             if record.state == "committed":
                 version = Version(HOME, offset, record.timestamp_ms, source)
                 self.newest[record.key] = Copy(record.key, record.value, record.headers, version)
@@ -353,7 +376,7 @@ def copies(keys: list[bytes], retired: int = RETIRED) -> list[Copy]:
 
 def copying(survivor: Survivor, tries: int = 100, retired: int = RETIRED) -> Copying:
     order = Order({HOME: 0}, {retired: 1000}, 0)
-    job = CopyJob("orders", 3, {}, order, {HOME: 0}, tries)
+    job = CopyJob("orders", "id", 3, {}, order, {HOME: 0}, tries)
     made: Any = Copying
     return made(job, HOME, survivor, survivor)
 
@@ -387,7 +410,7 @@ def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
     assert [(r.value, r.state) for r in survivor.log] == [
         (b"new-1", "committed"), (b"old", "aborted"), (b"new-1", "committed"),
     ]  # fmt: skip
-    assert survivor.log[-1].headers == [(HEADER, b"1@0@0@3")]
+    assert survivor.log[-1].headers == [(HEADER, Source(1, 0, 0).header(3, "id", digest(b"a", b"new-1")))]
     assert work.done == Copied(superseded=1, repaired=1, retries=1)
 
 

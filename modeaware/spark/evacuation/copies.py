@@ -29,7 +29,7 @@ from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 from modeaware.spark.errors import EvacuationFailed
-from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version
+from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version, digest
 
 MOST, FEWEST = 10_000, 1
 """How many copies a transaction has at most, and where producers write many of the same keys."""
@@ -81,12 +81,16 @@ class CopyJob:
     """What all copies of one evacuation share. Picklable.
 
     Attributes:
+        topic: the one that has the survivors.
+        evacuated_id: the id of the topic that is evacuated: ``topic``, or its predecessor.
+        epoch: the evacuation's.
         conf: as for :class:`modeaware.Producer`.
         bases: survivor -> the offset up to which it was read when the copies were decided.
         tries: how often to try the copy of a key that producers keep writing.
     """
 
     topic: str
+    evacuated_id: str
     epoch: int
     conf: Mapping[str, Any]
     order: Order
@@ -223,7 +227,8 @@ class Copying:
         for copy in batch:
             source = self.job.order.stands_for(copy.version)
             headers = [header for header in copy.headers if header[0] != HEADER]
-            headers.append((HEADER, source.header(self.job.epoch)))
+            made = source.header(self.job.epoch, self.job.evacuated_id, digest(copy.key, copy.value))
+            headers.append((HEADER, made))
             # confluent_kafka takes 0 for "now"; a copy of a record without a timestamp gets one.
             stamped = {"timestamp": source.timestamp_ms or 1} if source.timestamp_ms >= 0 else {}
             self._produce(copy, delivered, {"headers": headers, **stamped})
@@ -250,6 +255,7 @@ class SurvivorLog:
 
     def __init__(self, job: CopyJob, partition: int) -> None:
         base = job.bases[partition]
+        self._evacuated_id = job.evacuated_id
         self.newest: dict[bytes, Copy] = {}  # the last committed record of each key, as far as it was read
         self._partition = partition
         self._clean_up_to = base
@@ -299,16 +305,21 @@ class SurvivorLog:
         self._all.close()
 
     def _note(self, message: Message) -> None:
-        key, value, offset = message.key(), message.value(), message.offset()
-        if key is None or offset is None:
+        found_key, found_value, offset = message.key(), message.value(), message.offset()
+        if found_key is None or offset is None:
             return
+        key, value = _bytes(found_key), None if found_value is None else _bytes(found_value)
         headers: Headers = []
         with suppress(UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
             headers = [(str(h[0]), None if h[1] is None else _bytes(h[1])) for h in message.headers() or []]
-        source = next((Source.parse(value) for name, value in reversed(headers) if name == HEADER), None)
+        sources = (
+            Source.parse(found, self._evacuated_id, digest(key, value))
+            for name, found in reversed(headers)
+            if name == HEADER
+        )
         kind, timestamp_ms = message.timestamp()
-        version = Version(self._partition, offset, timestamp_ms if kind != _NO_TIMESTAMP else -1, source)
-        self.newest[_bytes(key)] = Copy(_bytes(key), None if value is None else _bytes(value), headers, version)
+        version = Version(self._partition, offset, timestamp_ms if kind != _NO_TIMESTAMP else -1, next(sources, None))
+        self.newest[key] = Copy(key, value, headers, version)
 
 
 class _Reader:

@@ -28,7 +28,7 @@ from modeaware.plan.recognise import recognise
 from modeaware.plan.sample import Sample, SampledRecord, Stretch
 from modeaware.spark.errors import EvacuationFailed, NothingToEvacuate, NotSealed, OtherPartitioner
 from modeaware.spark.evacuation.copies import Copied, Copy, CopyJob, copy_all
-from modeaware.spark.evacuation.versions import HEADER, KeyPlaces, Order, Source, Verdict, Version, number
+from modeaware.spark.evacuation.versions import DIGEST_SQL, HEADER, KeyPlaces, Order, Source, Verdict, Version, number
 from modeaware.spark.snapshot import TopicClient
 from modeaware.spark.source import read_ranges
 from modeaware.topic_view import TopicView
@@ -65,6 +65,7 @@ _ARROW = pa.schema(
         ("offset", pa.int64()),
         ("timestamp_ms", pa.int64()),
         ("source", pa.string()),
+        ("digest", pa.string()),
     ]
 )
 
@@ -177,7 +178,7 @@ def evacuate(
         starts = {p: start for p, start in shrink.starts.items() if start > log_starts[p]}
         ends = target.ends(shrink.survivors)
         frame = judged(spark, conf, shrink, places, starts, ends, dict(options or {}))
-        job = CopyJob(target.topic, shrink.epoch, dict(conf), shrink.order, ends, passes)
+        job = CopyJob(target.topic, shrink.topic_id, shrink.epoch, dict(conf), shrink.order, ends, passes)
         report = _copy(frame, job, shrink, places if check_partitioner else None)
         now, _ = read_shrink(conf, topic)
         if shrink.still_holds(now):
@@ -417,12 +418,14 @@ def judged(
         """The last record of each key and partition, and how many there are."""
         ours = F.filter("headers", lambda header: header["key"] == F.lit(HEADER))
         partition = F.col("partition") if topic == target else F.lit(number(0)) - F.col("partition")
+        source = F.try_element_at(ours, F.lit(-1))["value"].cast("string")
         records = read_ranges(spark, topic, conf, ends, starts, "read_committed", options).select(
             *("key", "value", "headers", partition.alias("partition"), "offset"),
             F.unix_millis("timestamp").alias("timestamp_ms"),
-            F.try_element_at(ours, F.lit(-1))["value"].cast("string").alias("source"),
+            source.alias("source"),
+            F.when(source.isNotNull(), F.expr(DIGEST_SQL)).alias("digest"),
         )
-        last = F.max_by(F.struct("partition", "offset", "timestamp_ms", "source", *columns), "offset")
+        last = F.max_by(F.struct("partition", "offset", "timestamp_ms", "source", "digest", *columns), "offset")
         return records.groupBy("key", "partition").agg(last.alias("last"), F.count("*").alias("records"))
 
     target = shrink.topic if shrink.successor is None else shrink.successor
@@ -462,8 +465,8 @@ class _Judge:
             if key is None:
                 yield {"verdict": UNKEYED, "records": row["records"]}
                 continue
-            retired = {version_of(last): last for last in row["retired"]}
-            survivors = [version_of(last) for last in row["survivors"] or ()]
+            retired = {version_of(last, shrink.topic_id): last for last in row["retired"]}
+            survivors = [version_of(last, shrink.topic_id) for last in row["survivors"] or ()]
             verdict, version = shrink.order.decide(list(retired), survivors, home)
             places = {max(last.partition, number(last.partition)) for last in retired}  # not as they are numbered
             lie = {p for p in places if p < shrink.count}
@@ -477,9 +480,10 @@ class _Judge:
             }
 
 
-def version_of(record: Mapping[str, Any]) -> Version:
-    """Return the version of a record with the columns of a row."""
-    return Version(record["partition"], record["offset"], record["timestamp_ms"], Source.parse(record["source"]))
+def version_of(record: Mapping[str, Any], evacuated_id: str) -> Version:
+    """Return the version of a record with the columns of a row; ``evacuated_id``: of the topic that is evacuated."""
+    source = Source.parse(record["source"], evacuated_id, record["digest"])
+    return Version(record["partition"], record["offset"], record["timestamp_ms"], source)
 
 
 # Copies, and the proof
@@ -569,13 +573,14 @@ class _Copier:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for home, own in groupby(rows, lambda row: int(row["home"])):
-            done = copy_all(self.job, home, map(_copy_of, own))
+            copies = (_copy_of(row, self.job.evacuated_id) for row in own)
+            done = copy_all(self.job, home, copies)
             yield pa.RecordBatch.from_pylist([{each.name: getattr(done, each.name) for each in fields(Copied)}])
 
 
-def _copy_of(row: Mapping[str, Any]) -> Copy:
+def _copy_of(row: Mapping[str, Any], evacuated_id: str) -> Copy:
     headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
-    return Copy(row["key"], row["value"], headers, version_of(row))
+    return Copy(row["key"], row["value"], headers, version_of(row, evacuated_id))
 
 
 def _prove(conf: Mapping[str, Any], shrink: EvacuatingShrink, report: EvacuationReport) -> None:

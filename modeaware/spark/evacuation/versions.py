@@ -4,6 +4,8 @@ Kafka orders records within a partition, and nothing orders them across partitio
 
 1. In one partition the record with the highest offset is the newest. A copy (:data:`HEADER`) stands for the record it
    was copied from; where that record's partition holds a newer one of the key, the copy stands for nothing.
+   Applications pass on headers with values of their own, to other topics too, and such a record is no copy: the header
+   names the topic that was evacuated, and the key and value by a digest.
 2. Producers that honour modes write a key to its survivor from the switch on, and to a retired partition before it. So
    a record in a survivor at or behind its switch offset is newer than what a retired partition held then, whatever the
    producers' clocks say. So is every record written to the survivor while its copies are made.
@@ -25,6 +27,7 @@ elsewhere (the count was another one then) ranks below its source, which is copi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -39,7 +42,9 @@ from partitioners import DEFAULT_NAME, Partitioner, named
 from partitioners.columns import partition_column
 
 HEADER = "modeaware.evacuated"
-"""The header of each copy: the place and time of its source, and the evacuation."""
+"""The header of each copy: the place and time of its source, the evacuation, and a digest of the copy itself."""
+DIGEST_SQL = "substring(sha2(concat_ws('@', hex(key), hex(value)), 256), 1, 16)"
+""":func:`digest` of a record in Spark's SQL."""
 
 _BEFORE, _SINCE = 0, 1
 
@@ -49,6 +54,12 @@ def number(partition: int) -> int:
     return -1 - partition
 
 
+def digest(key: bytes, value: bytes | None) -> str:
+    """Return what the header of a copy says of its key and value."""
+    parts = [part.hex().upper() for part in (key, value) if part is not None]
+    return hashlib.sha256("@".join(parts).encode()).hexdigest()[:16]
+
+
 class Source(NamedTuple):
     """What a copy was made of: the record's place, and its timestamp in ms (-1: none)."""
 
@@ -56,21 +67,28 @@ class Source(NamedTuple):
     offset: int
     timestamp_ms: int
 
-    def header(self, evacuation_epoch: int) -> bytes:
-        """Return the value of :data:`HEADER`: ``partition@offset@timestamp@evacuation epoch``, in decimal digits."""
-        return f"{self.partition}@{self.offset}@{self.timestamp_ms}@{evacuation_epoch}".encode()
+    def header(self, evacuation_epoch: int, topic_id: str, digest: str) -> bytes:
+        """Return the value of :data:`HEADER`: ``partition@offset@timestamp@evacuation epoch@topic id@digest``."""
+        return f"{self.partition}@{self.offset}@{self.timestamp_ms}@{evacuation_epoch}@{topic_id}@{digest}".encode()
 
     @classmethod
-    def parse(cls, header: str | bytes | None) -> Source | None:
-        """Return what a header says; None where there is none, or where another application wrote it."""
+    def parse(cls, header: str | bytes | None, topic_id: str, digest: str | None) -> Source | None:
+        """Return what a header says; None where the record is no copy: it has no such header, or passes on that of
+        another record.
+
+        Args:
+            topic_id: of the topic that is evacuated.
+            digest: of the record that has the header (:func:`digest`).
+        """
         if header is None:
             return None
         try:
             text = header.decode("ascii") if isinstance(header, bytes) else header
-            partition, offset, timestamp_ms, _ = map(int, text.split("@"))
-        except ValueError:
+            *numbers, of_topic, of_record = text.split("@")
+            partition, offset, timestamp_ms, _ = map(int, numbers)
+        except ValueError:  # that of an application, or of modeaware 0.2.0, which had neither topic nor digest
             return None
-        return cls(partition, offset, timestamp_ms)
+        return cls(partition, offset, timestamp_ms) if (of_topic, of_record) == (topic_id, digest) else None
 
 
 class Version(NamedTuple):

@@ -23,6 +23,7 @@ from modeaware.modes import PartitionMode
 from modeaware.spark import EvacuationReport, evacuate
 from modeaware.spark.command import evacuate_main
 from modeaware.spark.errors import OtherPartitioner
+from modeaware.spark.evacuation.versions import DIGEST_SQL, HEADER, digest
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.background import Background
@@ -32,7 +33,6 @@ from tests.support.plain import drain_topic, leave, produce_all, produce_keyed, 
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 
-HEADER = "modeaware.evacuated"
 PARTITIONS, KEPT = 12, 4
 IGNORED = {"modeaware.on.resize": "ignore"}
 KEYS = [b"key-%d" % n for n in range(300)]
@@ -129,14 +129,28 @@ def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, served: Co
     shrink(served, topic)
     evacuate(spark, topic, conf(served))
     served.wait_done(topic)
-    key = moved()[0]
-    partition = named().for_topic("").partition(key, PARTITIONS)
-    produce_values(served.conf, topic, [(key, b"late", START_MS + 99_999)], partition=partition)
+    place = named().for_topic("").partition
+    partition = place(moved()[0], PARTITIONS)
+    key, written = [key for key in moved() if place(key, PARTITIONS) == partition][:2]
+    (copy,) = (m for m in drain_topic(served.servers, topic, range(KEPT)) if m.key() == written)
+    assert HEADER in dict(copy.headers() or ())
+    anew = {"key": written, "value": NEW, "timestamp": START_MS + 100_000, "headers": copy.headers()}
+    produce_all(PlainProducer(served.conf), topic, [{**anew, "partition": copy.partition()}])
+    late = [(each, b"late", START_MS + 99_999) for each in (key, written)]
+    produce_values(served.conf, topic, late, partition=partition)
     served.wait_for(topic, lambda record: record.retired[partition].reason == "not-evacuated")
     report = evacuate(spark, topic, conf(served))
-    assert (report.copied, set(report.seals)) == (1, {partition})
+    assert (report.copied, report.newer, set(report.seals)) == (1, 1, {partition}), "a header passed on is no copy's"
     served.wait_done(topic)
-    assert last_values(served.servers, topic, range(KEPT))[key].value == b"late"
+    found = last_values(served.servers, topic, range(KEPT))
+    assert (found[key].value, found[written].value) == (b"late", NEW)
+
+
+def test_spark_and_python_find_the_same_digest_of_a_copy(spark: SparkSession) -> None:
+    records = [(b"k", None), (b"k", b""), (b"", b"k"), (b"@", b"v@"), (bytes(range(256)), bytes(300_000))]
+    rows = spark.createDataFrame(records, "key binary, value binary").selectExpr(DIGEST_SQL).collect()
+    assert [row[0] for row in rows] == [digest(*record) for record in records]
+    assert len({row[0] for row in rows}) == len(records)
 
 
 def test_the_command(
