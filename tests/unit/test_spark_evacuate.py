@@ -112,7 +112,7 @@ def test_a_whole_topic_is_evacuated_into_its_successor() -> None:
         seals={0: 30},
         starts={},
         seal_epochs={0: 2},
-        order=Order({0: 0, 1: 0, 2: 0}, {-1: 30}, 8_000),
+        order=Order({0: 0, 1: 0, 2: 0}, {-1: 30, -2: 9}, 8_000),
         successor="v2",
         successor_id="id-2",
     )
@@ -123,6 +123,15 @@ def test_a_whole_topic_is_evacuated_into_its_successor() -> None:
     assert work.still_holds(work)
     assert not work.still_holds(straggler)
     assert not work.still_holds(replaced(successor_id="id-3"))
+
+
+def test_straggler_is_newer_than_the_copy_of_a_value_from_between_switch_and_fence() -> None:
+    """The key lies in both partitions: the topic was grown once. Partition 1 was evacuated before the straggler."""
+    work = replaced()
+    assert work is not None
+    straggler, copied = Version(number(0), 29, 8_090), Version(2, 12, 8_020, Source(number(1), 7, 8_020))
+    assert work.order.decide([straggler], [copied], home=2) == (Verdict.COPY, straggler)
+    assert work.order.decide([straggler], [copied._replace(source=None)], home=2)[0] is Verdict.NEWER
 
 
 def test_a_replacement_without_an_evacuation_is_refused_and_one_that_is_not_sealed_waited_for() -> None:

@@ -317,10 +317,11 @@ def replaced_of(record: TopicRecord, replacement: Replacement, partitions: tuple
     if group is None or replacement.evacuation_epoch is None or replacement.gone_ms is not None:
         found = "its replacement evacuates nothing" if group is None else "it is replaced and gone"
         raise NothingToEvacuate(f"topic {record.topic!r}: {found}", topic=record.topic)
-    if replacement.switched_ms is None or any(r.seal_offset is None for r in record.retired.values()):
+    ends = {p: r.seal_offset for p, r in record.retired.items() if r.seal_offset is not None}
+    if replacement.switched_ms is None or len(ends) < len(record.retired):
         return None
     left = {p: r for p, r in record.retired.items() if not r.evacuated_to_seal}
-    seals = {p: r.seal_offset for p, r in left.items() if r.seal_offset is not None}
+    seals = {p: ends[p] for p in left}
     return EvacuatingShrink(
         record.topic,
         record.topic_id,
@@ -331,7 +332,8 @@ def replaced_of(record: TopicRecord, replacement: Replacement, partitions: tuple
         seals,
         {p: r.evacuated_to for p, r in left.items() if r.evacuated_to is not None},
         {p: r.seal_leader_epoch for p, r in left.items() if r.seal_leader_epoch is not None},
-        Order(dict.fromkeys(partitions, 0), {number(p): s for p, s in seals.items()}, replacement.switched_ms),
+        # Copies of what was evacuated before are compared with stragglers: nothing of the topic is late.
+        Order(dict.fromkeys(partitions, 0), {number(p): end for p, end in ends.items()}, replacement.switched_ms),
         replacement.successor,
         replacement.successor_id,
     )

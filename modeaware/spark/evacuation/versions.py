@@ -123,7 +123,7 @@ class Order:
         switch_offsets: survivor -> its end when the shrink was admitted. One that was revived since, when part of the
             shrink was undone, has none: there the timestamps decide what was written since.
         late_from: retired partition -> its end when the shrink was admitted; where the record lacks it, the seal that
-            the first straggler broke, or the one in force.
+            the first straggler broke, or the one in force. Of a topic that is replaced: each partition -> its seal.
         admitted_ms: when the shrink was admitted, by the controller's clock.
     """
 
