@@ -135,7 +135,8 @@ def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> To
 def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int) -> None:
     """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
     (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
-    go: groups that have not come to it yet would not count; and a second predecessor of one successor.
+    go: groups that have not come to it yet would not count; and a second predecessor of one successor. Refuse to
+    replace a successor before a compacted predecessor is gone: a straggler has to be copied to it.
 
     A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
 
@@ -166,6 +167,13 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
                 code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 topic=replacement.successor,
             )
+        takes_copies = replacement.evacuation_epoch is not None and not is_alias(record)
+        if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
+            why = (
+                f"it replaces {record.topic!r}, from which a late record may still have to be copied: wait until "
+                f"{record.topic!r} is deleted (after --fence none delete it yourself)"
+            )
+            raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
 
 
 def is_way_back(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ErrorCode
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import DeletePredecessor, ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
@@ -31,6 +32,7 @@ from tests.support.lifecycle import (
     log,
     look,
     refusal,
+    shrink,
 )
 
 NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
@@ -75,6 +77,18 @@ def after(record: TopicRecord, *looks: TopicFacts, now_ms: int = NOW_MS) -> Topi
 def let_go(record: TopicRecord) -> bool:
     assert record.replacement is not None
     return record.replacement.let_go_ms is not None
+
+
+def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() -> None:
+    """A straggler has to be copied to it. A shrink of it comes to an end, and may wait for no other topic."""
+    onward, shrunk = ReplaceTopicCommand(NAME, "orders-v3", 1, evacuate=True), replace(shrink(1), topic=NAME)
+    done = record(let_go_ms=NOW_MS)
+    with pytest.raises(RequestRefused, match="wait until 'orders' is deleted") as refused:
+        refuse_alias(onward, TopicFacts(NAME, ID), [done], NOW_MS)
+    assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    refuse_alias(shrunk, TopicFacts(NAME, ID), [done], NOW_MS)
+    for through in (record(let_go_ms=NOW_MS, gone_ms=NOW_MS), record(let_go_ms=NOW_MS, evacuation_epoch=None)):
+        refuse_alias(onward, TopicFacts(NAME, ID), [through], NOW_MS)
 
 
 @pytest.mark.parametrize(
