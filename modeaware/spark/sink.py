@@ -54,14 +54,15 @@ def write_to_kafka(
         options: further options of the sink, such as ``**{"kafka.linger.ms": "5"}``; they override ``conf``.
 
     Raises:
-        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``; nothing was written.
+        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``. Nothing was written, or
+            they are unknown after the job, and brokers may have refused records of it: run it again.
         ConfigError: ``conf`` or ``options`` hold a setting that cannot be respected.
         PartitionRetired: no partition is writable.
         ClusterError: the topic does not exist.
-        TopicReplaced: the job failed, and another topic has replaced this one meanwhile: run it again.
+        TopicReplaced: another topic has replaced this one meanwhile: run it again, whether or not the sink has failed.
         PySparkException, Py4JJavaError: the job failed.
     """
-    with written(conf, topic) as view:
+    with written(conf, topic, acknowledged=False) as view:
         _write(view, df, conf, hash_in, options)
 
 
@@ -117,11 +118,12 @@ def foreach_batch_writer(
 ) -> BatchWriter:
     """Return a function for ``df.writeStream.foreachBatch(writer)``.
 
-    The modes are read for every batch, and again when it is written. Where other partitions take records by then, or
-    the topic was replaced and brokers have refused a part, the whole batch is written again, and after ``retries``
-    attempts :class:`~modeaware.spark.EpochMoved` (or ``TopicReplaced``) fails the query, whose restart from its
-    checkpoint writes the batch once more. Delivery is at least once, as of ``foreachBatch``. A batch that is written
-    again is computed again: keep what is not deterministic out of the query, or persist.
+    The modes are read for every batch, and again when it is written. The whole batch is written again where other
+    partitions take records by then, or the topic was replaced and brokers have refused a part; with ``sink``, which may
+    not report a refusal, wherever the topic was replaced. After ``retries`` attempts
+    :class:`~modeaware.spark.EpochMoved` (or ``TopicReplaced``) fails the query, whose restart from its checkpoint
+    writes the batch once more. Delivery is at least once, as of ``foreachBatch``. A batch that is written again is
+    computed again: keep what is not deterministic out of the query, or persist.
 
     Args:
         conf: as for :func:`write_to_kafka` and the other writers.
@@ -157,7 +159,7 @@ class BatchWriter:
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         for left in range(self.retries, -1, -1):
             try:
-                with written(self.conf, self.topic) as view:
+                with written(self.conf, self.topic, acknowledged=self.through != "sink") as view:
                     self._write(view, df)
             except TopicReplaced as error:
                 if not left:
@@ -165,7 +167,7 @@ class BatchWriter:
                 logger.warning("batch %d: %s; writing it again", batch_id, error)
                 continue
             *earlier, now = topic_segments(self.conf, self.topic)
-            # All that a topic took before it was replaced is read, and before what its successor takes.
+            # A topic that was replaced has taken all of the batch, which is read before what its successor takes.
             if _take_the_same(view, now) or was_replaced(view, earlier):
                 return
             logger.warning(

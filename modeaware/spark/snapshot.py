@@ -1,7 +1,7 @@
 """What the driver plans a job by: a topic's modes, and its id, partitions and offsets on the cluster.
 
-Views are kept between questions: every micro-batch asks twice, and a first view takes a quarter of a second. While the
-mode log has not grown, which one request shows, the views are current and the log is not read again.
+Views are kept between questions: every micro-batch asks at least twice, and a first view takes a quarter of a second.
+While the mode log has not grown, which one request shows, the views are current and the log is not read again.
 """
 
 from __future__ import annotations
@@ -93,13 +93,18 @@ def _verified_segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 
 @contextmanager
-def written(conf: Mapping[str, Any], topic: str) -> Iterator[TopicView]:
+def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -> Iterator[TopicView]:
     """``with written(conf, topic) as view``: the view of the topic that a job writes to who names it ``topic``.
 
+    Args:
+        acknowledged: brokers have appended every record of a job that succeeds. Not so with Spark's sink: Java's
+            ``flush`` does not wait for the parts of a batch that was refused and split (KAFKA-19479, kafka-clients
+            3.9), so the task succeeds, and the error reaches a callback that is not read any more.
+
     Raises:
-        TopicReplaced: the job in the block failed, and the name leads to another topic by then: brokers refuse data for
-            the one that the job was planned for.
-        ViewTimeout, ConfigError: as :func:`topic_segments`.
+        TopicReplaced: the name leads to another topic by then, so brokers refuse data for the one that the job was
+            planned for; and the job in the block failed, or is not ``acknowledged``.
+        ViewTimeout, ConfigError: as :func:`topic_segments`; also after a job that is not ``acknowledged``.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
@@ -108,16 +113,24 @@ def written(conf: Mapping[str, Any], topic: str) -> Iterator[TopicView]:
     try:
         yield planned
     except (PySparkException, Py4JError) as error:
-        *earlier, now = topic_segments(conf, topic, stale=True)
-        if not was_replaced(planned, earlier):
-            raise
-        raise TopicReplaced(
-            f"{planned.topic} was replaced by {now.topic} while a job wrote to it, and the job failed: brokers refuse "
-            f"records for {planned.topic} now. Run it again under the same name: all of it goes to {now.topic}, and "
-            "what was delivered before is written once more",
-            topic=planned.topic,
-            successor=now.topic,
-        ) from error
+        if (replaced := _replaced(planned, topic_segments(conf, topic, stale=True))) is not None:
+            raise replaced from error
+        raise
+    if not acknowledged and (replaced := _replaced(planned, topic_segments(conf, topic))) is not None:
+        raise replaced
+
+
+def _replaced(planned: TopicView, chain: tuple[TopicView, ...]) -> TopicReplaced | None:
+    *earlier, now = chain
+    if not was_replaced(planned, earlier):
+        return None
+    return TopicReplaced(
+        f"{planned.topic} was replaced by {now.topic} while a job wrote to it: brokers refuse records for "
+        f"{planned.topic} now, and may have refused some of the job's. Run it again under the same name: all of it "
+        f"goes to {now.topic}, and what was delivered before is written once more",
+        topic=planned.topic,
+        successor=now.topic,
+    )
 
 
 def was_replaced(planned: TopicView, earlier: Iterable[TopicView]) -> bool:

@@ -7,11 +7,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from modeaware import Producer
-from modeaware.errors import ErrorCode
+from modeaware.errors import ErrorCode, TopicReplaced
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.state import topic_phase
 from modeaware.spark import (
@@ -21,10 +22,13 @@ from modeaware.spark import (
     progress_group,
     read_from_kafka,
     register,
+    snapshot,
     topics_of,
     write_arrow,
     write_to_kafka,
 )
+from modeaware.spark.snapshot import topic_segments
+from modeaware.topic_view import TopicView
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic, ends
@@ -120,3 +124,33 @@ def test_a_query_reads_and_writes_on_while_both_its_topics_are_replaced(
     assert count(spark.read.format("modeaware").options(topic=target, **conf).load()) == both
     assert count(read_from_kafka(spark, target, conf)) == both
     assert topics_of(conf, source) == (source, read)
+
+
+def test_records_that_brokers_refuse_while_the_sink_reports_none_are_written_to_the_successor(
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-clients 3.9 splits a batch that is too large, and its flush does not wait for the parts (KAFKA-19479)."""
+    topic, records = make_topic(6), 1000
+    conf = {**served.conf, "modeaware.mode.log.topic": served.log}
+    planned = topic_segments(conf, topic)
+    feed(conf, topic, 0, 1)  # an empty topic would be deleted at once
+    successor = replace(served, topic, 3)
+    served.wait_done(topic)
+
+    def as_planned_before(*arguments: Any, **options: Any) -> tuple[TopicView, ...]:
+        monkeypatch.setattr(snapshot, "topic_segments", topic_segments)
+        return planned
+
+    def written() -> list[int]:
+        return [sum(ends(served.servers, name).values()) for name in (topic, successor)]
+
+    # Where the flush finds a part that waits to be sent, the sink fails instead, after this time.
+    times = {"kafka.delivery.timeout.ms": 10_000, "kafka.request.timeout.ms": 5_000}
+    frame = spark.range(records, numPartitions=2).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
+    monkeypatch.setattr(snapshot, "topic_segments", as_planned_before)
+    with pytest.raises(TopicReplaced):
+        write_to_kafka(frame, topic, conf, **times)
+    assert written() == [1, 0]
+    monkeypatch.setattr(snapshot, "topic_segments", as_planned_before)
+    foreach_batch_writer(topic, conf, **times)(frame, 7)
+    assert written() == [1, records]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import snapshot as module
-from modeaware.spark.sink import BatchWriter
+from modeaware.spark.sink import BatchWriter, Through
 from modeaware.spark.snapshot import kept_views, release_kept, topic_segments, written
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
@@ -171,11 +172,27 @@ def test_a_job_that_fails_while_its_topic_is_replaced_says_so(views: LogViews) -
         assert view.topic == "orders-v2"
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_job_that_succeeds_while_its_topic_is_replaced_has_to_show_that_nothing_was_refused(
+    views: LogViews, acknowledged: bool
+) -> None:
+    with written(CONF, "orders", acknowledged=acknowledged):
+        lead(views, "orders", "orders-v2", switched=False)
+    allowed = nullcontext() if acknowledged else pytest.raises(TopicReplaced, match="may have refused some")
+    with allowed, written(CONF, "orders", acknowledged=acknowledged):
+        lead(views, "orders", "orders-v2")
+
+
+def test_a_job_whose_refusals_are_not_known_fails_where_the_modes_are_not_known_after_it(views: LogViews) -> None:
+    with pytest.raises(ViewTimeout), written(CONF, "orders", acknowledged=False):
+        views.failure, FakeConsumer.end = ModeSourceError("gone"), None
+
+
 class Batches(BatchWriter):
     """Notes which topics each batch is written to; the first writings go as ``outcomes`` say."""
 
-    def __init__(self, views: LogViews, *outcomes: str, retries: int = 3) -> None:
-        super().__init__("orders", CONF, "sink", retries, "python", {})
+    def __init__(self, views: LogViews, *outcomes: str, through: Through = "sink", retries: int = 3) -> None:
+        super().__init__("orders", CONF, through, retries, "python", {})
         self.views = views
         self.outcomes = list(outcomes)
         self.to: list[str] = []
@@ -202,9 +219,19 @@ def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogVie
         Batches(views, "replaced, refused", retries=0)(None, 8)  # type: ignore[arg-type] # no frame
 
 
-@pytest.mark.parametrize("outcome", ["replaced", "announced", "shrunk"])
-def test_only_a_batch_by_other_partitions_of_its_topic_is_written_again(views: LogViews, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "through", "to"),
+    [
+        ("replaced", "arrow", ["orders"]),
+        ("replaced", "sink", ["orders", "orders-next"]),
+        ("announced", "sink", ["orders"]),
+        ("shrunk", "sink", ["orders", "orders"]),
+    ],
+)
+def test_a_batch_is_written_again_where_its_partitions_changed_or_a_refusal_may_not_be_reported(
+    views: LogViews, outcome: str, through: Through, to: list[str]
+) -> None:
     views.remove("orders")
-    batches = Batches(views, outcome)
+    batches = Batches(views, outcome, through=through)
     batches(None, 7)  # type: ignore[arg-type] # no frame
-    assert batches.to == ["orders"] * (2 if outcome == "shrunk" else 1)
+    assert batches.to == to
