@@ -48,6 +48,7 @@ from modeaware.spark.offsets import (
     check_id,
     check_topics,
     existing,
+    first_topics,
     needs_look,
     next_positions,
     ranges_between,
@@ -260,6 +261,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
+        self._starting = LATEST if options.starting is None else options.starting
         self._chain: tuple[TopicView, ...] = ()
         self._ids: dict[str, str] = {}
         self._initial: dict[str, Any] | None = None
@@ -272,16 +274,13 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
         Of a topic that is replaced, ``latest`` skips what its successor holds once the topic is let go, as in a group.
         """
-        wanted = LATEST if self._options.starting is None else self._options.starting
         found = {}
-        for view in self._views():
+        for view in first_topics(self._views(), self._starting):
             topic, client, partitions = view.topic, self._client(view.topic), self._partitions(view.topic)
             starts, ends = client.starts(partitions), client.ends(partitions)
             name = "startingOffsets"
-            found[topic] = resolve(name, self._wanted(name, wanted, topic), topic, starts, ends)
-            if wanted != LATEST or view.successor is None or not view.successor.let_go:
-                break
-        self._initial = self._json(found)
+            found[topic] = resolve(name, self._wanted(name, self._starting, topic), topic, starts, ends)
+        self._initial = Offsets(found, self._ids).to_json()
         return self._initial
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
@@ -291,7 +290,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         self._chain = self._views()
         self._look(ends, self._chain)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
-        return self._json(self._given)
+        return Offsets(self._given, self._ids, self._skipped()).to_json()
+
+    def _skipped(self) -> tuple[str, ...]:
+        """The topics that a query skips which begins with this batch, where the batch goes beyond them."""
+        first = first_topics(self._chain, self._starting)
+        if self._starting != LATEST or self._position is not None or len(first) >= len(self._given):
+            return ()
+        return tuple(view.topic for view in first)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
         before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
@@ -305,17 +311,21 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             elif None not in (ids := (before.ids.get(topic), after.ids.get(topic))) and ids[0] != ids[1]:
                 begin = {}
             if start == self._initial:
-                begin = self._first(topic, begin, ends)
+                begin = self._first(topic, begin, ends, after.skipped)
             log_ends = self._log_ends.get(topic)
             ranges.append(ranges_between(topic, begin or {}, ends, strict=strict, log_ends=log_ends))
         self._position = after.positions
         return tasks(ranges)
 
-    def _first(self, topic: str, begin: Mapping[int, int] | None, ends: Mapping[int, int]) -> Mapping[int, int]:
+    def _first(
+        self, topic: str, begin: Mapping[int, int] | None, ends: Mapping[int, int], skipped: Sequence[str]
+    ) -> Mapping[int, int]:
         """Where a query that is new begins to read a topic."""
-        if begin is None:  # a successor, of which retention may have taken the first records before
+        if topic in skipped:
+            return ends
+        if begin is None or skipped:  # a successor, of which retention may have taken the first records before
             return self._client(topic).starts(ends)
-        if self._options.starting not in (None, LATEST):
+        if self._starting != LATEST:
             return begin
         # Spark has asked for the end of the first batch before it asks where that begins: records may lie between.
         return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
@@ -336,9 +346,6 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             self._ids[topic] = topic_id
             self._given.pop(topic, None)
         return partitions
-
-    def _json(self, positions: Positions) -> dict[str, Any]:
-        return Offsets(positions, self._ids).to_json()
 
 
 def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:

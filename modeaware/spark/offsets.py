@@ -5,7 +5,9 @@ its end in every partition, and then the one that has replaced it, so it reads t
 
 Its offsets, in checkpoints and in progress, name every partition of the topics that it has come to, and the topic ids
 that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_id": "<id>", "<topic>": {"<partition>":
-<offset>}}``, with several topics ``"modeaware:topic_id": {"<topic>": "<id>"}``.
+<offset>}}``, with several topics ``"modeaware:topic_id": {"<topic>": "<id>"}``. The end of a new query's first batch
+may also name the topics at whose ends the query begins, ``"modeaware:skipped": ["<topic>"]``: Spark asks for the
+beginning again where the batch is run again, and a topic may have been let go since.
 
 Spark asks how far the next batch goes, and does not say where it begins. While the process of a query runs that is
 known from the batch before. The first batch after a start goes as far as any place in the chain requires. It may then
@@ -30,6 +32,7 @@ OUR_MARK = "modeaware:offsets"
 """The key that marks offsets of ``format("modeaware")``, beside the topics; no topic can have this name."""
 _FORMAT = 1
 _ID_MARK = "modeaware:topic_id"
+_SKIPPED_MARK = "modeaware:skipped"
 EARLIEST, LATEST = -2, -1
 """Kafka's numbers (ListOffsets) for the log start and the log end."""
 Wanted = int | Mapping[int, int]
@@ -60,10 +63,16 @@ class RangesInOrder(InputPartition):
 
 @dataclass(frozen=True)
 class Offsets:
-    """The offsets of a query, and the topic ids that they are of, where brokers return any."""
+    """The offsets of a query, and the topic ids that they are of, where brokers return any.
+
+    Attributes:
+        skipped: the topics of which a new query skips all records before the end of its first batch; empty where its
+            :func:`first_topics` show that.
+    """
 
     positions: Positions
     ids: Mapping[str, str]
+    skipped: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -74,13 +83,15 @@ class Offsets:
             if isinstance(each, Mapping) and topic != _ID_MARK
         }
         ids = value.get(_ID_MARK) or {}
-        return cls(positions, dict.fromkeys(positions, ids) if isinstance(ids, str) else ids)
+        ids = dict.fromkeys(positions, ids) if isinstance(ids, str) else ids
+        return cls(positions, ids, tuple(value.get(_SKIPPED_MARK) or ()))
 
     def to_json(self) -> dict[str, Any]:
         ids = {topic: self.ids[topic] for topic in self.positions if topic in self.ids}
         only = next(iter(ids.values()), None) if len(self.positions) == 1 else ids
         by_topic = {topic: {str(p): offset for p, offset in each.items()} for topic, each in self.positions.items()}
-        return {OUR_MARK: _FORMAT, **({_ID_MARK: only} if only else {}), **by_topic}
+        marks = {_ID_MARK: only, _SKIPPED_MARK: list(self.skipped)}
+        return {OUR_MARK: _FORMAT, **{mark: value for mark, value in marks.items() if value}, **by_topic}
 
 
 def resolve(
@@ -98,6 +109,15 @@ def resolve(
 def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
     """Return the topics of a chain that are still there."""
     return tuple(view for view in views if view.successor is None or not view.successor.gone)
+
+
+def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicView]:
+    """Return the topics of a chain in which ``startingOffsets`` says where a new query begins; it reads the others from
+    their start. ``latest`` skips what a topic holds whose predecessor is let go, as in a group."""
+    count = 1
+    while count < len(views) and wanted == LATEST and (before := views[count - 1].successor) and before.let_go:
+        count += 1
+    return views[:count]
 
 
 def needs_look(view: TopicView, position: Positions | None) -> bool:

@@ -268,6 +268,20 @@ def test_latest_skips_the_successor_of_a_topic_that_is_let_go(world: World, let_
     assert first.get("b", {}).get(0, 0) == skipped
 
 
+def test_a_query_that_is_killed_in_its_first_batch_skips_no_more_than_it_would_have(world: World) -> None:
+    world.write("a", 5)
+    world.seal("a")
+    world.write("b", 7)
+    query = Query(startingoffsets="latest")
+    query.step(until="planned")
+    world.seal("a", let_go=True)
+    world.write("b", 2)
+    query.restart()
+    assert query.batches == [[OffsetRange("b", 0, 0, 7)]], "a was not let go when the batch was planned"
+    assert query.step() == [OffsetRange("b", 0, 7, 9)]
+    assert query.step() == []
+
+
 def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_second_batch(world: World) -> None:
     query = Query(startingoffsets="latest")
     world.write("a", 5)
