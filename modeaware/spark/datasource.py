@@ -49,6 +49,7 @@ from modeaware.spark.offsets import (
     check_topics,
     existing,
     first_topics,
+    is_continued,
     needs_look,
     next_positions,
     ranges_between,
@@ -285,9 +286,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         ends: dict[str, Mapping[int, int]] = {}
-        self._look(ends, self._chain or self._views())
+        looked_at = self._chain or self._views()
+        self._look(ends, looked_at)
         # The views come last: records behind these ends that a shrink in them forbids are stragglers.
         self._chain = self._views()
+        ids = {view.topic: view.topic_id for view in self._chain}
+        for view in looked_at:
+            if not view.applies_to(ids.get(view.topic)):  # the chain leads back to the name
+                del ends[view.topic]
         self._look(ends, self._chain)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         return Offsets(self._given, self._ids, self._skipped()).to_json()
@@ -305,11 +311,9 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             check_topics(self._topic, before, after)
         ranges = []
         for topic, ends in after.positions.items():
-            begin = before.positions.get(topic)
+            begin = before.positions[topic] if is_continued(topic, before, after) else None
             if strict:
                 check_id(topic, before, after)
-            elif None not in (ids := (before.ids.get(topic), after.ids.get(topic))) and ids[0] != ids[1]:
-                begin = {}
             if start == self._initial:
                 begin = self._first(topic, begin, ends, after.skipped)
             log_ends = self._log_ends.get(topic)

@@ -192,16 +192,27 @@ def check_topics(name: str, before: Offsets, after: Offsets) -> None:
         )
 
 
+def is_continued(topic: str, before: Offsets, after: Offsets) -> bool:
+    """Return whether both offsets are of the topic, and not of two topics of one name (invariant I8)."""
+    ids = before.ids.get(topic), after.ids.get(topic)
+    return topic in before.positions and topic in after.positions and (None in ids or ids[0] == ids[1])
+
+
 def check_id(topic: str, before: Offsets, after: Offsets) -> None:
     """
     Raises:
-        RecordsLost: the offsets are of two topics of one name (invariant I8).
+        RecordsLost: the query has read an earlier topic of the name, and may not have read all of it. It has if it had
+            come to the one after it in the chain, which now leads back to the name.
     """
-    read_id, live_id = before.ids.get(topic), after.ids.get(topic)
-    if None not in (read_id, live_id) and read_id != live_id:
+    if topic not in before.positions or is_continued(topic, before, after):
+        return
+    come_to = list(before.positions)[list(before.positions).index(topic) + 1 :]
+    earlier_now = list(after.positions)[: list(after.positions).index(topic)]
+    if not any(each in earlier_now and is_continued(each, before, after) for each in come_to):
         raise RecordsLost(
-            f"topic {topic} was deleted and created again: its id is {live_id}, and the query has read {read_id}. "
-            "Start with another checkpoint, or set failOnDataLoss to false to read the new topic from its beginning",
+            f"topic {topic} was deleted and created again: its id is {after.ids.get(topic)}, and the query has read "
+            f"{before.ids.get(topic)}. Start with another checkpoint, or set failOnDataLoss to false to read the new "
+            "topic from its beginning",
             topic=topic,
         )
 

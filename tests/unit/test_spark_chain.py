@@ -33,6 +33,7 @@ class World:
         starts: topic and partition -> the log start, where it is not 0.
         deleted: the topics that are gone.
         looks: the topics that were described.
+        ids, following: the id of each topic, and the one that replaces it.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,8 @@ class World:
         self.starts: dict[tuple[str, int], int] = {}
         self.deleted: set[str] = set()
         self.looks: list[str] = []
+        self.ids = {topic: f"id-{topic}" for topic in COUNTS}
+        self.following = dict(NEXT)
         self.views = {"a": TopicView("a", "id-a", (1, 1), modes_of(3, 3))}
 
     def write(self, topic: str, count: int = 1, partition: int = 0) -> None:
@@ -47,9 +50,9 @@ class World:
 
     def change(self, topic: str, **state: Any) -> None:
         """What the record of a topic says of its successor."""
-        to, count = NEXT[topic], COUNTS[topic]
-        view = self.views.get(topic, TopicView(topic, f"id-{topic}", (1, 1), modes_of(count, count)))
-        successor = replace(view.successor or Successor(to, f"id-{to}", COUNTS[to]), **state)
+        to, count = self.following[topic], COUNTS[topic]
+        view = self.views.get(topic, TopicView(topic, self.ids[topic], (1, 1), modes_of(count, count)))
+        successor = replace(view.successor or Successor(to, self.ids[to], COUNTS[to]), **state)
         modes = modes_of(count, 0 if successor.switched else count)
         sealed = {**view.resume_offsets, **successor.read_up_to}
         self.views[topic] = replace(view, modes=modes, successor=successor, resume_offsets=sealed)
@@ -62,10 +65,20 @@ class World:
         self.deleted.add(topic)
         self.change(topic, switched=True, let_go=True, gone=True, read_up_to={})
 
+    def lead_back(self) -> None:
+        """a, which is gone, is created again and replaces b."""
+        self.delete("a")
+        self.deleted.clear()
+        self.ids["a"], self.following["b"] = "id-a-again", "a"
+        self.logs.update({("a", p): 0 for p in range(COUNTS["a"])})
+        self.change("b", switched=True)
+
     def segments(self, conf: object, topic: str, stale: bool) -> tuple[TopicView, ...]:
         found = [self.views.get(topic, TopicView.unlisted(topic))]
         while (successor := found[-1].successor) is not None and successor.switched:
-            found.append(self.views.get(successor.topic, TopicView(successor.topic, successor.topic_id)))
+            following = self.views.get(successor.topic)
+            is_known = following is not None and following.applies_to(successor.topic_id)
+            found.append(following if is_known else TopicView(successor.topic, successor.topic_id))
         return tuple(found)
 
 
@@ -80,7 +93,7 @@ class Client:
         self._world.looks.append(self._topic)
         if self._topic in self._world.deleted:
             raise ClusterError(f"topic {self._topic} cannot be described")
-        return TopicDescription(list(range(COUNTS[self._topic])), f"id-{self._topic}")
+        return TopicDescription(list(range(COUNTS[self._topic])), self._world.ids[self._topic])
 
     def starts(self, partitions: Any) -> dict[int, int]:
         return {p: self._world.starts.get((self._topic, p), 0) for p in partitions}
@@ -232,6 +245,42 @@ def test_a_query_may_be_renamed_once_it_has_come_to_the_successor(world: World) 
     query.restart()
     world.write("b")
     assert query.step() == [OffsetRange("b", 0, 0, 1)]
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_query_that_has_read_a_topic_reads_the_next_one_of_its_name_from_its_start(
+    world: World, restarted: bool
+) -> None:
+    query = Query()
+    world.write("a", 5)
+    world.seal("a", let_go=True)
+    query.step()
+    world.write("b", 4)
+    query.step()
+    assert list(query.positions()) == ["a", "b"]
+    world.lead_back()
+    world.write("b")
+    world.write("a", 2)
+    world.write("a", 3, partition=1)
+    world.seal("b")
+    if restarted:
+        query.restart()
+    tasks = [task for _ in range(3) for task in query.step()]
+    parts = [part for task in tasks for part in getattr(task, "ranges", (task,))]
+    assert parts == [OffsetRange("b", 0, 4, 5), OffsetRange("a", 0, 0, 2), OffsetRange("a", 1, 0, 3)]
+    assert query.positions() == {"b": {0: 5, 1: 0}, "a": {0: 2, 1: 3, 2: 0}}
+
+
+def test_a_query_that_had_not_come_to_the_topic_between_two_of_one_name_may_have_lost_records(world: World) -> None:
+    query = Query()
+    world.write("a", 5)
+    query.step()
+    world.seal("a", let_go=True)
+    world.lead_back()
+    world.seal("b")
+    query.restart()
+    with pytest.raises(RecordsLost, match="topic a was deleted and created again: its id is id-a-again"):
+        query.step()
 
 
 def test_what_arrives_behind_a_seal_is_read_and_the_successor_not_again(world: World) -> None:
