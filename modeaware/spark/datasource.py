@@ -296,7 +296,10 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
                 del ends[view.topic]
         self._look(ends, self._chain)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
-        return Offsets(self._given, self._ids, self._skipped()).to_json()
+        latest = Offsets(self._given, self._ids, self._skipped())
+        if self._position is not None:  # here, where it can be told before Spark has noted the batch
+            check_topics(self._topic, Offsets(self._position, {}), latest, strict=False)
+        return latest.to_json()
 
     def _skipped(self) -> tuple[str, ...]:
         """The topics that a query skips which begins with this batch, where the batch goes beyond them."""
@@ -307,8 +310,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
         before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
-        if strict:
-            check_topics(self._topic, before, after)
+        check_topics(self._topic, before, after, strict=strict)
         ranges = []
         for topic, ends in after.positions.items():
             begin = before.positions[topic] if is_continued(topic, before, after) else None

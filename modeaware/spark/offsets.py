@@ -24,7 +24,7 @@ from typing import Any, Self
 from pyspark.sql.datasource import InputPartition
 
 from modeaware.clients.gate import has_read
-from modeaware.errors import ConfigError
+from modeaware.errors import ConfigError, ModeSourceError
 from modeaware.spark.errors import RecordsLost
 from modeaware.topic_view import TopicView
 
@@ -176,13 +176,25 @@ def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int
     return allowed
 
 
-def check_topics(name: str, before: Offsets, after: Offsets) -> None:
+def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool) -> None:
     """
     Raises:
-        RecordsLost: the query has read a topic that is not in the chain of ``name`` any more, and had not come to the
+        ModeSourceError: the chain of ``name`` ends before a topic that the query has read: more of it was known then.
+        RecordsLost: ``strict``; the query has read a topic that is not in the chain any more, and had not come to the
             one after it: not all of it was read.
     """
-    if before.positions and not before.positions.keys() & after.positions.keys():
+    *_, last = before.positions or (None,)
+    if last is None or last in after.positions:
+        return
+    if any(is_continued(topic, before, after) for topic in before.positions):
+        raise ModeSourceError(
+            f"the query has read {last}, to which {name} does not lead as far as is known now: the mode log cannot be "
+            f"read, or has lost records. A batch without {last} would have it read again. Start the query again when "
+            f"'modeaware topics --describe' shows {last}. If the newest file in the folder 'offsets' of its checkpoint "
+            f"lacks {last}, delete that file before",
+            topic=name,
+        )
+    if strict and not before.positions.keys() & after.positions.keys():
         raise RecordsLost(
             f"the query has read {', '.join(before.positions)}, which {name} does not lead through now: the topic was "
             "deleted before the query had read all of it, or the option topic was changed. It would go on with "

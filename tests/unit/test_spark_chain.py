@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, ConfigError
+from modeaware.errors import ClusterError, ConfigError, ModeSourceError
 from modeaware.spark import datasource
 from modeaware.spark.datasource import BatchReader, StreamReader, parse_options
 from modeaware.spark.errors import RecordsLost
@@ -281,6 +281,28 @@ def test_a_query_that_had_not_come_to_the_topic_between_two_of_one_name_may_have
     query.restart()
     with pytest.raises(RecordsLost, match="topic a was deleted and created again: its id is id-a-again"):
         query.step()
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_chain_that_is_known_too_short_fails_the_query_and_nothing_is_read_twice(world: World, strict: str) -> None:
+    query = Query(failondataloss=strict)
+    world.write("a", 5)
+    world.seal("a")
+    query.step()
+    world.write("b", 4)
+    query.step()
+    known, world.views = world.views, {}
+    world.write("b")
+    with pytest.raises(ModeSourceError, match="has read b, to which a does not lead as far as is known now"):
+        query.step()
+    assert len(query.offsets) == query.done, "no batch is noted while the process knows where it is"
+    query.restart()
+    with pytest.raises(ModeSourceError, match="delete that file"):
+        query.step()
+    world.views = known
+    query.offsets.pop()
+    query.restart()
+    assert query.step() == [OffsetRange("b", 0, 4, 5)]
 
 
 def test_what_arrives_behind_a_seal_is_read_and_the_successor_not_again(world: World) -> None:
