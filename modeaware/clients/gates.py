@@ -16,6 +16,9 @@ rules, this module finds out what they depend on, through what a client library 
   group has a commit on every partition of the successor.
 * A gate opens with a warning where the group's commits have not moved for ``modeaware.gate.timeout.ms``.
 
+* A pattern matches the predecessor also when it is let go, and a subscription to a topic keeps it from being deleted.
+  What the group does not need any more is therefore left out of a pattern, as it is left out of names.
+
 All of it is for the polling thread.
 """
 
@@ -167,11 +170,13 @@ class Gates:
         client: the client library.
         group_id: the group.
         auto_commit: ``enable.auto.commit``.
+        match: how the client library matches patterns: a function of ``re``.
 
     Attributes:
         shut: successors whose partitions are hidden: their gate is shut, or their replacement was undone.
         added: topics that this member has subscribed to for itself.
         subscribed: the topics of the last :meth:`topics`.
+        left_out: topics that its patterns match, and that are not read any more.
     """
 
     def __init__(
@@ -183,6 +188,7 @@ class Gates:
         views: Views,
         starts: Starts,
         now_s: Callable[[], float] = time.monotonic,
+        match: Callable[[str, str], object] = re.match,
     ) -> None:
         self._client = client
         self._group_id = group_id
@@ -192,6 +198,8 @@ class Gates:
         self._views = views
         self._starts = starts
         self._now_s = now_s
+        self._match = match
+        self._given: tuple[str, ...] = ()
         self._gates: dict[tuple[str, str], Gate] = {}
         self._found: set[str] = set()
         self._known: set[str] = set()
@@ -200,6 +208,7 @@ class Gates:
         self._next_s = 0.0
         self.shut: set[str] = set()
         self.subscribed: tuple[str, ...] = ()
+        self.left_out: frozenset[str] = frozenset()
 
     # Which topics
 
@@ -208,12 +217,17 @@ class Gates:
 
         A successor that this client does not find on the brokers yet is left out: an error would reach the application.
         """
-        given = tuple(names)
+        self._given = given = tuple(names)
         found: dict[str, None] = {}
+        left_out: set[str] = set()
         for name in given:
-            found |= dict.fromkeys(self._matched(name) if name.startswith("^") else self._read_topics(name))
+            if name.startswith("^"):
+                found |= dict.fromkeys(self._matched(name, left_out))
+            else:
+                found |= dict.fromkeys(self._read_topics(name))
+        self.left_out = frozenset(left_out)
         self.subscribed = tuple(topic for topic in found if topic in given or self._is_there(topic))
-        self.added = {topic for topic in self.added.union(self.subscribed) if not _is_named(topic, given)}
+        self.added = {topic for topic in self.added.union(self.subscribed) if not self._is_named(topic, given)}
         return self.subscribed
 
     def _is_there(self, topic: str) -> bool:
@@ -230,11 +244,36 @@ class Gates:
     def _read_topics(self, name: str) -> list[str]:
         return read_topics(name, self._views.view, self._needs)
 
-    def _matched(self, pattern: str) -> list[str]:
-        """The pattern, and what it does not match of the chains of topics that it matches."""
-        replaced = [topic for topic, view in self._views.views().items() if view.successor and _matches(pattern, topic)]
-        chains = (each for topic in replaced for each in self._read_topics(topic))
-        return [pattern, *(each for each in chains if not _matches(pattern, each))]
+    def _matched(self, pattern: str, left_out: set[str]) -> list[str]:
+        """The pattern, and what it does not match of the chains of topics that it matches.
+
+        Args:
+            left_out: what it matches of them and is not read any more is added to it.
+        """
+        views = self._views.views().items()
+        replaced = {topic for topic, view in views if view.successor and self._matches(pattern, topic)}
+        chains = dict.fromkeys(each for topic in replaced for each in self._read_topics(topic))
+        left_out |= (without := replaced - chains.keys())
+        found = self._without(pattern, without)
+        return [*found, *(each for each in chains if not self._is_named(each, found))]
+
+    def _without(self, pattern: str, left_out: Collection[str]) -> list[str]:
+        """Return what to subscribe to so as to read what ``pattern`` matches, but for the topics ``left_out``."""
+        return [pattern]
+
+    def _is_named(self, topic: str, names: Iterable[str]) -> bool:
+        """Whether a subscription to ``names`` is one to ``topic``, as far as can be told."""
+        return any(name == topic or self._matches(name, topic) is not False for name in names)
+
+    def _matches(self, pattern: str, topic: str) -> bool | None:
+        """Whether a subscription is a pattern (``^...``) that matches. librdkafka's are POSIX patterns, and KIP-848's
+        RE2: None for one that is not Python's as well, which is left as it is."""
+        if not pattern.startswith("^"):
+            return False
+        try:
+            return None if "[:" in pattern else self._match(pattern, topic) is not None
+        except re.error:
+            return None
 
     def _needs(self, view: TopicView) -> bool:
         assert view.successor is not None
@@ -251,7 +290,7 @@ class Gates:
         """
         before = predecessors(self._views.views())
         chains = {
-            topic: logical_topic(topic, lambda each: _is_named(each, names), before)
+            topic: logical_topic(topic, lambda each: self._is_named(each, names), before)
             for topic in before
             if topic not in names
         }
@@ -273,10 +312,11 @@ class Gates:
         """
         concerned = {topic for topic, _ in given} | set(self.subscribed)
         concerned |= {each for name in names if not name.startswith("^") for each in self._read_topics(name)}
+        patterns = [name for name in names if name.startswith("^")]
         gates: dict[tuple[str, str], Gate] = {}
         for topic, view in predecessors(self._views.views()).items():
             assert view.successor is not None
-            if not concerned & {topic, view.topic}:
+            if not concerned & {topic, view.topic} and not any(self._matches(each, view.topic) for each in patterns):
                 continue
             name = _name(view, view.successor)
             gate = self._gates.get(name) or Gate(
@@ -305,7 +345,7 @@ class Gates:
             except ModeSourceError as error:
                 log.warning("%s: %s assigned by the last known modes: %s", self._group_id, sorted(unknown), error)
         self._known |= topics
-        self.follow(given)
+        self.follow(given, self._given)
         # What was subscribed to before this assignment was made is not shown any more.
         self.added -= self.undone - {topic for topic, _ in given} - set(self.subscribed)
         for gate in self._in_turn():
@@ -480,7 +520,7 @@ class Gates:
     def _is_apart(self, gate: Gate, given: Collection[Key]) -> bool:
         """Whether the group reads the successor by its own name, and has never read the predecessor."""
         topic = gate.view.topic
-        subscribed = _is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
+        subscribed = self._is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
         return not subscribed and not gate.committed and self._group_id not in gate.successor.groups
 
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
@@ -567,22 +607,6 @@ def _unread(gate: Gate, committed: Mapping[int, int]) -> list[int]:
     """The partitions of the predecessor whose end is known, and not committed."""
     starts = gate.log_starts
     return [p for p, end in gate.successor.read_up_to.items() if max(committed.get(p, 0), starts.get(p, 0)) < end]
-
-
-def _is_named(topic: str, names: Iterable[str]) -> bool:
-    """Whether a subscription to ``names`` is one to ``topic``."""
-    return any(name == topic or _matches(name, topic) for name in names)
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    """Whether a subscription is a pattern (``^...``) that matches. librdkafka's are POSIX patterns, and KIP-848's RE2:
-    one that Python does not know is taken to match, which leaves it as it is."""
-    if not pattern.startswith("^"):
-        return False
-    try:
-        return re.match(pattern, topic) is not None
-    except re.error:
-        return True
 
 
 def _is_switched(view: TopicView) -> bool:

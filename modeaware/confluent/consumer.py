@@ -70,7 +70,7 @@ class Consumer(librdkafka.Consumer):
         self._gates = Gates(
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
             is_inside=lambda: self._hook.inside or self._hook.polling,
-            onlooker=Onlooker(rest, group.group_id),
+            onlooker=Onlooker(rest, group.group_id), whole_names=group.whole_names, refresh_s=group.refresh_s,
         )  # fmt: skip
         self._partitions = Partitions(
             stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut
@@ -261,8 +261,8 @@ class Consumer(librdkafka.Consumer):
         self._finish_what_is_needed()
 
     def _finish_what_is_needed(self) -> None:
-        # An event about a topic of an undone replacement may be in librdkafka's queue.
-        self._hook.finish_all(self._renames or bool(self._gates.undone))
+        # An event about a topic that the application has not named may be in librdkafka's queue.
+        self._hook.finish_all(self._renames or bool(self._gates.undone or self._gates.listed))
 
     def _logical_names(self) -> dict[str, str]:
         subscription = self._membership.subscription
@@ -288,7 +288,7 @@ class Consumer(librdkafka.Consumer):
     def _finish(self, result: Message | list[Message] | None) -> bool:
         """Rename records and drop events about hidden topics; return whether there was nothing else."""
         self._names.rename(result)
-        if result is None or not self._gates.shut:
+        if result is None or not (self._gates.shut or self._gates.listed):
             return False
         if not isinstance(result, list):
             return self._gates.is_absence(result)

@@ -1,18 +1,24 @@
 """The gates of a confluent_kafka consumer: what :mod:`modeaware.clients.gates` needs of librdkafka.
 
+No topic can be left out of a pattern here: librdkafka matches it (a part of the name), or a broker under KIP-848 (the
+whole name), and neither expression has a "but not". So once a topic is let go, the topics that the pattern matches are
+subscribed to by their names instead, and looked up as often as librdkafka would. Not only until the topic is gone:
+librdkafka would go on to match it for a while, and reports a pattern that matches nothing as an error.
+
 All of it is for the polling thread.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from modeaware.clients import gates
-from modeaware.clients.gates import ANSWER_S, Committed
+from modeaware.clients.gates import ANSWER_S, ASK_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.names import physical_topic
@@ -41,7 +47,12 @@ class Gates(gates.Gates):
         stock: the client's own methods.
         is_polling: whether a call of ``poll`` or ``consume`` is under way, which may have taken records already.
         is_inside: whether a callback of librdkafka is.
-        onlooker: whom to ask what the group has committed; None: the client itself.
+        onlooker: whom to ask what the group has committed, and which topics there are; None: the client itself, which
+            is not asked for the latter.
+        whole_names, refresh_s: as :class:`~modeaware.confluent.ownership.GroupConf` has them.
+
+    Attributes:
+        listed: what is subscribed to by name in the place of patterns.
     """
 
     def __init__(
@@ -56,14 +67,52 @@ class Gates(gates.Gates):
         now_s: Callable[[], float] = time.monotonic,
         is_inside: Callable[[], bool] = lambda: False,
         onlooker: Onlooker | None = None,
+        *,
+        whole_names: bool = False,
+        refresh_s: float | None = None,
     ) -> None:
         client = LibrdkafkaGroup(stock, group_id, is_polling, is_inside, onlooker)
-        super().__init__(client, group_id, auto_commit, config, views, starts, now_s)
+        match = re.fullmatch if whole_names else re.search
+        super().__init__(client, group_id, auto_commit, config, views, starts, now_s, match)
         self._onlooker = onlooker
+        self._refresh_s = refresh_s
+        self._all: frozenset[str] = frozenset()
+        self._list_s: float | None = None
+        self.listed: frozenset[str] = frozenset()
+
+    def topics(self, names: Iterable[str]) -> tuple[str, ...]:
+        self.listed = frozenset()
+        found = super().topics(names)
+        if not self.left_out:
+            self._all, self._list_s = frozenset(), None
+        return found
+
+    def _without(self, pattern: str, left_out: Collection[str]) -> list[str]:
+        if not left_out or not (topics := self._list()):
+            return [pattern]
+        found = sorted(topic for topic in topics - set(left_out) if self._matches(pattern, topic))
+        self.listed |= frozenset(found)
+        self._found |= self.listed
+        return found
+
+    def _list(self) -> frozenset[str]:
+        """Return all topics, as they were when it was last time to look; empty: not known yet."""
+        now_s = self._now_s()
+        if not self._all if self._list_s is None else now_s >= self._list_s:
+            topics = frozenset[str]() if self._onlooker is None else self._onlooker.topics()
+            self._all = topics or self._all
+            wait_s = self._refresh_s if topics else ASK_S
+            self._list_s = None if wait_s is None else now_s + wait_s
+            if super().due_s() is None:
+                self.close()
+        return self._all
+
+    def due_s(self) -> float | None:
+        return min((at for at in (super().due_s(), self._list_s) if at is not None), default=None)
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
         super().look(mine, held)
-        if self.due_s() is None:
+        if super().due_s() is None:
             self.close()
 
     def close(self) -> None:
@@ -72,12 +121,14 @@ class Gates(gates.Gates):
             self._onlooker.close()
 
     def is_absence(self, message: Message) -> bool:
-        """Return whether ``message`` is the event that a hidden topic does not exist (any more): the application has
-        never named it."""
-        error = message.error()
-        if error is None or error.code() not in _ABSENT or physical_topic(message) not in self.added & self.shut:
+        """Return whether ``message`` is the event that a topic does not exist (any more) which the application has
+        never named: a hidden one, or one that its pattern matches."""
+        error, topic = message.error(), physical_topic(message)
+        if error is None or error.code() not in _ABSENT or topic not in (self.added & self.shut) | self.listed:
             return False
-        log.info("%s: %s: %s", self._group_id, physical_topic(message), error.str())
+        log.info("%s: %s: %s", self._group_id, topic, error.str())
+        if topic in self.listed:
+            self._list_s = self._now_s()
         return True
 
 
@@ -98,6 +149,17 @@ class Onlooker:
         if self._consumer is None:
             self._consumer = Consumer(self._conf)
         return self._consumer.committed(partitions, timeout=timeout)
+
+    def topics(self) -> frozenset[str]:
+        """Return the names of all topics; empty: no answer."""
+        if self._consumer is None:
+            self._consumer = Consumer(self._conf)
+        try:
+            found = self._consumer.list_topics(timeout=ANSWER_S).topics
+        except KafkaException as error:
+            log.debug("%s: topics not known: %s", self._conf["group.id"], error)
+            return frozenset()
+        return frozenset(name for name, topic in found.items() if topic.error is None)
 
     def close(self) -> None:
         if self._consumer is not None:

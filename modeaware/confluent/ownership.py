@@ -50,6 +50,8 @@ class GroupConf:
         offset_reset: ``auto.offset.reset``, as given.
         auto_commit: ``enable.auto.commit``.
         static: a member of the classic protocol with a ``group.instance.id``.
+        whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
+        refresh_s: how often topics are looked up that a pattern may match; None: never.
     """
 
     group_id: str
@@ -58,6 +60,8 @@ class GroupConf:
     offset_reset: str = "largest"
     auto_commit: bool = True
     static: bool = False
+    whole_names: bool = False
+    refresh_s: float | None = 300.0
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
@@ -65,6 +69,7 @@ class GroupConf:
         settings = with_topic_config(conf)
         strategies = [name.strip() for name in str(settings.get("partition.assignment.strategy", "range")).split(",")]
         consumer_protocol = str(settings.get("group.protocol", "classic")).lower() == "consumer"
+        refresh_ms = int(settings.get("topic.metadata.refresh.interval.ms", 300_000))
         return cls(
             group_id=str(settings.get("group.id", "")),
             incremental=consumer_protocol or "cooperative-sticky" in strategies,
@@ -72,6 +77,8 @@ class GroupConf:
             offset_reset=str(settings.get("auto.offset.reset", "largest")),
             auto_commit=str(settings.get("enable.auto.commit", True)).lower() in ("true", "t", "1"),
             static=bool(settings.get("group.instance.id")) and not consumer_protocol,
+            whole_names=consumer_protocol,
+            refresh_s=refresh_ms / 1000 if refresh_ms > 0 else None,
         )
 
 

@@ -18,7 +18,7 @@ from modeaware.kafka_python import _gateway
 from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
-from modeaware.kafka_python.gates import KafkaPythonGroup, WidenedPattern, as_name
+from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name
 from modeaware.kafka_python.partitions import (
     COMMIT_TIMEOUT_MS,
     LEAST_LISTING_MS,
@@ -261,9 +261,10 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._widened |= bool(gates.added)
         self._create(not self._widened)
         if subscription.subscribed_pattern is not None:
-            if set(topics) != {*self._names, *getattr(subscription.subscribed_pattern, "more", ())}:
-                more = set(topics).difference(self._names)
-                subscription.subscribed_pattern = WidenedPattern(subscription.subscribed_pattern.pattern, more)
+            before = subscription.subscribed_pattern
+            pattern = ChangedPattern(before.pattern, set(topics).difference(self._names), gates.left_out)
+            if pattern.changes != getattr(before, "changes", ChangedPattern("").changes):
+                subscription.subscribed_pattern = pattern
                 self._cluster.request_update()
         elif set(topics) != subscription.subscription:
             log.info(

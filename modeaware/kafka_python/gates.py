@@ -29,12 +29,22 @@ ANSWER_MS = 1000 * ANSWER_S
 class _Offsets(KafkaPythonOffsets):
     """Leaves out what the coordinator does not answer in time: it is requested again."""
 
-    def committed(self, keys: Collection[Partition]) -> dict[Partition, int | None]:
+    def committed(self, keys: Collection[Key]) -> dict[Partition, int | None]:
         try:
-            return super().committed(keys)
+            return super().committed(_parts(keys))
         except KafkaError as error:
             log.debug("committed offsets not known: %s", error)
             return {}
+
+    def log_starts(self, keys: Collection[Key]) -> dict[Partition, int]:
+        return super().log_starts(_parts(keys))
+
+    def log_ends(self, keys: Collection[Key]) -> dict[Partition, int]:
+        return super().log_ends(_parts(keys))
+
+
+def _parts(keys: Collection[Key]) -> list[Partition]:
+    return [TopicPartition(*key) for key in keys]
 
 
 class KafkaPythonGroup:
@@ -85,7 +95,7 @@ class KafkaPythonGroup:
         return {key: at and Committed(at.offset, (at.metadata or "").rstrip(METADATA_END)) for key, at in found.items()}
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
-        return self.offsets.log_starts([TopicPartition(*key) for key in keys])
+        return self.offsets.log_starts(keys)
 
     def commit_delivered(self) -> None:
         self._commit(self._consumer._partitions.consumed_offsets())
@@ -111,21 +121,23 @@ class KafkaPythonGroup:
         return True  # brokers that do not return it yet bring one more rebalance when they do, and no error
 
 
-class WidenedPattern:
-    """A pattern that matches some topics beside its own; kafka-python calls :meth:`match` with each topic.
+class ChangedPattern:
+    """A pattern that matches other topics than its own; kafka-python calls :meth:`match` with each topic.
 
     Args:
         pattern: the application's.
-        more: the other topics.
+        more: topics beside its own.
+        left_out: those of its own that it does not match any more.
     """
 
-    def __init__(self, pattern: str, more: Iterable[str]) -> None:
+    def __init__(self, pattern: str, more: Iterable[str] = (), left_out: Iterable[str] = ()) -> None:
         self.pattern = pattern
-        self.more = frozenset(more)
+        self.changes = (frozenset(more), frozenset(left_out))
         self._match = re.compile(pattern).match
 
     def match(self, topic: str) -> bool:
-        return topic in self.more or self._match(topic) is not None
+        more, left_out = self.changes
+        return topic in more or (topic not in left_out and self._match(topic) is not None)
 
 
 def as_name(pattern: str) -> str:

@@ -56,7 +56,10 @@ class AiokafkaWriter(Writer):
 class KafkaPythonMember(Member):
     def work(self) -> None:
         consumer = self._consumer = self._make()
-        consumer.subscribe(self._topics)
+        if self._topics[0].startswith("^"):
+            consumer.subscribe(pattern=self._topics[0])
+        else:
+            consumer.subscribe(self._topics)
         try:
             while not self.done.is_set():
                 for records in consumer.poll(50).values():

@@ -253,7 +253,7 @@ class Readers:
         eventually(all_given, 60)
         disordered = {key: numbers for key, numbers in firsts().items() if numbers != sorted(numbers)}
         assert not disordered or not ordered, {key: _first_wrong(numbers) for key, numbers in disordered.items()}
-        assert not [error for member in self.members for error in member.errors]
+        assert not (found := [error for member in self.members for error in member.errors]), found
 
     def pause_s(self, before: str, after: str) -> float:
         """How long no record was given between the last one of a topic and the first one of the next."""

@@ -10,15 +10,16 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
-from modeaware.clients.gates import LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
+from modeaware.clients.gates import ASK_S, LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
-from modeaware.confluent.gates import Gates
+from modeaware.confluent.gates import Gates, Onlooker
 from modeaware.confluent.names import LogicalName
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
 Key = tuple[str, int]
+REFRESH_S = 300.0
 OWN = {("a", 0), ("b", 0)}
 """What the member is assigned: partitions of the topic ``a`` and of ``b``, which replaces it."""
 
@@ -66,19 +67,39 @@ class Stock:
         self.renewed.append(topic)
 
 
+class SomeOnlooker(Onlooker):
+    """Returns what the stock client does, and topics."""
+
+    def __init__(self, stock: Stock) -> None:
+        self._stock = stock
+        self.there: set[str] = set()
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return self._stock.committed(partitions, timeout)
+
+    def topics(self) -> frozenset[str]:
+        return frozenset(self.there)
+
+    def close(self) -> None: ...
+
+
 class Member:
     """A member of group ``g`` that is subscribed to ``a``, and its clock."""
 
-    def __init__(self, *absent: str, auto_commit: bool = True, reset: str = "latest", **config: Any) -> None:
+    def __init__(
+        self, *absent: str, auto_commit: bool = True, reset: str = "latest", whole_names: bool = False, **config: Any
+    ) -> None:
         self.stock = Stock()
         self.stock.absent |= set(absent)
         self.views = FakeViews()
         self.now_s = 100.0
         self.polling = self.inside = False
         self.starts = Starts(self.views, reset, "g")
+        self.onlooker = SomeOnlooker(self.stock)
         self.gates = Gates(
             self.stock, "g", auto_commit, ClientConfig(**config), self.views, self.starts,
-            lambda: self.polling, lambda: self.now_s, lambda: self.inside,
+            lambda: self.polling, lambda: self.now_s, lambda: self.inside, self.onlooker,
+            whole_names=whole_names, refresh_s=REFRESH_S,
         )  # fmt: skip
         self.names = ["a"]
         self.mine: set[Key] = set(OWN)
@@ -190,6 +211,88 @@ def test_chain_is_subscribed_to_as_far_as_the_group_needs_it() -> None:
 def test_pattern_is_widened_by_what_it_does_not_match(pattern: str, more: tuple[str, ...]) -> None:
     member = Member()
     assert member.gates.topics([pattern, "other"]) == (pattern, *more, "other")
+
+
+@pytest.mark.parametrize("pattern", ["^a", "^.$", "^x|a"])
+def test_topic_that_was_let_go_is_left_out_of_a_pattern(pattern: str) -> None:
+    member = Member()
+    member.names = [pattern]
+    member.sealed(5, 5)
+    member.deliver("a", 0, 5)
+    member.commits("a", 5, 5)
+    assert member.look()
+    member.told(let_go=True)
+    member.commits("b", 0, 0)
+    member.look(SELDOM_S)
+    assert pattern in member.topics(), "the brokers have not answered which topics there are"
+    member.onlooker.there = {"a", "b", "c", "not"}
+    member.look(ASK_S)
+    more = {"^a": set[str](), "^.$": {"c"}, "^x|a": set[str]()}[pattern]
+    assert {*member.topics()} == {"b", *more}
+    member.onlooker.there |= {"ax", "d"}
+    assert {*member.topics()} == {"b", *more}
+    member.look(REFRESH_S)
+    more = {"^a": {"ax"}, "^.$": {"c", "d"}, "^x|a": {"ax"}}[pattern]
+    assert {*member.topics()} == {"b", *more}
+    assert member.gates.due_s() == member.now_s + REFRESH_S
+    member.told(gone=True)
+    member.onlooker.there -= {"a"}
+    member.look(REFRESH_S)
+    assert {*member.topics()} == {"b", *more}, "librdkafka would match the topic for a while"
+    member.view = replace(member.view, version=(1, 99), successor=None)
+    member.views.put(member.view)
+    member.look()
+    assert member.topics() == (pattern,)
+    assert member.gates.due_s() is None
+
+
+def test_absence_of_a_topic_that_a_pattern_matched_is_no_event_and_is_looked_up() -> None:
+    member = Member()
+    member.names = ["^.$"]
+    member.onlooker.there = {"a", "b", "c"}
+    member.sealed(0, 0)
+    member.told(let_go=True)
+    member.commits("b", 0, 0)
+    member.look()
+    assert {*member.topics()} == {"b", "c"}
+    member.onlooker.there = {"a", "b"}
+    assert member.gates.is_absence(absence("c"))
+    assert not member.gates.is_absence(absence("a")), "it is not subscribed to"
+    assert {*member.topics()} == {"b"}
+
+
+def test_member_by_a_pattern_that_is_assigned_nothing_leaves_out_the_topic_too() -> None:
+    member = Member()
+    member.names, member.mine = ["^a"], set()
+    member.onlooker.there = {"a", "b"}
+    member.sealed(5, 5)
+    member.told(let_go=True)
+    member.commits("a", 5, 5)
+    member.commits("b", 0, 0)
+    member.look()
+    assert member.topics() == ("b",)
+    member.gates.on_assign((), ())
+    assert member.topics() == ("b",)
+
+
+@pytest.mark.parametrize("pattern", ["^(", "^[[:alpha:]]$"])
+def test_pattern_that_is_not_pythons_stays_as_it_is(pattern: str) -> None:
+    member = Member()
+    member.names = [pattern]
+    member.onlooker.there = {"a", "b"}
+    member.sealed(0, 0)
+    member.told(let_go=True)
+    member.commits("b", 0, 0)
+    member.look()
+    assert member.topics() == (pattern,)
+
+
+@pytest.mark.parametrize(("whole_names", "more"), [(False, ()), (True, ("ab",))])
+def test_pattern_matches_whole_names_where_brokers_match_it(whole_names: bool, more: tuple[str, ...]) -> None:
+    member = Member(whole_names=whole_names)
+    member.view = replace(member.view, version=(1, 2), successor=Successor("ab", "id-b", 2))
+    member.views.put(member.view)
+    assert member.gates.topics(["^a"]) == ("^a", *more)
 
 
 def test_another_topic_of_the_successors_name_has_no_gate() -> None:

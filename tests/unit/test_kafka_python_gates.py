@@ -11,6 +11,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ
+from modeaware.clients.gates import UNCOMMITTED_S
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
@@ -39,6 +40,7 @@ class Member:
     def _fetch(self, keys: set[TopicPartition], timeout_ms: float) -> dict[TopicPartition, OffsetAndMetadata]:
         if self.down:
             raise KafkaTimeoutError
+        assert all(isinstance(key, TopicPartition) for key in keys), "kafka-python raises"
         return {key: self.committed[key] for key in keys if key in self.committed}
 
     def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
@@ -180,6 +182,39 @@ def test_pattern_is_widened_by_what_it_does_not_match(views: FakeViews) -> None:
     ]
     member.subscription.change_subscription(["orders", "orders-v2"])  # as kafka-python does with new metadata
     assert member.consumer.subscription() == {"orders"}
+    member.close()
+
+
+def test_start_of_a_partition_that_no_member_reads_is_committed(member: Member) -> None:
+    member.poll()
+    member.assign([*OLD, NEW[0]])
+    sealed(member)
+    member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(0, READ, -1) for p in range(12)}
+    member.poll()
+    assert NEW[1] not in member.committed
+    for gate in member.consumer._gates._gates.values():
+        gate.since_s -= UNCOMMITTED_S  # private: so long ago it was opened
+    member.poll()
+    assert member.committed[NEW[1]] == OffsetAndMetadata(0, GATE_OPENED + "\0", -1)
+
+
+@pytest.mark.parametrize("let_go", [True, False])
+def test_topic_that_was_let_go_is_left_out_of_a_pattern(views: FakeViews, let_go: bool) -> None:
+    def matched() -> set[str]:
+        member.consumer._names_noted = True
+        member.poll()
+        pattern = member.subscription.subscribed_pattern
+        return {topic for topic in ("orders", "orders-v2", "more") if pattern.match(topic)}
+
+    announce(views, "orders", "orders-v2", 2)
+    member = Member(views, group_id="g")
+    member.consumer.subscribe(pattern="orders")
+    assert matched() == {"orders", "orders-v2"}
+    switch(views, "orders", "orders-v2", 2, read_up_to=dict.fromkeys(range(12), 5), let_go=let_go)
+    member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(5, READ, -1) for p in range(12)}
+    member.committed |= {key: OffsetAndMetadata(0, "", -1) for key in NEW}
+    matched()
+    assert matched() == {"orders-v2"} | ({"orders"} if not let_go else set())
     member.close()
 
 

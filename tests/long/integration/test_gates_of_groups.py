@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from modeaware.aio import AIOConsumer
+from tests.support.plain import create_topic
 from tests.support.succession import Following, Given, Reader, Readers, Writer
 
 
@@ -53,23 +54,30 @@ def test_pattern_that_matches_only_the_old_name_gets_the_successor_beside_it(fol
     ]
     with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
         readers.await_given(following.topic, 300)
-        following.replace()
+        following.replace(delay_ms=0)
         readers.await_given(following.successor, 1)
-        following.served.wait_done(following.topic)
+        following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.gone_ms)
         writer.stop()
         readers.check(writer.sent)
 
 
 @pytest.mark.parametrize("strategy", [None, "consumer"])
-def test_pattern_that_matches_both_names_waits_at_the_gate(following: Following, strategy: str | None) -> None:
+def test_pattern_that_matches_both_names_waits_at_the_gate_and_lets_the_topic_be_deleted(
+    following: Following, strategy: str | None
+) -> None:
     journal: list[Given] = []
     conf = following.conf(strategy, topic_metadata_refresh_interval_ms=500)
     members = [Reader(name, [f"^{following.topic}.*"], conf, journal) for name in "ab"]
     with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
         readers.await_given(following.topic, 300)
-        following.replace()
+        following.replace(delay_ms=0)
         readers.await_given(following.successor, 1)
-        following.served.wait_done(following.topic)
+        following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.let_go_ms)
+        readers.await_held(following.topic, 0)
+        create_topic(following.served.servers, f"{following.topic}-more", 2, configs={})
+        readers.await_held(f"{following.topic}-more", 2)
+        following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.gone_ms)
+        readers.await_held(following.successor, 4)
         writer.stop()
         readers.check(writer.sent)
 
