@@ -206,7 +206,8 @@ class Membership:
         take = self._partitions.add if incremental else self._partitions.assign
         if self._midlife is not None:
             self._assigned_inside = True
-            self._partitions.choose(self._midlife, partitions)
+            began_s = time.monotonic()
+            self._show_later(self._partitions.choose(self._midlife, partitions), began_s)
         elif self._in_callback:
             self._assigned_inside = True
             take(partitions, hidden=self._hidden - {key_of(p) for p in partitions})
@@ -305,8 +306,10 @@ class Membership:
         """
         partitions, eager = self._partitions, not self._conf.incremental
         target = partitions.target - self._ownership.withheld
-        if self._late:
-            self._show(self._late & target)
+        self._late &= target
+        if self._retry_s is not None and time.monotonic() >= self._retry_s:
+            late, self._late, self._retry_s = self._late, set(), None
+            self._show(late)
         gone, back = partitions.held - target, target - partitions.held - self._late
         if not gone and not back:
             return
@@ -327,8 +330,14 @@ class Membership:
                 self._show(back)
 
     def _show(self, keys: Iterable[Key]) -> None:
-        self._late = self._partitions.show(keys)
-        self._retry_s = time.monotonic() + SHOW_RETRY_S if self._late else None
+        began_s = time.monotonic()
+        self._show_later(self._partitions.show(keys), began_s)
+
+    def _show_later(self, late: set[Key], began_s: float) -> None:
+        if late:
+            self._late |= late
+            now_s = time.monotonic()  # a leader that does not answer must not keep the others from being read
+            self._retry_s = now_s + max(SHOW_RETRY_S, now_s - began_s)
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""

@@ -33,6 +33,9 @@ from modeaware.topic_view import TopicView
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
+ANSWER_S = 1.0
+"""How long log starts are requested for, where they may be requested again."""
+SINGLE_ANSWER_S = 0.25
 RETRY_S = 0.1
 # While a leader or coordinator moves, and when a connection breaks.
 _RETRIABLE = frozenset(
@@ -106,6 +109,23 @@ class LibrdkafkaOffsets:
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
+
+    def log_starts_now(self, keys: Collection[Key]) -> dict[Key, int]:
+        """The same without those whose leader does not answer at once: librdkafka waits for all, and returns none."""
+        asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
+        found = self._answered(asked, ANSWER_S) if asked else {}
+        if not found and len(asked) > 1:
+            for each in asked:
+                found |= self._answered([each], SINGLE_ANSWER_S)
+        return found
+
+    def _answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
+        try:
+            answer = self._stock.offsets_for_times(asked, timeout=timeout_s)
+        except KafkaException as error:
+            log.debug("%s: offsets of %s not known: %s", self._group_id, asked, error)
+            return {}
+        return {key_of(p): p.offset for p in answer if p.error is None and p.offset >= 0}
 
     def log_ends(self, keys: Collection[Key]) -> dict[Key, int]:
         return self.listed(dict.fromkeys(keys, OFFSET_END))
@@ -290,7 +310,8 @@ class Partitions:
         """Hold ``keys`` again, each from its position on, or from its start where it delivered nothing.
 
         Returns:
-            The partitions that librdkafka is not ready for yet (their assignment has just begun): try again.
+            The partitions that librdkafka is not ready for yet (their assignment has just begun), and those whose log
+            may begin behind their position and whose leader does not answer: try again.
         """
         back = self._stock.position(parts_of(set(keys) - self.held))
         replaced = {key for key in map(key_of, back) if self.starts.is_of_another_topic(key)}
@@ -299,12 +320,15 @@ class Partitions:
             # Neither a position nor a start of another topic means anything now.
             place.offset = OFFSET_INVALID if start is None or key_of(place) in replaced else start
         places = {key_of(p): p for p in self.resolve(back)}
-        behind = [key for key, place in places.items() if self.starts.may_be_behind(key, place.offset)]
-        for key, log_start in (self._offsets.log_starts(behind) if behind else {}).items():
+        behind = {key for key, place in places.items() if self.starts.may_be_behind(key, place.offset)}
+        log_starts = self._offsets.log_starts_now(behind)
+        for key, log_start in log_starts.items():
             if log_start > places[key].offset:
                 places[key] = TopicPartition(*key, log_start)
-        later: set[Key] = set()
+        later = behind - log_starts.keys()
         for key, place in places.items():
+            if key in later:
+                continue
             if key in replaced and place.offset == OFFSET_INVALID:
                 place.offset = OFFSET_BEGINNING  # librdkafka's own one is of the topic that was deleted
             self.starts.started(key, place.offset)
@@ -317,20 +341,21 @@ class Partitions:
         TALLY.add(PARTITIONS_TAKEN_UP, len(shown))
         return later
 
-    def choose(self, target: set[Key], partitions: Iterable[TopicPartition]) -> None:
+    def choose(self, target: set[Key], partitions: Iterable[TopicPartition]) -> set[Key]:
         """The application chose ``partitions`` when it was shown ``target`` in mid-life: with offsets of its own maybe.
 
-        What it left out is declined until the next assignment.
+        What it left out is declined until the next assignment. Returns what :meth:`show` does.
         """
         chosen = {key_of(p): p for p in partitions}
         for key in chosen.keys() - self.mine:
             log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
         self._declined |= target - chosen.keys()
         self.hide(target - chosen.keys())
-        self.show(target & chosen.keys())
+        later = self.show(target & chosen.keys())
         for key in target & chosen.keys() & self.held:
             if chosen[key].offset != OFFSET_INVALID:
                 self.seek(chosen[key])
+        return later
 
     def _seek(self, place: TopicPartition) -> bool:
         if place.offset == OFFSET_INVALID:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -24,6 +24,7 @@ from modeaware.kafka_python.partitions import (
     LEAST_LISTING_MS,
     HeldListener,
     KafkaPythonOffsets,
+    Offsets,
     Partition,
     Partitions,
 )
@@ -97,7 +98,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._auto_commit: bool = self._coordinator.config["enable_auto_commit"]
         self._noted = True
         self._rejoins = 0
-        self._find_again_s = 0.0
+        self._find_again_s = self._place_again_s = 0.0
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
             self._subscription.rebalance_listener = self._held_listener(None)
@@ -337,13 +338,13 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     def _align(self, *, new: bool = False) -> None:
         """Bring what is held in line with the views in force, and tell the application."""
-        if not self._noted and not new:
+        if not self._noted and not new and not self._partitions.unplaced:
             return
         self._noted = False
         self._rejoin_if_stale()  # a note that came since the last look is taken here
         if not self._names:
             self._gates.warn_of_manual({p.topic for p in self._partitions.assigned()})
-        self._partitions.skip_to_log_starts(KafkaPythonOffsets(self, LEAST_LISTING_MS))
+        self._partitions.skip_to_log_starts(self._log_starts)
         gone, back = self._partitions.changes()
         listener = self._subscription.rebalance_listener if self._grouped else None
         if not isinstance(listener, HeldListener) or not (gone or back):
@@ -351,6 +352,17 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         else:
             self._change(listener, gone, back)
         self._commit_idle()
+
+    def _log_starts(self, partitions: Collection[Partition]) -> Offsets:
+        """Request log starts; where a leader does not answer, not again for as long: the others are read meanwhile."""
+        began_s = time.monotonic()
+        if began_s < self._place_again_s:
+            return {}
+        found = KafkaPythonOffsets(self, LEAST_LISTING_MS).log_starts(partitions)
+        if len(found) < len(partitions):
+            now_s = time.monotonic()
+            self._place_again_s = now_s + max(self._backoff_s, now_s - began_s)
+        return found
 
     def _commit_idle(self) -> None:
         """Commit where idle partitions started: ReadOnly ones, which the controller waits for.

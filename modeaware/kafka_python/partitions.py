@@ -84,6 +84,7 @@ class Partitions:
     Attributes:
         hidden: partitions that are assigned, and paused by us.
         changed: topics whose modes changed since the last assignment.
+        unplaced: those of the hidden ones that only wait until it is known where to read them.
 
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
@@ -101,6 +102,7 @@ class Partitions:
         self._view = view
         self._shut = is_shut
         self._paused_by_application: set[Partition] = set()  # of the hidden ones
+        self.unplaced: set[Partition] = set()
         self.hidden: set[Partition] = set()
         self.changed: set[str] = set()
 
@@ -126,7 +128,9 @@ class Partitions:
         """Return what is to be hidden, and what is to be shown again, of what is assigned, by the views in force."""
         assigned = self.assigned()
         target = {
-            p for p in assigned if not self._view(p.topic).is_readable(p.partition) or self._is_behind_gate(p.topic)
+            p
+            for p in assigned
+            if p in self.unplaced or not self._view(p.topic).is_readable(p.partition) or self._is_behind_gate(p.topic)
         }
         return target - self.hidden, (self.hidden & assigned) - target
 
@@ -144,15 +148,22 @@ class Partitions:
         end = None if successor is None else successor.read_up_to.get(partition.partition)
         return consumed if end is None or consumed.offset < end else consumed._replace(metadata=READ + METADATA_END)
 
-    def skip_to_log_starts(self, offsets: KafkaPythonOffsets) -> None:
+    def skip_to_log_starts(self, find: Callable[[Collection[Partition]], Offsets]) -> None:
         """Retention may have taken the first records of a successor that has waited behind its gate: that is no error
-        for ``auto_offset_reset`` to decide. For the polling thread, before it shows such partitions."""
+        for ``auto_offset_reset`` to decide. For the polling thread, before it shows such partitions.
+
+        Args:
+            find: finds log starts. Partitions that it leaves out stay hidden.
+        """
+        self.unplaced = set()
         waited = {p: at.offset for p in self.changes()[1] if (at := self._subscription.position(p)) is not None}
         behind = [p for p, at in waited.items() if self._starts.may_be_behind(p, at)]
-        for partition, start in (offsets.log_starts(behind) if behind else {}).items():
+        starts = find(behind) if behind else {}
+        for partition, start in starts.items():
             if start > waited[partition]:
                 self._subscription.seek(partition, start)
                 self._starts.started(partition, start)
+        self.unplaced = set(behind) - starts.keys()
 
     def _hide(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:

@@ -17,7 +17,7 @@ from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.partitions import Partitions
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from tests.support.fake_views import FakeViews, modes_of
+from tests.support.fake_views import FakeViews, modes_of, switch
 
 NONE = PartitionMode.NONE
 UNLISTED = TopicView.unlisted("t")
@@ -334,6 +334,23 @@ def test_topic_shrunk_after_its_assignment_and_recreated_is_another_topic() -> N
     world.create_again()
     assert world.partitions.show({("t", 1)}) == set()
     assert world.stock.sought == {1: 0}
+
+
+def test_partition_whose_log_start_is_not_known_is_shown_later() -> None:
+    """Retention may have taken its first records while the gate was shut: ``latest`` would skip the others."""
+    world, keys = World("latest"), {("t", 0), ("t", 1)}
+    switch(world.views, "before", "t", 2)
+    world.stock.end = {0: 9, 1: 9}
+    world.starts.remember(world.views.view("before"))
+    world.partitions.assign([], hidden=keys)
+    world.partitions.hide(keys)
+    world.stock.first = defaultdict(int, {0: 3, 1: 3})
+    world.stock.failures["offsets_for_times"] = [KafkaError._TIMED_OUT, KafkaError._TIMED_OUT]
+    assert world.partitions.show(keys) == {("t", 0)}, "those whose leader answers are read"
+    assert world.stock.sought == {1: 3}
+    assert world.partitions.held == {("t", 1)}
+    assert world.partitions.show({("t", 0)}) == set()
+    assert world.stock.sought == {0: 3, 1: 3}
 
 
 def test_partition_that_librdkafka_is_not_ready_for_is_shown_later(caplog: pytest.LogCaptureFixture) -> None:

@@ -146,6 +146,25 @@ def test_gate_opens_once_the_group_has_read_the_topic_and_the_start_is_committed
     assert member.consumer.subscription() == {"orders"}
 
 
+def test_partition_whose_log_start_is_not_known_stays_hidden_until_it_is(member: Member) -> None:
+    """Retention may have taken its first records: ``auto_offset_reset=latest`` would skip the others."""
+    joined(member)
+    sealed(member)
+    member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(0, READ, -1) for p in range(12)}
+    cluster, reader = member.consumer._cluster, member.consumer
+    cluster.leader_for_partition = lambda partition: -1 if partition == NEW[1] else 1
+    member.log_starts[NEW[1]] = 3
+    member.poll()
+    assert member.held == {*OLD, NEW[0]}
+    cluster.leader_for_partition = lambda partition: 1
+    member.poll()
+    assert member.held == {*OLD, NEW[0]}, "it is not requested in every poll"
+    reader._place_again_s = 0.0  # private: the time has come
+    member.poll()
+    assert member.held == {*OLD, *NEW}
+    assert member.subscription.position(NEW[1]).offset == 3
+
+
 def test_rebalance_listener_is_shown_the_successor_when_its_gate_opens(views: FakeViews) -> None:
     import kafka
 
