@@ -20,7 +20,7 @@ OAUTH_CALLBACK = "oauth_cb"
 DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
 ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
-ON_REPLACE = ("ordered", "unordered")
+ON_REPLACE = ("ordered", "unordered", "named")
 TOPIC_NAMES = ("physical", "logical")
 ON_RESIZE = ("ignore", "warn", "error", "hold")
 OLD_CLIENTS = ("serve", "refuse")
@@ -50,7 +50,8 @@ class ClientConfig:
         resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
         on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
             its successor when the group has committed it to its end, so that every key keeps its order;
-            ``unordered``: both at once.
+            ``unordered``: both at once; ``named``: not at all, only what the application subscribes to (the default of
+            QuixStreams under ``modeaware.install()``).
         gate_timeout_ms: ``modeaware.gate.timeout.ms``, how long a consumer that has read its share of a topic that is
             replaced waits for the rest of its group without any progress in the group's commits, before it reads the
             successor (600000): twice the default of ``max.poll.interval.ms``, after which the partitions of a member

@@ -191,6 +191,9 @@ log = logging.getLogger(__name__)
 AIOKAFKA, AIOKAFKA_PRODUCER = "aiokafka", "modeaware.aiokafka.producer"
 """aiokafka is left for later where the program has not imported it: many have it, and few of them use it."""
 
+QUIXSTREAMS = "quixstreams"
+"""Its consumers look partitions up by the topics that the application has named: one of a successor is a KeyError."""
+
 # Where applications import the classes, and where ours of the same names are.
 _CONFLUENT = (
     ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
@@ -261,8 +264,9 @@ def _usable(library: str, module: str, classes: tuple[tuple[str, str, str], ...]
 
 
 _lock = threading.RLock()
-_undo: list[Callable[[], None]] = []
+_undo: list[Callable[[], object]] = []
 _until_aiokafka: list[Callable[[], object]] = []
+_until_quixstreams: list[Callable[[], object]] = []
 
 
 def install(**settings: Any) -> None:
@@ -291,9 +295,13 @@ def install(**settings: Any) -> None:
     with _lock:
         set_process_settings({**from_environment(os.environ), **process_settings(), **dotted(settings)})
         _replace()
+        _forget(_until_quixstreams)
+        if QUIXSTREAMS in sys.modules:
+            _quixstreams_arrived()
+        else:
+            _until_quixstreams.append(after_import(QUIXSTREAMS, _quixstreams_arrived))
         if AIOKAFKA not in sys.modules:  # else it has come, or comes just now: what waits for it must not be taken away
-            while _until_aiokafka:
-                _until_aiokafka.pop()()
+            _forget(_until_aiokafka)
             _until_aiokafka.append(after_import(AIOKAFKA, _aiokafka_arrived))
 
 
@@ -303,10 +311,19 @@ def uninstall() -> None:
     Clients that were made meanwhile stay mode-aware, and so do modules that have imported a class since.
     """
     with _lock:
-        for undo in (_until_aiokafka, _undo):
-            while undo:
-                undo.pop()()
+        for undo in (_until_quixstreams, _until_aiokafka, _undo):
+            _forget(undo)
         set_process_settings({})
+
+
+def _forget(undo: list[Callable[[], object]]) -> None:
+    while undo:
+        undo.pop()()
+
+
+def _quixstreams_arrived() -> None:
+    with _lock:
+        set_process_settings({"modeaware.on.replace": "named", **process_settings()})
 
 
 def _replace(*, aiokafka: bool | None = None) -> None:

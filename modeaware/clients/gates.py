@@ -193,7 +193,8 @@ class Gates:
         self._client = client
         self._group_id = group_id
         self._auto_commit = auto_commit
-        self._ordered = config.on_replace == "ordered"
+        self._ordered = config.on_replace != "unordered"
+        self._follows = config.on_replace != "named"
         self._timeout_s = config.gate_timeout_ms / 1000
         self._views = views
         self._starts = starts
@@ -218,6 +219,9 @@ class Gates:
         A successor that this client does not find on the brokers yet is left out: an error would reach the application.
         """
         self._given = given = tuple(names)
+        if not self._follows:
+            self.subscribed = given
+            return given
         found: dict[str, None] = {}
         left_out: set[str] = set()
         for name in given:
@@ -311,12 +315,15 @@ class Gates:
             names: what the application subscribes to.
         """
         concerned = {topic for topic, _ in given} | set(self.subscribed)
-        concerned |= {each for name in names if not name.startswith("^") for each in self._read_topics(name)}
-        patterns = [name for name in names if name.startswith("^")]
+        patterns = []
+        if self._follows:
+            concerned |= {each for name in names if not name.startswith("^") for each in self._read_topics(name)}
+            patterns = [name for name in names if name.startswith("^")]
         gates: dict[tuple[str, str], Gate] = {}
         for topic, view in predecessors(self._views.views()).items():
             assert view.successor is not None
-            if not concerned & {topic, view.topic} and not any(self._matches(each, view.topic) for each in patterns):
+            either = {topic, view.topic} if self._follows else {topic}
+            if not concerned & either and not any(self._matches(each, view.topic) for each in patterns):
                 continue
             name = _name(view, view.successor)
             gate = self._gates.get(name) or Gate(

@@ -538,6 +538,21 @@ def test_group_that_begins_late_by_a_pattern_waits_though_others_hold_the_topic(
     assert not member.look()
 
 
+def test_member_that_reads_what_it_names_does_not_follow_and_commits_nothing_of_the_successor() -> None:
+    member = Member(on_replace="named")
+    member.mine = {("a", 0)}
+    member.sealed(5, 5)
+    member.commits("a", 5, 5)
+    member.look()
+    member.look(UNCOMMITTED_S)
+    assert member.topics() == ("a",)
+    assert member.gates.stats() == []
+    assert {topic for topic, _ in member.stock.committed_offsets} == {"a"}
+    member.names, member.mine = ["b"], {("b", 0)}  # it has been moved
+    assert member.topics() == ("b",)
+    assert member.look(), "the group has read the topic"
+
+
 def test_topic_that_was_let_go_is_left_out_from_the_start_where_the_group_has_read_it() -> None:
     for committed, expected in [((5, 5), ("b",)), ((5, 3), ("a", "b"))]:
         member = Member()

@@ -112,6 +112,24 @@ for config in asked:
     ]
 
 
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("modeaware.install(); import quixstreams", "named"),
+        ("import quixstreams; modeaware.install()", "named"),
+        ("modeaware.install(); modeaware.install(); import quixstreams", "named"),
+        ("modeaware.install(modeaware_on_replace='ordered'); import quixstreams", "ordered"),
+        ("modeaware.install()", "None"),
+        ("modeaware.install(); modeaware.uninstall(); import quixstreams", "None"),
+    ],
+)
+def test_consumers_beside_quixstreams_read_only_what_they_name(tmp_path: Path, program: str, expected: str) -> None:
+    (tmp_path / "quixstreams.py").touch()
+    path = f"import sys, modeaware; sys.path.insert(0, {str(tmp_path)!r})"
+    said = "from modeaware.config import process_settings; print(process_settings().get('modeaware.on.replace'))"
+    assert _said("\n".join([path, program, said])) == [expected]
+
+
 # aiokafka, which is replaced when the program imports it
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.modelog.records import TopicRecord
 from tests.conftest import MakeTopic
-from tests.support.controlled import Controlled, produce
+from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.frameworks import (
     DIFFERENT_KEYS,
     command,
+    committed,
     end,
     programs,
     quixstreams,
@@ -33,6 +38,36 @@ def test_two_processes_through_a_shrink_of_what_they_read_and_what_they_write(
     two = [command(served, EXAMPLE, *names, "--state-dir", str(tmp_path / name)) for name in ("one", "two")]
     with programs(two, log, PYTHONPATH=str(quixstreams())) as running:
         through_a_shrink_of_both(served, *names, running, log)
+
+
+@pytest.mark.timeout(200)
+def test_a_topic_that_is_replaced_is_read_to_its_end_and_its_owner_moves_the_group(
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
+) -> None:
+    source, to, group, log = make_topic(12), make_topic(4), make_group(), tmp_path / "log"
+    successor = f"{source}-v2"
+
+    def application(name: str) -> list[list[str]]:
+        return [command(served, EXAMPLE, name, to, group, "--state-dir", str(tmp_path / "state"))]
+
+    def is_left_behind(record: TopicRecord) -> bool:
+        return record.replacement is not None and record.replacement.reason == f"group-not-moved:{group}"
+
+    with programs(application(source), log, PYTHONPATH=str(quixstreams())) as running:
+        produce(served, source, 2 * DIFFERENT_KEYS)
+        eventually(lambda: all(committed(served, source, group)), 90)
+        assert served.ask(ReplaceTopicCommand(source, successor, 4)).code is ErrorCode.NONE
+        served.wait_for(source, is_left_behind)
+        produce(served, successor, DIFFERENT_KEYS)
+        time.sleep(5)  # the gate of a group that has read the topic opens within a second
+        end(running, log)
+    commit_zero(served, group, successor, 4)
+    with programs(application(successor), log, PYTHONPATH=str(quixstreams())) as running:
+        eventually(
+            lambda: len(drain_topic(served.servers, to)) == 3 * DIFFERENT_KEYS, 90, message=log.read_text()[-3000:]
+        )
+        served.wait_done(source)
+        end(running, log)
 
 
 @pytest.mark.timeout(200)
