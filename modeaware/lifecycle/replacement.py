@@ -407,7 +407,9 @@ class _Move:
             replacement = replace(replacement, deleting_ms=None)
         return replacement, (), stay.reason
 
-    def _with_successor(self, replacement: Replacement) -> tuple[Replacement, tuple[CreateTopic, ...], str | None]:
+    def _with_successor(
+        self, replacement: Replacement
+    ) -> tuple[Replacement, tuple[CreateTopic | RemoveConfigs, ...], str | None]:
         """Create the successor anew where it was deleted (invariant I2): producers have no topic to write to.
 
         Before it is let go alone: later, a topic at the end of a chain may go like any other. The first look shows that
@@ -419,6 +421,8 @@ class _Move:
         if replacement.reason != reasons.SUCCESSOR_GONE:
             return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
         if found.topic_id is not None and _as_intended(found, replacement):
+            if overriding := _overriding(found, replacement):
+                return replacement, (RemoveConfigs(found.topic, found.topic_id, overriding),), reasons.SUCCESSOR_GONE
             return replace(replacement, successor_id=found.topic_id, reason=None), (), None
         new = creation(self._record.topic, self._record.topic_id, replacement)
         created = (new,) if found.topic_id is None and found.gone else ()

@@ -254,6 +254,9 @@ a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
 a record behind a seal is drained  I2 3500000001
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
+what overrides a fence of its name is removed before a successor is announced  fence 4000000000
+    lifecycle.replacement: if overriding := _overriding(found, replacement):\n        return
+        => if False:\n        return
 a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
 the predecessor is drained before it is let go  I2 3000004280

@@ -254,6 +254,10 @@ def test_a_successor_that_was_deleted_after_the_switch_is_created_anew() -> None
     made = step(found.record, seen(replace(other, partitions=successor().partitions)), NOW_MS + ANNOUNCE_MS).record
     assert made is not None
     assert (replacement(made).successor_id, replacement(made).reason) == ("id-3", None)
+    overriding = replace(other, partitions=successor().partitions, configs=NO_FENCE)
+    assert step(found.record, seen(overriding), NOW_MS + ANNOUNCE_MS).effects == (
+        RemoveConfigs(NAME, "id-3", tuple(NO_FENCE)),
+    )
     assert give_up_successor(made, EPOCH, NOW_MS) is None, "its name leads there"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.alias import is_alias
+from modeaware.lifecycle.replacement import NO_FENCE
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.simulation.drain_invariants import Violation
@@ -73,6 +74,10 @@ class ChainJudge(Judge):
         return was.gone_ms is not None and now.successor_id in self._owed
 
     def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
+        topic = self.world.topics.get(now.successor)
+        is_there = topic is not None and topic.topic_id == now.successor_id and now.announced_ms is not None
+        if is_there and NO_FENCE.items() & topic.configs.items():
+            raise Violation("fence", f"{topic.topic_id} is announced with configs that override a fence of its name")
         first = self.acknowledged_at.get(now.successor_id or "", writer.looked.at)
         if now.gone_ms is None and first < writer.looked.at:
             raise Violation("I8", f"{now.successor_id} is taken for the successor, and has records")

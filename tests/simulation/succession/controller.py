@@ -11,7 +11,14 @@ from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.controller.election import Election, LeasedEffects
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.commands import CreateTopic, DeletePredecessor, DeleteTopic, Effect, FenceTopic
+from modeaware.lifecycle.commands import (
+    CreateTopic,
+    DeletePredecessor,
+    DeleteTopic,
+    Effect,
+    FenceTopic,
+    RemoveConfigs,
+)
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.state import is_settled
@@ -116,6 +123,10 @@ class SimBrokers(Cluster):
                 for partition in range(len(topic.logs)):
                     if world.random() < 0.5:
                         world.apply_configs(topic, partition)
+        elif isinstance(effect, RemoveConfigs):
+            found = world.topics.get(effect.topic)
+            for name in effect.names if found is not None else ():
+                found.configs.pop(name, None)
         if world.strikes(Fault.EFFECT_ANSWER_LOST):
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
