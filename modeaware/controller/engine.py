@@ -41,6 +41,7 @@ from modeaware.lifecycle.commands import (
     DeleteTopic,
     Effect,
     FenceTopic,
+    RemoveConfigs,
     ReplaceTopicCommand,
     TopicCommand,
 )
@@ -365,7 +366,8 @@ class Engine:
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
         """A successor that has the name of an alias overrides what brokers may have kept of that topic's fence."""
-        was_fenced = any(record.topic == effect.successor and is_alias(record) for record in self._records.values())
+        before = (r.replacement for r in self._records.values() if r.topic == effect.successor and is_alias(r))
+        was_fenced = any(now is not None and now.has_fence for now in before)
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
@@ -573,9 +575,9 @@ class Engine:
                 self._take_back(effect, error)
             elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:
                 self._refused_fences.add(effect.topic_id)
-            elif isinstance(effect, CreateTopic) and error.code in _REFUSED_FOR_GOOD:
-                now_ms = self._clock.now_ms()
-                given_up = give_up_successor(self._records[effect.topic_id], self._epoch, now_ms)
+            elif isinstance(effect, CreateTopic | RemoveConfigs) and error.code in _REFUSED_FOR_GOOD:
+                replaced = effect.topic_id if isinstance(effect, CreateTopic) else effect.predecessor_id
+                given_up = give_up_successor(self._records[replaced], self._epoch, self._clock.now_ms())
                 if given_up is not None:
                     self._append([given_up])
                     logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)

@@ -184,11 +184,12 @@ class FenceTopic:
 
 @dataclass(frozen=True)
 class RemoveConfigs:
-    """Remove what is set on the topic itself, so that the brokers' defaults apply."""
+    """Remove what is set on the topic itself, the successor of another one, so that the brokers' defaults apply."""
 
     topic: str
     topic_id: str
     names: tuple[str, ...]
+    predecessor_id: str
 
 
 Effect = (

@@ -181,7 +181,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         )
         return Advance(_without(record), alarms=(alarm,))
     if overriding := _overriding(found, replacement):
-        return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding),))
+        return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding, record.topic_id),))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
     return Advance(with_replacement(record, announced), due_ms=now_ms)
 
@@ -422,7 +422,8 @@ class _Move:
             return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
         if found.topic_id is not None and _as_intended(found, replacement):
             if overriding := _overriding(found, replacement):
-                return replacement, (RemoveConfigs(found.topic, found.topic_id, overriding),), reasons.SUCCESSOR_GONE
+                removal = RemoveConfigs(found.topic, found.topic_id, overriding, self._record.topic_id)
+                return replacement, (removal,), reasons.SUCCESSOR_GONE
             return replace(replacement, successor_id=found.topic_id, reason=None), (), None
         new = creation(self._record.topic, self._record.topic_id, replacement)
         created = (new,) if found.topic_id is None and found.gone else ()

@@ -487,7 +487,10 @@ def test_successors_and_fences_of_many_topics_take_one_request_each(fakes: Topic
 
 def test_configs_are_removed_within_the_lease_in_one_request_for_all(fakes: TopicBrokers, cluster: OverFakes) -> None:
     names = tuple(FENCE_CONFIGS)
-    effects: list[Effect] = [RemoveConfigs(TOPIC, TOPIC_ID, names), RemoveConfigs("t1", "another", names[:1])]
+    effects: list[Effect] = [
+        RemoveConfigs(TOPIC, TOPIC_ID, names, "old"),
+        RemoveConfigs("t1", "another", names[:1], "older"),
+    ]
     checks: list[int] = []
     done, replaced = cluster.perform(effects, lambda: checks.append(len(fakes.asked)))
     assert done is None

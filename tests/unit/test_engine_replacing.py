@@ -21,6 +21,7 @@ from modeaware.lifecycle.commands import (
     DeleteTopic,
     Effect,
     FenceTopic,
+    RemoveConfigs,
     ReplaceTopicCommand,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
@@ -245,6 +246,10 @@ def test_a_successor_that_has_the_name_of_an_alias_overrides_a_fence_that_broker
     world.check()
     created = {each.successor: each.configs for each in world.performed if isinstance(each, CreateTopic)}
     assert created == {"old": NO_FENCE, "b": {}}
+    world.found["old"] = TopicFacts("old", "id-3", 1, partitions=world.found[NEW].partitions, configs=NO_FENCE)
+    world.refused = {RemoveConfigs: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    world.check()
+    assert [each.topic for each in world.engine.records if each.replacement is None] == [NEW], "it is given up"
 
 
 def test_fence_that_brokers_refuse_to_set_is_told_until_they_set_it() -> None:

@@ -256,7 +256,7 @@ def test_a_successor_that_was_deleted_after_the_switch_is_created_anew() -> None
     assert (replacement(made).successor_id, replacement(made).reason) == ("id-3", None)
     overriding = replace(other, partitions=successor().partitions, configs=NO_FENCE)
     assert step(found.record, seen(overriding), NOW_MS + ANNOUNCE_MS).effects == (
-        RemoveConfigs(NAME, "id-3", tuple(NO_FENCE)),
+        RemoveConfigs(NAME, "id-3", tuple(NO_FENCE), record.topic_id),
     )
     assert give_up_successor(made, EPOCH, NOW_MS) is None, "its name leads there"
 
@@ -311,7 +311,7 @@ def test_what_overrides_a_fence_that_brokers_may_have_kept_is_removed_before_the
     for configs, names in (({}, tuple(NO_FENCE)), (own, ("max.message.bytes",))):
         record = admitted(replace(COMMAND, configs=configs), seen=seen())
         created = step(record, seen(successor(configs={**NO_FENCE, **configs})), NOW_MS)
-        assert created == Advance(effects=(RemoveConfigs(NAME, ID, names),))
+        assert created == Advance(effects=(RemoveConfigs(NAME, ID, names, record.topic_id),))
         after = step(record, seen(successor(configs=configs)), NOW_MS).record
         assert after is not None
         assert replacement(after).successor_id == ID

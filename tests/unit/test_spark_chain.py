@@ -353,6 +353,18 @@ def test_a_query_that_is_killed_in_its_first_batch_skips_no_more_than_it_would_h
     assert query.step() == []
 
 
+def test_a_query_that_is_killed_in_its_first_batch_starts_again_once_its_topic_is_let_go(world: World) -> None:
+    """Then the beginning that Spark asks for anew is behind the successor's records."""
+    world.write("a", 5)
+    query = Query(startingoffsets="latest")
+    query.step(until="planned")
+    world.seal("a", let_go=True)
+    world.write("b", 2)
+    query.restart()
+    assert query.batches == [[]]
+    assert query.step() == [OffsetRange("b", 0, 0, 2)]
+
+
 def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_second_batch(world: World) -> None:
     query = Query(startingoffsets="latest")
     world.write("a", 5)
