@@ -203,6 +203,7 @@ class Partitions:
         self._view = view
         self._is_shut = is_shut
         self._declined: set[Key] = set()
+        self._chosen: dict[Key, TopicPartition] = {}  # by the application, of partitions that are not shown yet
         # librdkafka keeps a partition's pause flag over assignments, so these outlive them too.
         self._paused_by_us: set[Key] = set()
         self._paused_by_application: set[Key] = set()
@@ -255,6 +256,8 @@ class Partitions:
         gone = set(keys)
         for assigned in (self.mine, self.held, self._declined):
             assigned -= gone
+        for key in gone:
+            self._chosen.pop(key, None)
         self.starts.forget(gone)
 
     def clear(self) -> None:
@@ -307,19 +310,22 @@ class Partitions:
         self.held -= hidden
 
     def show(self, keys: Iterable[Key]) -> set[Key]:
-        """Hold ``keys`` again, each from its position on, or from its start where it delivered nothing.
+        """Hold ``keys`` again, each from the offset that the application chose; else from its position on, or from its
+        start where it delivered nothing.
 
         Returns:
             The partitions that librdkafka is not ready for yet (their assignment has just begun), and those whose log
             may begin behind their position and whose leader does not answer: try again.
         """
-        back = self._stock.position(parts_of(set(keys) - self.held))
+        unheld = set(keys) - self.held
+        chosen = [self._chosen[key] for key in unheld & self._chosen.keys()]
+        back = self._stock.position(parts_of(unheld - self._chosen.keys()))
         replaced = {key for key in map(key_of, back) if self.starts.is_of_another_topic(key)}
         for place in back:
             start = self.starts.start_of(key_of(place)) if place.offset < 0 else place.offset
             # Neither a position nor a start of another topic means anything now.
             place.offset = OFFSET_INVALID if start is None or key_of(place) in replaced else start
-        places = {key_of(p): p for p in self.resolve(back)}
+        places = {key_of(p): p for p in self.resolve([*back, *chosen])}
         behind = {key for key, place in places.items() if self.starts.may_be_behind(key, place.offset)}
         log_starts = self._offsets.log_starts_now(behind)
         for key, log_start in log_starts.items():
@@ -334,6 +340,7 @@ class Partitions:
             self.starts.started(key, place.offset)
             if self._seek(place):
                 self.held.add(key)
+                self._chosen.pop(key, None)
             else:
                 later.add(key)
         shown = places.keys() - later
@@ -351,10 +358,12 @@ class Partitions:
             log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
         self._declined |= target - chosen.keys()
         self.hide(target - chosen.keys())
+        placed = {key: chosen[key] for key in target & chosen.keys() if chosen[key].offset != OFFSET_INVALID}
+        shown_before = placed.keys() & self.held
+        self._chosen |= {key: placed[key] for key in placed.keys() - shown_before}
         later = self.show(target & chosen.keys())
-        for key in target & chosen.keys() & self.held:
-            if chosen[key].offset != OFFSET_INVALID:
-                self.seek(chosen[key])
+        for key in shown_before:
+            self.seek(placed[key])
         return later
 
     def _seek(self, place: TopicPartition) -> bool:
@@ -410,6 +419,7 @@ class Partitions:
 
     def seek(self, partition: TopicPartition) -> None:
         self._stock.seek(partition)
+        self._chosen.pop(key_of(partition), None)
         if key_of(partition) in self.mine:
             self.starts.started(key_of(partition), partition.offset)
 

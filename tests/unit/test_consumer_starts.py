@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 # Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
 from modeaware.clients.starts import Starts, start_offset
-from modeaware.confluent.group import Membership
+from modeaware.confluent.group import Membership, Subscription
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.partitions import Partitions
 from modeaware.modes import PartitionMode
@@ -129,15 +130,19 @@ class World:
             self.starts.started(key, at)
         self.partitions.mine = self.partitions.held = keys
 
-    def leave(self, *, changed: bool) -> Membership:
-        """The consumer is being closed."""
-        ownership = SimpleNamespace(changed=lambda topic: changed, before_join=lambda: None)
+    def member(self, *, changed: bool = False) -> Membership:
+        ownership = SimpleNamespace(changed=lambda topic: changed, before_join=lambda: None, withheld=set())
         stock: Any = self.stock
         gates = cast(Any, None)  # nothing is replaced
         membership = Membership(
             stock, self.conf, self.partitions, cast(Any, ownership), gates, self.views, lambda: None
         )
         membership.given = set(self.partitions.held)
+        return membership
+
+    def leave(self, *, changed: bool) -> Membership:
+        """The consumer is being closed."""
+        membership = self.member(changed=changed)
         membership.before_close()
         return membership
 
@@ -367,6 +372,55 @@ def test_partition_that_librdkafka_is_not_ready_for_is_shown_later(caplog: pytes
     world.partitions.choose({one}, [TopicPartition("t", 9)])
     assert "t [9] is not assigned to this consumer now" in caplog.text
     assert world.partitions.held == {("t", 0)}
+
+
+def test_offset_that_a_callback_chose_holds_for_a_partition_that_is_shown_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was offered to the callback once. At its own position records would be doubled, or skipped."""
+    clock_s = count()
+    monkeypatch.setattr(f"{Membership.__module__}.time", SimpleNamespace(monotonic=lambda: float(next(clock_s))))
+    world = World("latest")
+    world.view, world.stock.end = view(1, 2, 2), {0: 50, 1: 40}
+    world.partitions.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+    world.stock.positions = {0: 60, 1: 45}
+    world.conf = GroupConf("g", incremental=True, offset_reset="latest")
+    member = world.member()
+    offered: list[list[int]] = []
+
+    def on_assign(_: object, partitions: list[TopicPartition]) -> None:
+        offered.append([p.partition for p in partitions])
+        member.assign([TopicPartition("t", 1, 7)], incremental=True)
+
+    member.subscription = Subscription(("t",), on_assign)
+    world.view = TopicView("t", "id", (1, 2), modes_of(2, 1, NONE))
+    member.apply(None)
+    world.view, world.stock.failures["seek"] = view(3, 2, 2), [KafkaError._STATE]
+    member.apply(None)
+    assert world.partitions.held == {("t", 0)}
+    member.apply(None)
+    assert world.partitions.held == {("t", 0), ("t", 1)}
+    assert (world.stock.sought, offered) == ({1: 7}, [[1]])
+    world.partitions.hide({("t", 1)})
+    assert world.partitions.show({("t", 1)}) == set()
+    assert world.stock.sought == {1: 45}, "it is chosen for once"
+
+
+@pytest.mark.parametrize("ends", ["seek", "assign"])
+def test_chosen_offset_ends_with_a_seek_or_another_assignment(ends: str) -> None:
+    world, one = World("latest"), ("t", 1)
+    world.stock.end = {1: 40}
+    world.partitions.assign([TopicPartition(*one)])
+    world.partitions.hide({one})
+    world.stock.failures["seek"] = [KafkaError._STATE]
+    assert world.partitions.choose({one}, [TopicPartition(*one, 7)]) == {one}
+    if ends == "seek":
+        world.partitions.seek(TopicPartition(*one, 9))
+    else:
+        world.partitions.assign([TopicPartition(*one)])
+        world.partitions.hide({one})
+    assert world.partitions.show({one}) == set()
+    assert world.stock.sought == {1: 9 if ends == "seek" else 40}
 
 
 @pytest.mark.parametrize(
