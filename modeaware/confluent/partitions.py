@@ -12,6 +12,7 @@ All of it is for the polling thread. ``stock`` are the client's own methods.
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
 ANSWER_S = 1.0
-"""How long log starts are requested for, where they may be requested again."""
+"""How long log starts are requested for, where they may be requested again: all at once, then one by one."""
 SINGLE_ANSWER_S = 0.25
 RETRY_S = 0.1
 # While a leader or coordinator moves, and when a connection breaks.
@@ -111,11 +112,17 @@ class LibrdkafkaOffsets:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
 
     def log_starts_now(self, keys: Collection[Key]) -> dict[Key, int]:
-        """The same without those whose leader does not answer at once: librdkafka waits for all, and returns none."""
+        """The same without those whose leader does not answer at once: librdkafka waits for all, and returns none.
+
+        ``poll`` waits meanwhile. Where many leaders are away, only some partitions are requested one by one in a call.
+        """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
         found = self._answered(asked, ANSWER_S) if asked else {}
         if not found and len(asked) > 1:
-            for each in asked:
+            deadline_s = time.monotonic() + ANSWER_S
+            for each in random.sample(asked, len(asked)):  # the same silent ones must not always come first
+                if time.monotonic() >= deadline_s:
+                    break
                 found |= self._answered([each], SINGLE_ANSWER_S)
         return found
 

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 # Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
-from modeaware.clients.starts import Starts, start_offset
+from modeaware.clients.starts import Key, Starts, start_offset
 from modeaware.confluent.group import Membership, Subscription
 from modeaware.confluent.ownership import GroupConf
-from modeaware.confluent.partitions import Partitions
+from modeaware.confluent.partitions import ANSWER_S, LibrdkafkaOffsets, Partitions
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of, switch
@@ -41,6 +41,8 @@ class Stock:
         self.positions: dict[int, int] = {}
         self.sought: dict[int, int] = {}
         self.failures: dict[str, list[int]] = defaultdict(list)
+        self.silent: set[int] = set()
+        self.now_s = 0.0
         self.commits: list[dict[int, int]] = []
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -55,6 +57,9 @@ class Stock:
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         self._fail("offsets_for_times")
+        if not self.silent.isdisjoint(p.partition for p in partitions):
+            self.now_s += timeout
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return [
             TopicPartition(p.topic, p.partition, (self.first if p.offset == -2 else self.end)[p.partition])
             for p in partitions
@@ -350,12 +355,26 @@ def test_partition_whose_log_start_is_not_known_is_shown_later() -> None:
     world.partitions.assign([], hidden=keys)
     world.partitions.hide(keys)
     world.stock.first = defaultdict(int, {0: 3, 1: 3})
-    world.stock.failures["offsets_for_times"] = [KafkaError._TIMED_OUT, KafkaError._TIMED_OUT]
+    world.stock.silent = {0}
     assert world.partitions.show(keys) == {("t", 0)}, "those whose leader answers are read"
     assert world.stock.sought == {1: 3}
     assert world.partitions.held == {("t", 1)}
+    world.stock.silent = set()
     assert world.partitions.show({("t", 0)}) == set()
     assert world.stock.sought == {0: 3, 1: 3}
+
+
+def test_silent_leaders_hold_up_no_poll_for_long_and_starve_no_other_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    stock = Stock()
+    offsets = LibrdkafkaOffsets(stock, "g")
+    monkeypatch.setattr(f"{Partitions.__module__}.time", SimpleNamespace(monotonic=lambda: stock.now_s))
+    stock.silent = set(range(20))
+    wanted, found = {("t", partition) for partition in range(21)}, dict[Key, int]()
+    for _ in range(1000):
+        began_s = stock.now_s
+        found |= offsets.log_starts_now(wanted)
+        assert stock.now_s - began_s <= 2 * ANSWER_S
+    assert found == {("t", 20): 0}
 
 
 def test_partition_that_librdkafka_is_not_ready_for_is_shown_later(caplog: pytest.LogCaptureFixture) -> None:
