@@ -19,7 +19,7 @@ from typing import Any
 from modeaware.clients.gates import ANSWER_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.kafka_python._gateway import KafkaError, OffsetAndMetadata, TopicPartition
-from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets, Partition
+from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets
 
 log = logging.getLogger(__name__)
 
@@ -29,22 +29,12 @@ ANSWER_MS = 1000 * ANSWER_S
 class _Offsets(KafkaPythonOffsets):
     """Leaves out what the coordinator does not answer in time: it is requested again."""
 
-    def committed(self, keys: Collection[Key]) -> dict[Partition, int | None]:
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:
-            return super().committed(_parts(keys))
+            return super().committed(keys)
         except KafkaError as error:
             log.debug("committed offsets not known: %s", error)
             return {}
-
-    def log_starts(self, keys: Collection[Key]) -> dict[Partition, int]:
-        return super().log_starts(_parts(keys))
-
-    def log_ends(self, keys: Collection[Key]) -> dict[Partition, int]:
-        return super().log_ends(_parts(keys))
-
-
-def _parts(keys: Collection[Key]) -> list[Partition]:
-    return [TopicPartition(*key) for key in keys]
 
 
 class KafkaPythonGroup:

@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from modeaware.clients.gate import READ
-from modeaware.clients.starts import Starts
+from modeaware.clients.starts import Key, Starts
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.kafka_python._gateway import (
     AsyncConsumerRebalanceListener,
     KafkaError,
     KafkaTimeoutError,
     OffsetAndMetadata,
+    TopicPartition,
 )
 from modeaware.topic_view import TopicView
 
@@ -50,23 +51,24 @@ class KafkaPythonOffsets:
         self._consumer = consumer
         self._timeout_ms = timeout_ms
 
-    def committed(self, keys: Collection[Partition]) -> dict[Partition, int | None]:
-        commits = self._consumer._coordinator.fetch_committed_offsets(set(keys), timeout_ms=self._timeout_ms)
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        partitions = {TopicPartition(*key) for key in keys}
+        commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
         return {key: commits[key].offset if key in commits else None for key in keys}
 
-    def log_starts(self, keys: Collection[Partition]) -> Offsets:
+    def log_starts(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._consumer.beginning_offsets, keys)
 
-    def log_ends(self, keys: Collection[Partition]) -> Offsets:
+    def log_ends(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._consumer.end_offsets, keys)
 
-    def _by_leader(self, request: Callable[..., Offsets], keys: Collection[Partition]) -> Offsets:
+    def _by_leader(self, request: Callable[..., Offsets], keys: Collection[Key]) -> Offsets:
         """Request each broker's partitions apart: one that is away must not keep the others' from being read."""
         timeout_ms = MOST_LISTING_MS if self._timeout_ms is None else self._timeout_ms
         timeout_ms = min(max(timeout_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         leaders: dict[Any, list[Partition]] = defaultdict(list)
-        for key in keys:
-            leaders[self._consumer._cluster.leader_for_partition(key)].append(key)
+        for partition in (TopicPartition(*key) for key in keys):
+            leaders[self._consumer._cluster.leader_for_partition(partition)].append(partition)
         found: Offsets = {}
         for leader, led in leaders.items():
             if leader in (None, -1):
