@@ -71,6 +71,7 @@ class Consumer(librdkafka.Consumer):
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
             is_inside=lambda: self._hook.inside or self._hook.polling,
             onlooker=Onlooker(rest, group.group_id), whole_names=group.whole_names, refresh_s=group.refresh_s,
+            creates_topics=group.creates_topics,
         )  # fmt: skip
         self._partitions = Partitions(
             stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut

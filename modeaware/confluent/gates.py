@@ -3,7 +3,9 @@
 No topic can be left out of a pattern here: librdkafka matches it (a part of the name), or a broker under KIP-848 (the
 whole name), and neither expression has a "but not". So once a topic is let go, the topics that the pattern matches are
 subscribed to by their names instead, and looked up as often as librdkafka would. Not only until the topic is gone:
-librdkafka would go on to match it for a while, and reports a pattern that matches nothing as an error.
+librdkafka (2.16) looks up a topic whose partitions it had as long as the consumer lives, and would report every second
+that the topic, which the pattern matches, does not exist. A consumer that begins when the topic is gone subscribes to
+the pattern, unless that matches no topic, which librdkafka reports as an error.
 
 All of it is for the polling thread.
 """
@@ -37,6 +39,7 @@ from modeaware.views.source import Views
 
 log = logging.getLogger(__name__)
 
+LONGEST_RETRY_S = 300.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -49,7 +52,7 @@ class Gates(gates.Gates):
         is_inside: whether a callback of librdkafka is.
         onlooker: whom to ask what the group has committed, and which topics there are; None: the client itself, which
             is not asked for the latter.
-        whole_names, refresh_s: as :class:`~modeaware.confluent.ownership.GroupConf` has them.
+        whole_names, refresh_s, creates_topics: as :class:`~modeaware.confluent.ownership.GroupConf` has them.
 
     Attributes:
         listed: what is subscribed to by name in the place of patterns.
@@ -70,49 +73,79 @@ class Gates(gates.Gates):
         *,
         whole_names: bool = False,
         refresh_s: float | None = None,
+        creates_topics: bool = False,
     ) -> None:
         client = LibrdkafkaGroup(stock, group_id, is_polling, is_inside, onlooker)
         match = re.fullmatch if whole_names else re.search
         super().__init__(client, group_id, auto_commit, config, views, starts, now_s, match)
         self._onlooker = onlooker
         self._refresh_s = refresh_s
+        self._keeps_patterns = creates_topics
         self._all: frozenset[str] = frozenset()
         self._list_s: float | None = None
+        self._retry_wait_s: float | None = None  # None: the last request was answered
+        self._lists = False
+        self._met: set[str] = set()  # topics that were replaced, and not gone, in this consumer's time
+        self._as_is: set[str] = set()
         self.listed: frozenset[str] = frozenset()
 
     def topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        self.listed = frozenset()
+        self.listed, self._lists = frozenset(), False
+        views = self._views.views().items()
+        self._met |= {topic for topic, view in views if view.successor is not None and not view.successor.gone}
         found = super().topics(names)
-        if not self.left_out:
-            self._all, self._list_s = frozenset(), None
+        if not self._lists:
+            self._all, self._list_s, self._retry_wait_s = frozenset(), None, None
+            self._close_unused()
         return found
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str]:
-        if not left_out or not (topics := self._list()):
+        if not left_out or self._keeps_patterns:  # a deleted topic that is named would be created again
             return [pattern]
-        found = sorted(topic for topic in topics - set(left_out) if self._matches(pattern, topic))
+        is_harmless = self._met.isdisjoint(left_out)
+        if is_harmless and (pattern in self._as_is or self._matches_successor(pattern, left_out)):
+            return [pattern]
+        topics = self._list()
+        found = sorted(topic for topic in topics.difference(left_out) if self._matches(pattern, topic))
+        if is_harmless and found:
+            self._as_is.add(pattern)
+            return [pattern]
+        self._lists = True
+        if not topics:
+            return [pattern]
         self.listed |= frozenset(found)
         self._found |= self.listed
         return found
 
+    def _matches_successor(self, pattern: str, left_out: Iterable[str]) -> bool:
+        return any(self._matches(pattern, each) for topic in left_out for each in self._read_topics(topic))
+
     def _list(self) -> frozenset[str]:
         """Return all topics, as they were when it was last time to look; empty: not known yet."""
-        now_s = self._now_s()
-        if not self._all if self._list_s is None else now_s >= self._list_s:
-            topics = frozenset[str]() if self._onlooker is None else self._onlooker.topics()
-            self._all = topics or self._all
-            wait_s = self._refresh_s if topics else ASK_S
-            self._list_s = None if wait_s is None else now_s + wait_s
-            if super().due_s() is None:
-                self.close()
+        if self._onlooker is not None and (not self._all if self._list_s is None else self._now_s() >= self._list_s):
+            self._take_list(self._onlooker.topics())
         return self._all
+
+    def _take_list(self, topics: frozenset[str]) -> None:
+        """Keep all topics; empty: the request was not answered, and is repeated after twice the wait of before."""
+        if topics:
+            self._all, self._retry_wait_s, wait_s = topics, None, self._refresh_s
+        else:
+            longest_s = LONGEST_RETRY_S if self._refresh_s is None else max(self._refresh_s, ASK_S)
+            wait_s = ASK_S if self._retry_wait_s is None else min(2 * self._retry_wait_s, longest_s)
+            self._retry_wait_s = wait_s
+        self._list_s = None if wait_s is None else self._now_s() + wait_s
+        self._close_unused()
 
     def due_s(self) -> float | None:
         return min((at for at in (super().due_s(), self._list_s) if at is not None), default=None)
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
         super().look(mine, held)
-        if super().due_s() is None:
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if super().due_s() is None and self._retry_wait_s is None:
             self.close()
 
     def close(self) -> None:
@@ -145,17 +178,19 @@ class Onlooker:
         self._conf = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
         self._consumer: Consumer | None = None
 
-    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+    @property
+    def _client(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer(self._conf)
-        return self._consumer.committed(partitions, timeout=timeout)
+        return self._consumer
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return self._client.committed(partitions, timeout=timeout)
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics; empty: no answer."""
-        if self._consumer is None:
-            self._consumer = Consumer(self._conf)
         try:
-            found = self._consumer.list_topics(timeout=ANSWER_S).topics
+            found = self._client.list_topics(timeout=ANSWER_S).topics
         except KafkaException as error:
             log.debug("%s: topics not known: %s", self._conf["group.id"], error)
             return frozenset()

@@ -52,6 +52,7 @@ class GroupConf:
         static: a member of the classic protocol with a ``group.instance.id``.
         whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
         refresh_s: how often topics are looked up that a pattern may match; None: never.
+        creates_topics: brokers may create a topic that this consumer names and that does not exist.
     """
 
     group_id: str
@@ -62,6 +63,7 @@ class GroupConf:
     static: bool = False
     whole_names: bool = False
     refresh_s: float | None = 300.0
+    creates_topics: bool = False
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
@@ -75,11 +77,16 @@ class GroupConf:
             incremental=consumer_protocol or "cooperative-sticky" in strategies,
             may_be_range="range" in strategies and not consumer_protocol,
             offset_reset=str(settings.get("auto.offset.reset", "largest")),
-            auto_commit=str(settings.get("enable.auto.commit", True)).lower() in ("true", "t", "1"),
+            auto_commit=_is_true(settings.get("enable.auto.commit", True)),
             static=bool(settings.get("group.instance.id")) and not consumer_protocol,
             whole_names=consumer_protocol,
             refresh_s=refresh_ms / 1000 if refresh_ms > 0 else None,
+            creates_topics=_is_true(settings.get("allow.auto.create.topics", False)),
         )
+
+
+def _is_true(setting: object) -> bool:
+    return str(setting).lower() in ("true", "t", "1")
 
 
 # What the coordinator returns of the group

@@ -15,6 +15,7 @@ from modeaware.clients.starts import Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.gates import Gates, Onlooker
 from modeaware.confluent.names import LogicalName
+from modeaware.confluent.ownership import GroupConf
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -73,21 +74,30 @@ class SomeOnlooker(Onlooker):
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
         self.there: set[str] = set()
+        self.lists = self.closes = 0
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._stock.committed(partitions, timeout)
 
     def topics(self) -> frozenset[str]:
+        self.lists += 1
         return frozenset(self.there)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.closes += 1
 
 
 class Member:
     """A member of group ``g`` that is subscribed to ``a``, and its clock."""
 
     def __init__(
-        self, *absent: str, auto_commit: bool = True, reset: str = "latest", whole_names: bool = False, **config: Any
+        self,
+        *absent: str,
+        auto_commit: bool = True,
+        reset: str = "latest",
+        whole_names: bool = False,
+        creates_topics: bool = False,
+        **config: Any,
     ) -> None:
         self.stock = Stock()
         self.stock.absent |= set(absent)
@@ -99,7 +109,7 @@ class Member:
         self.gates = Gates(
             self.stock, "g", auto_commit, ClientConfig(**config), self.views, self.starts,
             lambda: self.polling, lambda: self.now_s, lambda: self.inside, self.onlooker,
-            whole_names=whole_names, refresh_s=REFRESH_S,
+            whole_names=whole_names, refresh_s=REFRESH_S, creates_topics=creates_topics,
         )  # fmt: skip
         self.names = ["a"]
         self.mine: set[Key] = set(OWN)
@@ -238,12 +248,97 @@ def test_topic_that_was_let_go_is_left_out_of_a_pattern(pattern: str) -> None:
     member.told(gone=True)
     member.onlooker.there -= {"a"}
     member.look(REFRESH_S)
-    assert {*member.topics()} == {"b", *more}, "librdkafka would match the topic for a while"
+    assert {*member.topics()} == {"b", *more}, "librdkafka would report for ever that the topic is absent"
     member.view = replace(member.view, version=(1, 99), successor=None)
     member.views.put(member.view)
     member.look()
     assert member.topics() == (pattern,)
     assert member.gates.due_s() is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "lists"),
+    [("^.$", ("^.$",), 0), ("^[ac]$", ("^[ac]$", "b"), 1), ("^a$", ("b",), 1)],
+    ids=["matches the successor", "matches another topic", "matches nothing"],
+)
+def test_member_that_begins_when_the_topic_is_gone_subscribes_to_the_pattern(
+    pattern: str, found: tuple[str, ...], lists: int
+) -> None:
+    member = Member()
+    member.sealed(0, 0)
+    member.told(let_go=True, gone=True)
+    member.gates._met.clear()  # private: it begins now
+    member.names, member.onlooker.there = [pattern], {"b", "c"}
+    member.gates.ask_before_joining()
+    for _ in range(3):
+        member.look()
+        assert member.topics() == found
+    assert (member.gates.due_s() is None) == (pattern in found)
+    assert member.onlooker.lists == lists
+    assert not member.stock.requests
+
+
+def test_member_that_began_when_the_topic_was_gone_leaves_out_the_next_one() -> None:
+    member = Member()
+    member.sealed(0, 0)
+    member.told(let_go=True, gone=True)
+    later = Member()
+    later.views.put(member.view)
+    later.gates._met.clear()  # private: it begins now
+    later.names, later.onlooker.there = ["^(b|c)+$|^a"], {"b", "c"}
+    later.look()
+    assert later.topics() == tuple(later.names)
+    end = Successor("bb", "id-bb", 1, switched=True, let_go=True, read_up_to={0: 0, 1: 0})
+    later.views.put(TopicView("b", "id-b", (1, 50), modes_of(2, 2), successor=end))
+    later.onlooker.there |= {"bb", "cc"}
+    later.commits("bb", 0)
+    later.look(REFRESH_S)
+    assert {*later.topics()} == {"c", "cc", "bb"}
+
+
+def test_client_that_is_not_answered_is_kept_and_requests_less_often() -> None:
+    member = Member()
+    member.names = ["^.$"]
+    member.sealed(0, 0)
+    member.told(let_go=True)
+    member.commits("b", 0, 0)
+    for wait_s in (ASK_S, 2 * ASK_S, 4 * ASK_S):
+        member.look(REFRESH_S)
+        member.topics()
+        closes = member.onlooker.closes
+        assert member.gates.due_s() == member.now_s + wait_s
+    member.look(SELDOM_S)
+    assert member.onlooker.closes == closes
+    for _ in range(10):
+        member.look(REFRESH_S)
+        member.topics()
+    assert member.gates.due_s() == member.now_s + REFRESH_S
+    assert member.onlooker.closes == closes
+    member.onlooker.there = {"a", "b", "c"}
+    member.look(REFRESH_S)
+    assert {*member.topics()} == {"b", "c"}
+    assert member.onlooker.closes > closes
+
+
+def test_client_that_cannot_be_created_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(conf: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FAIL))
+
+    monkeypatch.setattr("modeaware.confluent.gates.Consumer", refuse)
+    assert Onlooker({"bootstrap.servers": "127.0.0.1:1"}, "g").topics() == frozenset()
+
+
+def test_pattern_stays_where_a_deleted_topic_that_is_named_would_be_created_again() -> None:
+    member = Member(creates_topics=True)
+    member.names, member.onlooker.there = ["^.$"], {"a", "b", "c"}
+    member.sealed(0, 0)
+    member.told(let_go=True)
+    member.commits("b", 0, 0)
+    member.look()
+    assert member.topics() == ("^.$",)
+    assert not member.onlooker.lists
+    assert GroupConf.of({"allow.auto.create.topics": "true"}).creates_topics
+    assert not GroupConf.of({}).creates_topics
 
 
 def test_absence_of_a_topic_that_a_pattern_matched_is_no_event_and_is_looked_up() -> None:

@@ -11,6 +11,7 @@ import pytest
 from modeaware.aio import AIOConsumer
 from tests.support.plain import create_topic
 from tests.support.succession import Following, Given, Reader, Readers, Writer
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "cooperative-sticky"])
@@ -77,6 +78,12 @@ def test_pattern_that_matches_both_names_waits_at_the_gate_and_lets_the_topic_be
         create_topic(following.served.servers, f"{following.topic}-more", 2, configs={})
         readers.await_held(f"{following.topic}-more", 2)
         following.served.wait_for(following.topic, lambda record: record.replacement and record.replacement.gone_ms)
+        late = Reader("late", [f"^{following.topic}.*"], conf, journal)
+        with Readers([late], journal):
+            eventually(lambda: late.held and late.consumer.modeaware_stats()["state"] == "direct", 60)
+            time.sleep(2)  # several refreshes
+            assert late.consumer.modeaware_stats()["state"] == "direct"
+        assert not late.errors
         readers.await_held(following.successor, 4)
         writer.stop()
         readers.check(writer.sent)
