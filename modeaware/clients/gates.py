@@ -25,7 +25,6 @@ All of it is for the polling thread.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -170,7 +169,7 @@ class Gates:
         client: the client library.
         group_id: the group.
         auto_commit: ``enable.auto.commit``.
-        match: how the client library matches patterns: a function of ``re``.
+        match: whether a pattern (``^...``) matches a topic, to the client library; None: not known.
 
     Attributes:
         shut: successors whose partitions are hidden: their gate is shut, or their replacement was undone.
@@ -188,7 +187,8 @@ class Gates:
         views: Views,
         starts: Starts,
         now_s: Callable[[], float] = time.monotonic,
-        match: Callable[[str, str], object] = re.match,
+        *,
+        match: Callable[[str, str], bool | None],
     ) -> None:
         self._client = client
         self._group_id = group_id
@@ -270,14 +270,8 @@ class Gates:
         return any(name == topic or self._matches(name, topic) is not False for name in names)
 
     def _matches(self, pattern: str, topic: str) -> bool | None:
-        """Whether a subscription is a pattern (``^...``) that matches. librdkafka's are POSIX patterns, and KIP-848's
-        RE2: None for one that is not Python's as well, which is left as it is."""
-        if not pattern.startswith("^"):
-            return False
-        try:
-            return None if "[:" in pattern else self._match(pattern, topic) is not None
-        except re.error:
-            return None
+        """Whether a subscription is a pattern (``^...``) that matches. None: not known, and it is left as it is."""
+        return self._match(pattern, topic) if pattern.startswith("^") else False
 
     def _needs(self, view: TopicView) -> bool:
         assert view.successor is not None

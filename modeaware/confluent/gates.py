@@ -40,7 +40,24 @@ from modeaware.views.source import Views
 log = logging.getLogger(__name__)
 
 LONGEST_RETRY_S = 300.0
+_NOT_PYTHONS = re.compile(r"\[:|\\[dD]")
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+def _matches_whole(pattern: str, topic: str) -> bool | None:
+    """Whether a broker's pattern (RE2) matches; None: it is not Python's as well."""
+    try:
+        return None if "[:" in pattern else re.fullmatch(pattern, topic) is not None
+    except (re.error, FutureWarning):  # a set within a set; raised where warnings are errors
+        return None
+
+
+def _matches_part(pattern: str, topic: str) -> bool | None:
+    """Whether librdkafka's pattern (POSIX) matches; None: it is not Python's as well."""
+    try:
+        return None if _NOT_PYTHONS.search(pattern) else re.search(pattern, topic) is not None
+    except (re.error, FutureWarning):
+        return None
 
 
 class Gates(gates.Gates):
@@ -76,8 +93,8 @@ class Gates(gates.Gates):
         creates_topics: bool = False,
     ) -> None:
         client = LibrdkafkaGroup(stock, group_id, is_polling, is_inside, onlooker)
-        match = re.fullmatch if whole_names else re.search
-        super().__init__(client, group_id, auto_commit, config, views, starts, now_s, match)
+        match = _matches_whole if whole_names else _matches_part
+        super().__init__(client, group_id, auto_commit, config, views, starts, now_s, match=match)
         self._onlooker = onlooker
         self._refresh_s = refresh_s
         self._keeps_patterns = creates_topics

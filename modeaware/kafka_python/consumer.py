@@ -18,7 +18,7 @@ from modeaware.kafka_python import _gateway
 from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
-from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name
+from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name, matches
 from modeaware.kafka_python.partitions import (
     COMMIT_TIMEOUT_MS,
     LEAST_LISTING_MS,
@@ -88,6 +88,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             settings.config,
             views,
             self._starts,
+            match=matches,
         )
         self._partitions = Partitions(self._subscription, self._starts, views.view, lambda topic: topic in gates.shut)
         self._subscription.all_consumed_offsets = self._partitions.consumed_offsets

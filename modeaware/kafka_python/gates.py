@@ -132,4 +132,13 @@ class ChangedPattern:
 
 def as_name(pattern: str) -> str:
     """Return the form in which :class:`~modeaware.clients.gates.Gates` knows a pattern among names of topics."""
-    return f"^(?:{pattern})"
+    return f"^{pattern}"
+
+
+def matches(name: str, topic: str) -> bool:
+    """Return whether a pattern matches as kafka-python matches it: from the start of the topic's name.
+
+    Args:
+        name: the pattern, as :func:`as_name` returns it.
+    """
+    return re.match(name.removeprefix("^"), topic) is not None

@@ -370,7 +370,8 @@ def test_member_by_a_pattern_that_is_assigned_nothing_leaves_out_the_topic_too()
     assert member.topics() == ("b",)
 
 
-@pytest.mark.parametrize("pattern", ["^(", "^[[:alpha:]]$"])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("pattern", ["^(", "^[[:alpha:]]$", r"^(\d|.)$", r"^\D$", "^[[a]$"])
 def test_pattern_that_is_not_pythons_stays_as_it_is(pattern: str) -> None:
     member = Member()
     member.names = [pattern]

@@ -188,10 +188,11 @@ def test_rebalance_listener_is_shown_the_successor_when_its_gate_opens(views: Fa
     member.close()
 
 
-def test_pattern_is_widened_by_what_it_does_not_match(views: FakeViews) -> None:
+@pytest.mark.parametrize("pattern", ["orders$|other", "(?i)ORDERS$|other", r"^orders$|other-\d"])
+def test_pattern_is_widened_by_what_it_does_not_match(views: FakeViews, pattern: str) -> None:
     announce(views, "orders", "orders-v2", 2)
     member = Member(views, group_id="g")
-    member.consumer.subscribe(pattern="orders$|other")
+    member.consumer.subscribe(pattern=pattern)
     member.poll()
     match = member.subscription.subscribed_pattern.match
     assert [topic for topic in ("orders", "orders-v2", "other-1", "more") if match(topic)] == [
