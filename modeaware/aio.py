@@ -15,9 +15,8 @@ from confluent_kafka import aio as stock
 from modeaware.config import with_oauth_callback
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.router import key_bytes
-from modeaware.errors import ModeAwareError
-from modeaware.librdkafka import KafkaError, KafkaException, Message
+from modeaware.confluent.router import as_kafka_error, key_bytes
+from modeaware.librdkafka import KafkaError, Message
 
 __all__ = ["AIOConsumer", "AIOProducer", "AsyncDeserializingConsumer", "AsyncSerializingProducer"]
 
@@ -49,9 +48,12 @@ class _BatchProducer(Producer):
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> int:
         try:
             return super().produce_batch(topic, messages, *args, **kwargs)
-        except ModeAwareError as refusal:  # before anything is queued
+        except (TypeError, NotImplementedError):  # as confluent_kafka raises them
+            raise
+        # Ours, or of a partitioner or callback of the application; before anything is queued.
+        except Exception as refusal:  # noqa: BLE001
             if len(messages) == 1:
-                messages[0]["_error"] = _as_kafka_error(refusal)
+                messages[0]["_error"] = as_kafka_error(refusal)
                 return 0
         # One may be refused for its key, and the others not. A first view may also arrive between two messages: after
         # a refusal that may be tried again, later records of that key are refused, too, or they would overtake it.
@@ -68,13 +70,6 @@ class _BatchProducer(Producer):
             if error is not None and error.code() == KafkaError._QUEUE_FULL and key is not None:
                 refused[key] = error
         return queued
-
-
-def _as_kafka_error(refusal: ModeAwareError) -> KafkaError:
-    if isinstance(refusal, KafkaException):
-        error: KafkaError = refusal.args[0]
-        return error
-    return KafkaError(KafkaError._QUEUE_FULL, str(refusal))  # a BufferError: try again
 
 
 _init_producer = with_names(stock.AIOProducer.__init__, confluent_kafka=SimpleNamespace(Producer=_BatchProducer))

@@ -12,7 +12,7 @@ from modeaware.admin.acls import ClusterAcls, read_acls
 from modeaware.admin.new_topics import NewTopic, TopicReplacement
 from modeaware.admin.successors import check_consequences, validate_successor
 from modeaware.cli import INTERRUPTED, BadUsage, Command
-from modeaware.cli.change import Change
+from modeaware.cli.change import Change, check_count
 from modeaware.cli.progress import confirmed, tell
 from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S, admitted, waits_for_retention
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
@@ -34,7 +34,7 @@ from modeaware.plan.diff import (
     diff_topic,
 )
 from modeaware.plan.file import DesiredTopic, read_files
-from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Step
+from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
 from modeaware.printable import printable_lines
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
@@ -296,6 +296,9 @@ class _Application:
         replaces = any(isinstance(step, Replace) for step in self._diffs[topic].steps)
         if replaces and seen and seen[0].replacement is None:
             raise ModeAwareError("its replacement was given up or undone; the controller's log says why", topic=topic)
+        for step in self._diffs[topic].steps:
+            if isinstance(step, Shrink | Grow):
+                check_count(topic, seen, step.to)
         is_paused = bool(seen) and seen[0].phase != "done" and not waits_for_retention(seen[0])
         self._say(f"{topic}: {'paused before the switch' if is_paused else 'done'}.")
 

@@ -42,7 +42,7 @@ from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
+from modeaware.reports.describe import NOT_EVACUATED, TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
@@ -282,20 +282,36 @@ def run_change(
             print(f"{topic}: {change.carry_out(command, minimum)}.")
             if isinstance(command, DeletePartitionsCommand) and not args.wait:
                 print(*_hints(args, topic), sep="\n")
-        return _wait(args, change, topic) if wait else 0
+        return _wait(args, change, command) if wait else 0
 
 
-def _wait(args: argparse.Namespace, change: Change, topic: str) -> int:
+def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> int:
+    topic = command.topic
+    seen: list[TopicDescription] = []
+
+    def ended(found: TopicDescription) -> bool:
+        seen[:] = [found]
+        return found.phase == "done"
+
     try:
-        change.wait(topic)
+        change.wait(topic, ended=ended)
     except KeyboardInterrupt:
         state = "continues in the controller"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
         tell(f"Left. The change {state}", *_hints(args, topic))
         return INTERRUPTED
+    check_count(topic, seen, command.total_count)
     print(f"{topic}: done.")
     return 0
+
+
+def check_count(topic: str, seen: Sequence[TopicDescription], wanted: int) -> None:
+    """Raise a ModeAwareError where a topic has, at the last look, another number of writable partitions than it was
+    changed to have: somebody has taken the change back, say, while it was waited for."""
+    if seen and seen[-1].writable != wanted:
+        found = f"{seen[-1].writable} partitions take writes, not {wanted}"
+        raise ModeAwareError(f"{found}: its change was taken back, or another one has followed", topic=topic)
 
 
 def _hints(args: argparse.Namespace, topic: str) -> list[str]:

@@ -31,7 +31,7 @@ def embedded_controller(session: Session, claim: ClaimRecord | None) -> Iterator
 
     Raises ControllerUnavailable where it is not known whether one runs.
     """
-    controller = None if is_running(session.conf, claim) else _elected(session, [])[0]
+    controller = None if _seems_to_run(session, claim) else _elected(session, [])[0]
     try:
         yield controller
     finally:
@@ -61,7 +61,7 @@ def alter_alias(session: Session, claim: ClaimRecord | None, command: ReplaceTop
 def _alter(
     session: Session, claim: ClaimRecord | None, command: Command, ask: Callable[[AdminClient], Future[Any]]
 ) -> None:
-    controller, results = (None, []) if is_running(session.conf, claim) else _elected(session, [command])
+    controller, results = (None, []) if _seems_to_run(session, claim) else _elected(session, [command])
     if controller is None:
         with admin_client(session) as admin:
             ask(admin).result()
@@ -120,6 +120,17 @@ def _error_of(result: CommandResult) -> ModeAwareError | None:
     return kind(result.message or "refused", code=result.code, topic=result.topic)
 
 
+def _seems_to_run(session: Session, claim: ClaimRecord | None) -> bool:
+    """Whether the controller of ``claim`` is known to run. Where this host cannot reach it the election decides: its
+    process may have been killed, on a host that is no more."""
+    try:
+        return is_running(session.conf, claim)
+    except ControllerUnavailable as error:
+        if error.code is not ErrorCode.INVALID_CONFIG:
+            raise
+        return False
+
+
 def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller | None, list[CommandResult]]:
     """An elected controller, with its results of the commands; None where another one was elected, and runs."""
     tell("No controller is running: this command does its work.")
@@ -130,8 +141,12 @@ def _elected(session: Session, commands: Sequence[Command]) -> tuple[Controller 
         if controller.role is Role.ACTIVE:
             return False
         claim = session.read_log().claim
-        if claim is not None and claim.controller_id != controller.controller_id and is_running(session.conf, claim):
-            return True
+        try:
+            is_other = claim is not None and claim.controller_id != controller.controller_id
+            if is_other and is_running(session.conf, claim):
+                return True
+        except ControllerUnavailable as error:  # until the deadline: it may have been killed a moment ago
+            raise ControllerUnavailable(f"no controller was elected: {error.message}") from error
         raise ControllerUnavailable(f"no controller was elected: {describe_claim(claim)}")
 
     # A killed controller holds its place in the election for a session; then another standby may be elected.

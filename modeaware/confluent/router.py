@@ -250,18 +250,24 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
                 held[key] = message["_error"] = _queue_full(error)
             else:
                 by_partition.setdefault(where, []).append(message)
-        send = base if found is None or found.report is None else _reporting(base, found.report)
         to = topic_of(found, topic)
+        if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
+            return produce(topic, messages, partition, *args, **kwargs)
+        send = base if found is None or found.report is None else _reporting(base, found.report)
         queued = sum(send(to, group, where, *args, **kwargs) for where, group in by_partition.items())
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
-        # Not those with a partition given, as in produce(): nothing may be raised once records are queued.
+        # Not those with a partition given, as in produce().
         left = [m for m in doubtful if default == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
-            if route_of(routes, topic) is not found:
+            try:
+                if route_of(routes, topic) is not found:
+                    for message in left:
+                        del message["_error"]
+                    queued += produce(topic, left, partition, *args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - records are queued, and the application would send them again
                 for message in left:
-                    del message["_error"]
-                queued += produce(topic, left, partition, *args, **kwargs)
+                    message["_error"] = as_kafka_error(error)
         return queued
 
     return produce
@@ -286,6 +292,16 @@ def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callab
 
 def _queue_full(error: KeyHeld) -> KafkaError:
     return KafkaError(KafkaError._QUEUE_FULL, str(error))
+
+
+def as_kafka_error(refusal: Exception) -> KafkaError:
+    """Return what a record's report says that was refused before it was queued, by us or by a partitioner of the
+    application."""
+    if isinstance(refusal, KafkaException):
+        error: KafkaError = refusal.args[0]
+        return error
+    code = KafkaError._QUEUE_FULL if isinstance(refusal, BufferError) else KafkaError._APPLICATION
+    return KafkaError(code, str(refusal) or type(refusal).__name__)
 
 
 def key_bytes(message: dict[str, Any]) -> bytes | None:

@@ -176,9 +176,8 @@ class Engine:
         )
         admitted = self._validate(self._admit_all(chosen, found))
         admissions = [each.admission for each in admitted if isinstance(each, Admitted)]
-        failures = self._append(
-            [each.record for each in admissions if each.record is not None],
-            [topic_id for each in admissions for topic_id in each.removed],
+        failures = self._append_whole(
+            [([] if each.record is None else [each.record], list(each.removed)) for each in admissions]
         )
         return self._carry_out(
             [
@@ -491,10 +490,16 @@ class Engine:
         Returns:
             Topic id -> why its record was not appended: it is too large. All others were.
         """
-        gone = [*gone, *(topic_id for record in records for topic_id in ended_by(record, self._records.values()))]
+        return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
+
+    def _append_whole(self, units: Sequence[tuple[list[TopicRecord], list[str]]]) -> dict[str, ClusterError]:
+        """Do the same for a record and the tombstones that belong to it, each whole or not at all."""
+        held = self._records.values()
+        records = [record for some, _ in units for record in some]
+        ended = [topic_id for record in records for topic_id in ended_by(record, held)]
+        gone = [each for each in dict.fromkeys([g for _, some in units for g in some] + ended) if each in self._records]
         if gone:
-            held = self._records.values()
-            records = [*records, *led_on(gone, records, held, self._epoch, self._clock.now_ms())]
+            records += led_on(gone, records, held, self._epoch, self._clock.now_ms())
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         try:
             if entries:
@@ -502,11 +507,10 @@ class Engine:
         except ClusterError as error:
             if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
                 raise
-            if len(entries) == 1:
+            if len(units) == 1:
                 logger.error("%s", error)
                 return {entries[0][0]: error}
-            alone = [self._append([record]) for record in records] + [self._append((), [each]) for each in gone]
-            return {topic_id: failure for each in alone for topic_id, failure in each.items()}
+            return {topic_id: failure for each in units for topic_id, failure in self._append_whole([each]).items()}
         for record in records:
             self._records[record.topic_id] = record
             self.watched.appended(record, self._clock.now_ms())

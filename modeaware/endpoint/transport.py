@@ -28,6 +28,8 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 RECORD_BYTES = 16_384
 """The most plaintext in one TLS record (RFC 8446, section 5.1)."""
 CONNECT_TIMEOUT_S = 5.0
+NEXT_ADDRESS_S = 0.25
+"""After which the next address of a server is tried beside the one before (RFC 8305)."""
 DOUBT_S = 60.0
 """For how long a server comes last that accepted no connection, or accepted one and then sent nothing."""
 
@@ -313,16 +315,19 @@ class Upstream:
         servers: Sequence[tuple[str, int]],
         security_protocol: str = "PLAINTEXT",
         context: ssl.SSLContext | None = None,
+        family: int = socket.AF_UNSPEC,
     ) -> None:
         self.servers = tuple(servers)
         self.security_protocol = security_protocol
+        self._family = family
         self._context = context
         self._next = 0
         self._doubted_until_s: dict[int, float] = {}
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Upstream:
-        """Take ``bootstrap.servers``, ``security.protocol`` and TLS, except a certificate, from librdkafka's settings.
+        """Take ``bootstrap.servers``, ``broker.address.family``, ``security.protocol`` and TLS, except a certificate,
+        from librdkafka's settings.
 
         The controller's certificate and credentials are never used.
         """
@@ -339,7 +344,7 @@ class Upstream:
             raise ConfigError(f"bootstrap.servers: {error}") from error
         anonymous = {name: value for name, value in conf.items() if not name.startswith(("ssl.certificate", "ssl.key"))}
         context = security.ssl_context(anonymous) if protocol == "SASL_SSL" else None
-        return cls(servers, protocol, context)
+        return cls(servers, protocol, context, security.address_family(conf))
 
     @property
     def sasl(self) -> bool:
@@ -389,7 +394,10 @@ class Upstream:
             link.judge = functools.partial(self._judge, at)
             return link
 
-        _, link = await loop.create_connection(new_link, host, port)
+        # A name may have several addresses, the first of which is dead.
+        _, link = await loop.create_connection(
+            new_link, host, port, family=self._family, happy_eyeballs_delay=NEXT_ADDRESS_S
+        )
         try:
             await opened
         except BaseException:

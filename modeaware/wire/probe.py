@@ -21,7 +21,14 @@ from modeaware.errors import ConfigError, ModeSourceError
 from modeaware.wire import capabilities
 from modeaware.wire.capabilities import Capabilities
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
-from modeaware.wire.security import DEFAULT_PORT, security_protocol, servers, split_address, ssl_context
+from modeaware.wire.security import (
+    DEFAULT_PORT,
+    address_family,
+    security_protocol,
+    servers,
+    split_address,
+    ssl_context,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +38,6 @@ TIMEOUT_S = 3.0
 """How long a server has, from the connection to the response."""
 MAX_BYTES = 262_144
 _RECEIVE_BYTES = 16_384
-_FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 _CORRELATION_IDS = count(1)
 
 
@@ -51,7 +57,7 @@ class Round:
         self._ended: queue.SimpleQueue[_Probe] = queue.SimpleQueue()
         try:
             context = ssl_context(conf) if security_protocol(conf).endswith("SSL") else None
-            family = _FAMILIES.get(str(conf.get("broker.address.family")).lower(), socket.AF_UNSPEC)
+            family = address_family(conf)
             for server in servers(conf):
                 self._asking[server] = _Probe(server, family, context, self._deadline_s, self._ended)
         except ConfigError as error:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -62,6 +63,12 @@ def split_address(address: str, default_port: int | None = None) -> tuple[str, i
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise ValueError(f"{address!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def address_family(conf: Mapping[str, Any]) -> int:
+    """Return the socket family of ``broker.address.family``."""
+    families = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
+    return families.get(str(conf.get("broker.address.family")).lower(), socket.AF_UNSPEC)
 
 
 def security_protocol(conf: Mapping[str, Any]) -> str:

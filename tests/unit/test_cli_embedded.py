@@ -113,6 +113,24 @@ def test_the_one_that_was_elected_instead_is_asked(
         assert controller is None
 
 
+def test_the_election_decides_about_a_controller_on_a_host_that_is_not_to_be_reached(
+    stub: StubController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been killed, as a command in a container that is no more."""
+
+    def elsewhere(*_: object) -> bool:
+        raise ControllerUnavailable("it runs on host ci-17", code=ErrorCode.INVALID_CONFIG)
+
+    monkeypatch.setattr(embedded, "is_running", elsewhere)
+    embedded.alter_group_rules(TARGET, OLD, COMMAND)
+    assert stub.calls == ["submit", "start", "stop"]
+    stub.elected = False
+    monkeypatch.setattr(embedded, "ELECTION_SLACK_S", -0.5)
+    _claimed_by(monkeypatch, OLD)
+    with pytest.raises(ControllerUnavailable, match="no controller was elected: it runs on host ci-17"):
+        embedded.alter_group_rules(TARGET, OLD, COMMAND)
+
+
 def test_nobody_elected_in_time_is_an_error(stub: StubController, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.elected = False
     monkeypatch.setattr(embedded, "ELECTION_SLACK_S", -0.5)

@@ -99,7 +99,7 @@ def test_options_make_the_command(
 def test_proposed_commands_connect_as_this_one_did(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "my conf").mkdir()

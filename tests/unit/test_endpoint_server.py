@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import re
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,7 +19,7 @@ from modeaware.endpoint import server as server_module
 from modeaware.endpoint import transport as transport_module
 from modeaware.endpoint.limits import EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.server import THREAD_NAME, Server
-from modeaware.endpoint.transport import Upstream
+from modeaware.endpoint.transport import Link, Upstream
 from modeaware.errors import ClusterError, ConfigError
 from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController, announce, free_port
 from tests.support.waiting import eventually
@@ -218,6 +220,36 @@ def test_what_fails_at_the_start_is_raised_and_leaves_nothing_behind(
         Peer(("127.0.0.1", port))
     server.stop()
     assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+
+
+@pytest.mark.parametrize("family", [None, "v4"])
+def test_broker_is_reached_though_the_first_address_of_its_name_is_dead(
+    monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, family: str | None
+) -> None:
+    host, port = broker.address
+    asked: list[int] = []
+
+    async def addresses(_: object, name: str, at: int, *, family: int, **__: object) -> list[Any]:
+        asked.append(family)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, port)) for each in (dead, host)]
+
+    async def connect() -> None:
+        monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", addresses)
+        upstream = Upstream.from_conf({"bootstrap.servers": f"kafka:{port}", "broker.address.family": family})
+        link = await upstream.connect(lambda tls, opened: Link(Mock(), memoryview(bytearray(1)), 1, tls, opened))
+        link.abort()
+
+    dead = "127.0.0.3"  # connections wait in a queue that is full
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind((dead, port))
+        listening.listen(0)
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex((dead, port))
+        asyncio.run(connect())
+    assert asked == [socket.AF_INET if family else socket.AF_UNSPEC]
 
 
 # Slow and hostile peers: each is closed, and no other notices

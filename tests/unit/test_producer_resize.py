@@ -252,6 +252,22 @@ class TestHold:
         finish(producer)
 
 
+def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_alone(views: FakeViews) -> None:
+    views.set("orders", modes_of(12, 5))
+
+    def partitioner(key: bytes, count: int) -> int:
+        if key == b"bad":
+            raise ValueError("no place for it")
+        return 0
+
+    producer = _BatchProducer({**CONF, "partitioner": partitioner})
+    batch: list[dict[str, Any]] = [{"key": key, "value": b"v"} for key in (b"good", b"bad", b"good")]
+    assert producer.produce_batch("orders", batch) == 2
+    (error,) = (message["_error"] for message in batch if "_error" in message)
+    assert (error.code(), error.str()) == (KafkaError._APPLICATION, "no place for it")
+    finish(producer)
+
+
 def test_share_of_keys_that_a_users_partitioner_moves_may_be_unknown() -> None:
     class Letters:
         def for_topic(self, topic: str) -> Any:

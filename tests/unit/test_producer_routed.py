@@ -296,3 +296,41 @@ class TestDoubt:
         assert produce("orders", messages) == 40
         assert {0, 1, -1} == set(queued)
         assert not any("_error" in message for message in messages)
+
+    def test_batch_in_which_the_name_comes_to_lead_elsewhere_is_placed_there_as_a_whole(self) -> None:
+        hashing = named("murmur2_random")
+        routes: dict[str, Any] = {"orders": route_for(TopicView("orders", "id", (1, 3), modes_of(12, 6)), hashing)}
+        successor = TopicView("orders-v2", "id-2", (1, 3), modes_of(8, 8))
+        chosen = hashing.for_topic("orders-v2")
+        switched = Route(successor, successor.writable, True, chosen, passes=True, name="orders", count=8)
+        sent: dict[bytes, tuple[str, int]] = {}
+
+        def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            sent.update({message["key"]: (topic, partition) for message in messages})
+            return len(messages)
+
+        produce = router.routed_batch(base, routes, lambda _: routes.update({"orders": switched}))
+        keys = [b"k%d" % n for n in range(12)]
+        produce("orders", [{"key": key, "value": b"v"} for key in keys] + [{"key": b"x", "partition": 7}])
+        assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the successor's count"
+
+    def test_nothing_is_raised_once_records_of_a_batch_are_queued(self) -> None:
+        """The caller would send all of it again."""
+        routes: dict[str, Any] = {"orders": route()}
+
+        def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            failed = [message for message in messages if partition > 1]
+            for message in failed:
+                message["_error"] = KafkaError(KafkaError._UNKNOWN_PARTITION)
+            return len(messages) - len(failed)
+
+        class Refusing:
+            def __getattr__(self, name: str) -> Any:
+                raise ValueError("no place for it")
+
+        produce = router.routed_batch(base, routes, lambda topic: routes.update({topic: Refusing()}))
+        messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
+        queued = produce("orders", messages)
+        left = [message["_error"] for message in messages if "_error" in message]
+        assert 0 < queued == 40 - len(left)
+        assert {(error.code(), error.str()) for error in left} == {(KafkaError._APPLICATION, "no place for it")}
