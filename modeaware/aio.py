@@ -50,8 +50,7 @@ class _BatchProducer(Producer):
             return super().produce_batch(topic, messages, *args, **kwargs)
         except (TypeError, NotImplementedError):  # as confluent_kafka raises them
             raise
-        # Ours, or of a partitioner or callback of the application; before anything is queued.
-        except Exception as refusal:  # noqa: BLE001
+        except Exception as refusal:  # noqa: BLE001 - nothing is queued yet, and a partitioner may raise anything
             if len(messages) == 1:
                 messages[0]["_error"] = as_kafka_error(refusal)
                 return 0
