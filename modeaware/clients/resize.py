@@ -211,6 +211,28 @@ class KeyGuard(KeyWatch):
             self.resizes.lighten(topic)
 
 
+def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
+    """Return the partitioner of a topic. Views are of every topic of a cluster, and an application's own partitioner
+    may serve its topics alone: what it raises for another one reaches those who send to that."""
+    try:
+        return partitioner.for_topic(topic)
+    except Exception as error:  # noqa: BLE001 - any class of the application's
+        return _NotMade(error)
+
+
+class _NotMade:
+    """Stands for a topic partitioner that could not be made."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def requires_consistency(self, key: bytes | None) -> bool:
+        raise self._error.with_traceback(None)
+
+    def partition(self, key: bytes | None, count: int) -> int:
+        raise self._error.with_traceback(None)
+
+
 def sees_keys(partitioner: TopicPartitioner) -> bool:
     """Return whether a policy needs ``partitioner`` to see every key."""
     return isinstance(partitioner, KeyWatch)
@@ -387,7 +409,7 @@ class Resizes:
             topic.first_count = old_count
         if topic.first_count is None or topic.first_count == len(view.writable) or not view.modes:
             return picks
-        return KeyGuard(picks or self.partitioner.for_topic(view.topic), self, view, [topic.first_count])
+        return KeyGuard(picks or picks_of(self.partitioner, view.topic), self, view, [topic.first_count])
 
     def _holding(
         self, topic: _Topic, view: TopicView, picks: TopicPartitioner | None, old_count: int | None, *, first: bool

@@ -23,7 +23,7 @@ from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.gate import segments
-from modeaware.clients.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
+from modeaware.clients.resize import Backlog, Resizes, look_at_key, picks_of, sees_keys, without_finished_guards
 from modeaware.clients.tally import SENDS_HELD, SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
@@ -127,7 +127,7 @@ def is_replaced(view: TopicView) -> bool:
 
 def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
     """Return the route that ``view`` requires; None where every partition is writable."""
-    return None if view.all_writable else route_over(view, partitioner.for_topic(view.topic))
+    return None if view.all_writable else route_over(view, picks_of(partitioner, view.topic))
 
 
 def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = None) -> Route:
@@ -341,7 +341,7 @@ class Routes:
             self._enter(name)
 
     def _passing(self, view: TopicView, writable: tuple[int, ...]) -> Route:
-        return Route(view, writable, dense=True, partitioner=self._picker.for_topic(view.topic), passes=True)
+        return Route(view, writable, dense=True, partitioner=picks_of(self._picker, view.topic), passes=True)
 
     def _enter(self, name: str) -> None:
         """Put what is in force under ``name`` into the table (under the lock)."""

@@ -18,6 +18,7 @@ from modeaware.confluent.statistics import Backlogs  # private: see make()
 from modeaware.errors import KeyHeld, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
+from partitioners import named
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import (
     CONF,
@@ -250,6 +251,25 @@ class TestHold:
         assert producer.produce_batch("orders", batch) == 1
         assert [message["key"] for message in batch if "_error" not in message] == [b"c"]
         finish(producer)
+
+
+def test_partitioner_that_serves_its_own_topics_alone_keeps_no_view_from_the_producer(views: FakeViews) -> None:
+    class OfOrders:
+        def for_topic(self, topic: str) -> Any:
+            return {"orders": named("murmur2_random").for_topic("orders")}[topic]
+
+    placed: list[int] = []
+    producer = Producer({**CONF, "partitioner": OfOrders(), "on_delivery": lambda _, message: placed.append(message)})
+    views.set("foreign", modes_of(6, 2))
+    views.set("orders", modes_of(12, 4))
+    assert producer.modeaware_stats()["routed_topics"] == 2
+    producer.produce("orders", b"v", b"k3")
+    with pytest.raises(KeyError, match="foreign"):
+        producer.produce("foreign", b"v", b"k3")
+    producer.purge()
+    producer.flush(5)
+    assert [message.partition() for message in placed] == [murmur2(b"k3", 4)]
+    producer.close()
 
 
 def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_alone(views: FakeViews) -> None:
