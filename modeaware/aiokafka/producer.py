@@ -176,6 +176,7 @@ class Modes(VerifiedRoutes):
         self._loop = loop
         self._refusals = Refusals(views)
         self._explaining: set[asyncio.Task[None]] = set()
+        self._turns: dict[str, asyncio.Lock] = {}
         self._arrived = asyncio.Event()
         setattr(producer, PICK, self.pick)
         self.serve(producer, self._hand_over)
@@ -239,10 +240,12 @@ class Modes(VerifiedRoutes):
         while True:
             topic = self.leads_to(name)
             partitions = await getattr(type(client), WAIT)(client, topic)
-            if self.unverified(name):
-                # A view that changes is handed over to the event loop before this returns, so it is followed by then.
-                await asyncio.to_thread(self.verify, name)
-                self.mark(name)
+            # One after the other, in the order of the calls: so aiokafka queues records whose metadata are known.
+            async with self._turns.setdefault(name, asyncio.Lock()):
+                if self.unverified(name):
+                    # A view that changes is handed over to the event loop before this returns: it is followed by then.
+                    await asyncio.to_thread(self.verify, name)
+                    self.mark(name)
             if topic == self.leads_to(name):
                 return partitions
 

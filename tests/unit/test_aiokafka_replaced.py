@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -72,6 +73,32 @@ def queued(producer: AIOKafkaProducer) -> Queue:
     found = sorted((tp.topic, tp.partition) for tp, each in batches.items() for one in each for _ in one._msg_futures)
     batches.clear()
     return found
+
+
+@in_a_loop
+async def test_records_are_queued_in_the_order_of_their_sends(
+    views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where many wait until their topic is verified: aiokafka has refreshed its metadata."""
+    waits_s, verify, add = iter([0.05] + [0.0] * 99), views.verify, MessageAccumulator.add_message
+    values: list[int] = []
+
+    def verified(*args: Any) -> Any:
+        time.sleep(next(waits_s))  # the first one takes longest
+        return verify(*args)
+
+    async def noted(self: Any, tp: Any, key: Any, value: bytes, *args: Any, **kwargs: Any) -> Any:
+        values.append(int(value))
+        return await add(self, tp, key, value, *args, **kwargs)
+
+    async with started() as producer:
+        switch(views, "orders", "orders-v2")
+        await applied()
+        monkeypatch.setattr(views, "verify", verified)
+        monkeypatch.setattr(MessageAccumulator, "add_message", noted)
+        producer._modeaware.metadata_changed()
+        await asyncio.gather(*(producer.send("orders", b"%d" % number, b"key") for number in range(50)))
+        assert values == list(range(50))
 
 
 @in_a_loop
