@@ -32,7 +32,7 @@ from modeaware.demo.audit import (
     record_id_of,
 )
 from modeaware.demo.flights import Flight, load_flights
-from modeaware.errors import ModeAwareError
+from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException, Message, NewTopic, consistent
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.topic_view import SUCCESSION, TopicView
@@ -249,8 +249,7 @@ class Story:
         self._counted(admin)
         self._stage = f"replacing by {self._successor}"
         self._event(f"asking for a new topic of {REPLACE_BY} partitions in its place")
-        replacement = modeaware.TopicReplacement(self._successor, REPLACE_BY, delete_partitions_delay_ms=0)
-        admin.replace_topics({self._topic: replacement})[self._topic].result(TIMEOUT_S)
+        self._until(lambda: self._replaces(admin), PHASE_TIMEOUT_S, "the group to read what came before the shrink")
         for condition, text in (
             (_succession("announced"), f"announced: consumers hold the partitions of {self._successor}"),
             (_succession("switched"), f"switched: {self._topic} means {self._successor} to producers"),
@@ -267,6 +266,17 @@ class Story:
         self._event(f"every flight is sent and acknowledged: {self._acknowledged():,}")
         seconds = [round(max(end_s - start_s, 0.0), 3) for start_s, end_s in pairwise(times_s)]
         return dict(zip(PHASES, seconds, strict=True))
+
+    def _replaces(self, admin: modeaware.AdminClient) -> bool:
+        """Request the replacement; return whether it has begun. Not while keys that a shrink has moved are read."""
+        replacement = modeaware.TopicReplacement(self._successor, REPLACE_BY, delete_partitions_delay_ms=0)
+        try:
+            admin.replace_topics({self._topic: replacement})[self._topic].result(TIMEOUT_S)
+        except RequestRefused as error:
+            if error.code is not ErrorCode.REASSIGNMENT_IN_PROGRESS:
+                raise
+            return False
+        return True
 
     def _counted(self, admin: modeaware.AdminClient) -> None:
         self._on_cluster.append(sum(self._topics(admin).values()))
