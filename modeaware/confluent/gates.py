@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from modeaware.clients import gates
@@ -40,23 +41,16 @@ from modeaware.views.source import Views
 log = logging.getLogger(__name__)
 
 LONGEST_RETRY_S = 300.0
-_NOT_PYTHONS = re.compile(r"\[:|\\[dD]")
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
-def _matches_whole(pattern: str, topic: str) -> bool | None:
-    """Whether a broker's pattern (RE2) matches; None: it is not Python's as well."""
+def _matches(pattern: str, topic: str, *, whole_names: bool) -> bool | None:
+    """Whether a pattern matches: a broker's (RE2) a whole name, or librdkafka's (POSIX) a part of it; None: it is not
+    Python's as well."""
+    search, foreign = (re.fullmatch, r"\[:") if whole_names else (re.search, r"\[:|\\[dD]")
     try:
-        return None if "[:" in pattern else re.fullmatch(pattern, topic) is not None
+        return None if re.search(foreign, pattern) else search(pattern, topic) is not None
     except (re.error, FutureWarning):  # a set within a set; raised where warnings are errors
-        return None
-
-
-def _matches_part(pattern: str, topic: str) -> bool | None:
-    """Whether librdkafka's pattern (POSIX) matches; None: it is not Python's as well."""
-    try:
-        return None if _NOT_PYTHONS.search(pattern) else re.search(pattern, topic) is not None
-    except (re.error, FutureWarning):
         return None
 
 
@@ -93,7 +87,7 @@ class Gates(gates.Gates):
         creates_topics: bool = False,
     ) -> None:
         client = LibrdkafkaGroup(stock, group_id, is_polling, is_inside, onlooker)
-        match = _matches_whole if whole_names else _matches_part
+        match = partial(_matches, whole_names=whole_names)
         super().__init__(client, group_id, auto_commit, config, views, starts, now_s, match=match)
         self._onlooker = onlooker
         self._refresh_s = refresh_s
@@ -258,13 +252,7 @@ class LibrdkafkaGroup:
         return {key: Committed(p.offset, p.metadata or "") if p.offset >= 0 else None for key, p in found.items()}
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
-        wanted = [TopicPartition(*key, OFFSET_BEGINNING) for key in keys]
-        try:
-            answer = self._stock.offsets_for_times(wanted, timeout=ANSWER_S)
-        except KafkaException as error:
-            log.debug("%s: log starts not known: %s", self._group_id, error)
-            return {}
-        return {key_of(p): p.offset for p in answer if p.error is None and p.offset >= 0}
+        return self.offsets.answered([TopicPartition(*key, OFFSET_BEGINNING) for key in keys], ANSWER_S)
 
     def commit_delivered(self) -> None:
         self._commit()

@@ -23,6 +23,7 @@ from modeaware.librdkafka import AdminClient, KafkaError, KafkaException
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
+from modeaware.wire.security import is_true
 
 log = logging.getLogger(__name__)
 
@@ -77,16 +78,12 @@ class GroupConf:
             incremental=consumer_protocol or "cooperative-sticky" in strategies,
             may_be_range="range" in strategies and not consumer_protocol,
             offset_reset=str(settings.get("auto.offset.reset", "largest")),
-            auto_commit=_is_true(settings.get("enable.auto.commit", True)),
+            auto_commit=is_true(settings.get("enable.auto.commit", True)),
             static=bool(settings.get("group.instance.id")) and not consumer_protocol,
             whole_names=consumer_protocol,
             refresh_s=refresh_ms / 1000 if refresh_ms > 0 else None,
-            creates_topics=_is_true(settings.get("allow.auto.create.topics", False)),
+            creates_topics=is_true(settings.get("allow.auto.create.topics", False)),
         )
-
-
-def _is_true(setting: object) -> bool:
-    return str(setting).lower() in ("true", "t", "1")
 
 
 # What the coordinator returns of the group

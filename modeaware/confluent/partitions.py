@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from modeaware.clients.gates import ANSWER_S
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.librdkafka import (
@@ -34,8 +35,6 @@ from modeaware.topic_view import TopicView
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
-ANSWER_S = 1.0
-"""How long log starts are requested for, where they may be requested again: all at once, then one by one."""
 SINGLE_ANSWER_S = 0.25
 RETRY_S = 0.1
 # While a leader or coordinator moves, and when a connection breaks.
@@ -117,16 +116,17 @@ class LibrdkafkaOffsets:
         ``poll`` waits meanwhile. Where many leaders are away, only some partitions are requested one by one in a call.
         """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
-        found = self._answered(asked, ANSWER_S) if asked else {}
+        found = self.answered(asked, ANSWER_S) if asked else {}
         if not found and len(asked) > 1:
             deadline_s = time.monotonic() + ANSWER_S
             for each in random.sample(asked, len(asked)):  # the same silent ones must not always come first
                 if time.monotonic() >= deadline_s:
                     break
-                found |= self._answered([each], SINGLE_ANSWER_S)
+                found |= self.answered([each], SINGLE_ANSWER_S)
         return found
 
-    def _answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
+    def answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
+        """Request offsets once, by the timestamps in ``asked``; those without an answer are left out."""
         try:
             answer = self._stock.offsets_for_times(asked, timeout=timeout_s)
         except KafkaException as error:

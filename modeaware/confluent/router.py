@@ -227,7 +227,7 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
             if not _well_formed(messages):
                 raise
             for message in messages:
-                message["_error"] = _queue_full(error)
+                message["_error"] = as_kafka_error(error)
             return 0
         default = UNASSIGNED if partition is ABSENT else partition
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
@@ -247,7 +247,7 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
             try:
                 where, found = placed(found, routes, topic, arguments, doubt)
             except KeyHeld as error:  # reported as base reports a full queue
-                held[key] = message["_error"] = _queue_full(error)
+                held[key] = message["_error"] = as_kafka_error(error)
             else:
                 by_partition.setdefault(where, []).append(message)
         to = topic_of(found, topic)
@@ -288,10 +288,6 @@ def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callab
         return queued
 
     return produce
-
-
-def _queue_full(error: KeyHeld) -> KafkaError:
-    return KafkaError(KafkaError._QUEUE_FULL, str(error))
 
 
 def as_kafka_error(refusal: Exception) -> KafkaError:

@@ -78,7 +78,9 @@ class Brokers:
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._conf = dict(conf)
-        kafka_python_settings(conf)  # a ConfigError comes at once
+        self._settings: dict[str, Any] | None = kafka_python_settings(
+            conf
+        )  # of the first link: a ConfigError comes now
         self._timeout_s = timeout_s
         self._link: KafkaLink | None = None
         self._finalizer: weakref.finalize[[], Brokers] | None = None
@@ -179,8 +181,9 @@ class Brokers:
             raise ClusterError("the connection to the cluster was closed", code=ErrorCode.REQUEST_TIMED_OUT)
         link = self._link
         if link is None:
-            # Anew for each link: certificates are renewed in their files.
-            link = self._link = KafkaLink(kafka_python_settings(self._conf))
+            # Anew for each further link: certificates are renewed in their files.
+            settings, self._settings = self._settings or kafka_python_settings(self._conf), None
+            link = self._link = KafkaLink(settings)
             # Closes the sockets of an object that is dropped without close(); at exit the operating system does.
             self._finalizer = weakref.finalize(self, link.close)
             self._finalizer.atexit = False

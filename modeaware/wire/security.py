@@ -87,7 +87,7 @@ def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # librdkafka takes "https" and "none" in any case; any other value must not turn the check off.
     context.check_hostname = str(conf.get("ssl.endpoint.identification.algorithm", "https")).strip().lower() != "none"
-    if not _truth(conf.get("enable.ssl.certificate.verification", True)):
+    if not is_true(conf.get("enable.ssl.certificate.verification", True)):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     _named("ssl.ca.location", _load_ca, context, conf)
@@ -152,5 +152,6 @@ def _named(setting: str, load: Callable[..., object], *arguments: object) -> Non
         raise ConfigError(f"{setting} cannot be used: {error}") from error
 
 
-def _truth(value: object) -> bool:
+def is_true(value: object) -> bool:
+    """Return whether librdkafka takes a setting for true."""
     return str(value).strip().lower() in ("true", "t", "1")

@@ -11,11 +11,13 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
+from modeaware.clients.gates import ANSWER_S
+
 # Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
 from modeaware.clients.starts import Key, Starts, start_offset
 from modeaware.confluent.group import Membership, Subscription
 from modeaware.confluent.ownership import GroupConf
-from modeaware.confluent.partitions import ANSWER_S, LibrdkafkaOffsets, Partitions
+from modeaware.confluent.partitions import LibrdkafkaOffsets, Partitions
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of, switch
