@@ -80,7 +80,7 @@ class Route:
         """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
 
         Raises:
-            ValueError: no partition is writable, or the partitioner requires an explicit one.
+            ValueError: no partition is writable, the partitioner requires an explicit one, or it chose none of them.
             KeyHeld, KeyMoved: see :class:`~modeaware.clients.resize.KeyGuard`.
         """
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
@@ -88,6 +88,10 @@ class Route:
             index = self.by_load(key, len(self.writable), size, load)
         else:
             index = self.partitioner.partition(key, len(self.writable))
+        if not 0 <= index < len(self.writable):  # an application's own, that counts the retired ones
+            raise ValueError(
+                f"{self.view.topic}: the partitioner chose index {index} among {len(self.writable)} writable partitions"
+            )
         return index if self.dense else self.writable[index]
 
     def refusal(self, partition: int) -> str | None:

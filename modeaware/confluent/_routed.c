@@ -243,6 +243,8 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
     }
     if (given[TOPIC] == NULL || !PyUnicode_CheckExact(given[TOPIC]))
         goto slow;
+    if (given[PARTITION] == self->state->unassigned) /* -1, as SerializingProducer passes it: none is given */
+        given[PARTITION] = NULL;
 
     long count = self->absent;
     PyObject *successor = NULL;

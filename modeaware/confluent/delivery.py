@@ -27,6 +27,10 @@ FENCED = KafkaError.MSG_SIZE_TOO_LARGE
 """The code with which brokers refuse data for a topic that was replaced (``lifecycle.replacement.FENCE_CONFIGS``)."""
 
 
+LATE_S = 10.0
+"""How long late reports are explained from the first of them on: an application that has not polled for long."""
+
+
 class Deliveries(Refusals):
     """The delivery callbacks of one producer. Thread-safe.
 
@@ -38,7 +42,7 @@ class Deliveries(Refusals):
         super().__init__()
         self._timeout_s = delivery_timeout_s(conf)
         self._announced = False
-        self._until_s = -math.inf
+        self._until_s = self._late_until_s = -math.inf
         configured: Any = conf.get("on_delivery")
         self._plain = configured
         self._watched: Any = partial(self._report_configured, self._plain) if callable(configured) else None
@@ -58,7 +62,7 @@ class Deliveries(Refusals):
         with self._lock:
             self._announced = announced
             if switched:
-                self._until_s = time.monotonic() + self._timeout_s
+                self._until_s, self._late_until_s = time.monotonic() + self._timeout_s, math.inf
         self._point()
 
     def wrapped(self, callback: Any) -> Any:
@@ -68,11 +72,13 @@ class Deliveries(Refusals):
     def _point(self) -> None:
         if self._configured is not None:
             with self._lock:
-                is_due = self._announced or time.monotonic() < self._until_s
+                is_due = self._announced or time.monotonic() < max(self._until_s, self._late_until_s)
                 self._configured.point_to(self._watched if is_due else self._plain)
 
     def _report_configured(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
-        if not self._announced and time.monotonic() >= self._until_s:
+        now_s = time.monotonic()
+        if not self._announced and now_s >= self._until_s:
+            self._late_until_s = min(self._late_until_s, now_s + LATE_S)
             self._point()
         return self._report(callback, error, message)
 

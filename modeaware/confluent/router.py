@@ -138,6 +138,8 @@ def _python_produce(
         headers: Any = None,
     ) -> Any:
         # This is the hot path of a shrunk topic: the usual form of a call costs a look-up, a hash and a call into C.
+        if partition == UNASSIGNED:  # as SerializingProducer passes it
+            partition = ABSENT
         try:
             count = counts[topic]
         except (KeyError, TypeError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +17,12 @@ from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log, log_weakness
 from modeaware.modelog.writer import ModeLogWriter
 
+logger = logging.getLogger("modeaware.controller")
+
 READ_TIMEOUT_S = 20.0
 """For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""
+SLOW_READ_S = 5.0
+"""A read that takes longer is told."""
 
 
 class ControllerLog:
@@ -58,6 +64,7 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
+        """Return how the log is kept less safely than a new one; raise ClusterError where it is not fit any more."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
@@ -67,7 +74,11 @@ class ControllerLog:
         self._membership()
         self._writer = ModeLogWriter(self._conf, self._topic)
         self._writer.open()
+        begun_s = time.monotonic()
         replay = read_mode_log(self._conf, self._topic, READ_TIMEOUT_S, must_exist=True)
+        if (took_s := time.monotonic() - begun_s) > SLOW_READ_S:
+            text = "the mode log took %.1f s to read: is it compacted? Beyond %g s no controller can start"
+            logger.warning(text, took_s, READ_TIMEOUT_S)
         newer = OBSERVED_BROKERS_KEY in replay.newer
         self.observed = None if newer else replay.observed_brokers or ObservedBrokersRecord()
         self.observed_unreadable = replay.is_unreadable(OBSERVED_BROKERS_KEY)

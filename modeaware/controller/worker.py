@@ -53,6 +53,8 @@ SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
 LOOK_S = 1.0
+LOG_CHECK_INTERVAL_S = 300.0
+"""How often the active controller checks that the mode log is still fit, and how it is kept."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
 """The age at which a standby reads the claim again."""
@@ -108,7 +110,7 @@ class Worker:
         self._useful_s = now_s  # when its place last was worth keeping: joined, standing by, or leading with a claim
         self._claim_read_s: float | None = now_s  # when a standby last read the claim: first, at the start
         self._together = Together()
-        self._weakness_due = False
+        self._log_check_s = 0.0
         self._weakness: str | None = None
 
     def run(self) -> None:
@@ -302,7 +304,7 @@ class Worker:
             seen_epoch=self.claims.highest_epoch,
         )
         self.status.become(Role.ACTIVE, epoch)
-        self._weakness_due = True
+        self._log_check_s = self.clock.monotonic_s()
         logger.info("active: epoch %d", epoch, extra=about_controller(self.controller_id, epoch))
         return term
 
@@ -331,7 +333,7 @@ class Worker:
             if (due := schedule.due(elapsed_ms(self.clock))) and self._still_leads(term):
                 self._check(due)
             self._watch_cluster()
-            self._warn_of_weakness()
+            self._check_log()
 
     def _settle(self, term: int) -> None:
         """Take every topic as far as it goes now."""
@@ -425,12 +427,16 @@ class Worker:
             if not self._is_harmless(error):
                 raise
 
-    def _warn_of_weakness(self) -> None:
-        """Check how the log is kept, once a claim, and not as a part of it, which has to be quick. Warn of changes."""
-        if not self._weakness_due:
+    def _check_log(self) -> None:
+        """Check how the log is kept, after a claim (which has to be quick) and from time to time. Warn of changes.
+
+        Raises:
+            ClusterError: it is not fit any more; no claim succeeds until it is.
+        """
+        if self.clock.monotonic_s() < self._log_check_s:
             return
-        self._weakness_due, before = False, self._weakness
-        self._weakness = self.log.weakness()
+        self._log_check_s = self.clock.monotonic_s() + LOG_CHECK_INTERVAL_S
+        before, self._weakness = self._weakness, self.log.weakness()
         if self._weakness not in (None, before):
             about = about_controller(self.controller_id, self.status.epoch)
             logger.warning("the mode log is weakly replicated: %s", self._weakness, extra=about)

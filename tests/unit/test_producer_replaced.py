@@ -412,6 +412,10 @@ class TestDeliveries:
         call(TOO_LARGE, Refused())
         assert [type(each) for each in told] == [ReplacedTopicRefused] * 2
         now_s[0] += 100
+        for _ in range(2):  # the first poll since then
+            call(TOO_LARGE, Refused())
+        assert [type(each) for each in told] == [ReplacedTopicRefused] * 4
+        now_s[0] += delivery.LATE_S
         call(None, Refused())
         assert call.func is on_delivery, "whatever was queued before has its outcome"
         deliveries.follow(announced=False, switched=False)

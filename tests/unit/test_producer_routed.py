@@ -251,8 +251,9 @@ class TestDoubt:
 
     @pytest.mark.parametrize("changed", [True, False])
     @pytest.mark.parametrize("way", ["in C", "in Python", "faithful"])
+    @pytest.mark.parametrize("given", [(), (-1,)], ids=["", "as SerializingProducer"])
     def test_record_that_was_not_queued_is_placed_anew_if_the_view_has_changed(
-        self, way: str, changed: bool, monkeypatch: pytest.MonkeyPatch
+        self, given: tuple[int, ...], way: str, changed: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         routes: dict[str, Route | Unverified | None] = {"orders": route()}
         counts = {"orders": router.count_of(route())}
@@ -275,7 +276,7 @@ class TestDoubt:
             produce = router.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
         key = next(b"%d" % n for n in range(100) if C_HASHES[Hash.MURMUR2](b"%d" % n, 4) > 1)
         with nullcontext() if changed else pytest.raises(KafkaException):
-            produce("orders", b"v", key)
+            produce("orders", b"v", key, *given)
         assert calls[0] > 1
         assert calls[1:] == ([-1] if changed else [])
 

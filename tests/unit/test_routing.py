@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,16 @@ def test_the_same_key_goes_to_the_same_partition_while_the_epoch_lasts(modes: li
     one, other = route_for(view, named("consistent_random")), route_for(view, named("consistent_random"))
     if one is not None and other is not None and one.writable:
         assert {one.pick(key) for _ in range(3)} == {other.pick(key)}
+
+
+@pytest.mark.parametrize("writable", [(0, 1, 2, 3), (0, 2, 3, 5)])
+@pytest.mark.parametrize("index", [-1, 4, 11])
+def test_an_index_beyond_the_writable_partitions_is_an_error(writable: tuple[int, ...], index: int) -> None:
+    """Invariant I3, with an application's own partitioner that counts the retired partitions, too."""
+    picks = SimpleNamespace(partition=lambda key, count: index, requires_consistency=lambda key: True)
+    route = Route(view_of(modes_of(12, writable)), writable, writable == (0, 1, 2, 3), picks)
+    with pytest.raises(ValueError, match=f"orders: the partitioner chose index {index} among 4 writable"):
+        route.pick(b"key")
 
 
 @pytest.mark.parametrize(
