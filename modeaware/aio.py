@@ -48,8 +48,6 @@ class _BatchProducer(Producer):
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> int:
         try:
             return super().produce_batch(topic, messages, *args, **kwargs)
-        except (TypeError, NotImplementedError):  # as confluent_kafka raises them
-            raise
         except Exception as refusal:  # noqa: BLE001 - nothing is queued yet, and a partitioner may raise anything
             if len(messages) == 1:
                 messages[0]["_error"] = as_kafka_error(refusal)
@@ -60,13 +58,13 @@ class _BatchProducer(Producer):
         refused: dict[bytes, KafkaError] = {}
         for message in messages:
             key = key_bytes(message)
-            if key in refused:
+            if isinstance(key, bytes) and key in refused:
                 message["_error"] = refused[key]
                 continue
             message.pop("_error", None)
             queued += self.produce_batch(topic, [message], *args, **kwargs)
             error = message.get("_error")
-            if error is not None and error.code() == KafkaError._QUEUE_FULL and key is not None:
+            if error is not None and error.code() == KafkaError._QUEUE_FULL and isinstance(key, bytes):
                 refused[key] = error
         return queued
 

@@ -21,6 +21,7 @@ spreads records that are not hashed   :attr:`Rule.spreads`
 from __future__ import annotations
 
 import math
+import operator
 import random
 import time
 from abc import ABC, abstractmethod
@@ -48,6 +49,18 @@ class TopicPartitioner(Protocol):
         ``key`` is the serialized one; None for a record without a key.
         """
         ...
+
+
+def checked_index(given: object, count: int, who: str) -> int:
+    """Return what a partitioner of the application has picked; ValueError, which begins with ``who``, if that is no
+    index below ``count``."""
+    try:
+        index = operator.index(given)  # type: ignore[arg-type] # that is what is asked
+    except TypeError:
+        index = -1
+    if 0 <= index < count:
+        return index
+    raise ValueError(f"{who} returned {given!r}, which is not an index below {count}")
 
 
 @runtime_checkable

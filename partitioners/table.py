@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from partitioners.hashes import PURE_HASHES, Hash, HashFunction, positive
 from partitioners.librdkafka import DEFAULT_NAME, RULES, LibrdkafkaPartitioner
 from partitioners.minimal_movement import MinimalMovement
-from partitioners.seam import REMAINDERS, HashPartitioner, Options, Partitioner, Placer, Rule
+from partitioners.seam import REMAINDERS, HashPartitioner, Options, Partitioner, Placer, Rule, checked_index
 from partitioners.spreading import Manual, RoundRobin, Sticky, UniformSticky
 
 _OURS: Mapping[str, type[HashPartitioner]] = {
@@ -134,11 +134,4 @@ class FunctionPartitioner:
 
     def partition(self, key: bytes | None, count: int) -> int:
         """Return what the function returns; ValueError if that is no index below ``count``."""
-        given = self._function(key, positive(count))
-        try:
-            index = operator.index(given)
-        except TypeError:
-            index = -1
-        if 0 <= index < count:
-            return index
-        raise ValueError(f"the partitioner {self._name!r} returned {given!r}, which is not an index below {count}")
+        return checked_index(self._function(key, positive(count)), count, f"the partitioner {self._name!r}")

@@ -176,7 +176,7 @@ class Modes(VerifiedRoutes):
         self._loop = loop
         self._refusals = Refusals(views)
         self._explaining: set[asyncio.Task[None]] = set()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, asyncio.Future[None]] = {}  # of the last send under each name: done when it was placed
         self._arrived = asyncio.Event()
         setattr(producer, PICK, self.pick)
         self.serve(producer, self._hand_over)
@@ -237,17 +237,28 @@ class Modes(VerifiedRoutes):
         """As ``AIOKafkaClient._wait_on_metadata``, of the topic that records under ``name`` go to; its route is
         verified when it returns."""
         client: Any = calling()
-        while True:
-            topic = self.leads_to(name)
-            partitions = await getattr(type(client), WAIT)(client, topic)
-            # One after the other, in the order of the calls: so aiokafka queues records whose metadata are known.
-            async with self._turns.setdefault(name, asyncio.Lock()):
+        wait = partial(getattr(type(client), WAIT), client)
+        before, turn = self._turns.get(name), self._loop.create_future()
+        self._turns[name] = turn
+        try:
+            await wait(self.leads_to(name))  # side by side, for it may fail only after a long time
+            # Then one after the other, in the order of the calls, as aiokafka queues records whose metadata are known.
+            if before is not None and not before.done():
+                await asyncio.shield(before)
+            while True:
+                topic = self.leads_to(name)
+                partitions = await wait(topic)
                 if self.unverified(name):
                     # A view that changes is handed over to the event loop before this returns: it is followed by then.
                     await asyncio.to_thread(self.verify, name)
                     self.mark(name)
-            if topic == self.leads_to(name):
-                return partitions
+                if topic == self.leads_to(name):
+                    return partitions
+        finally:
+            if before is None or before.done():
+                turn.set_result(None)
+            else:  # it failed, or was cancelled, while others had their turns
+                before.add_done_callback(lambda _: turn.set_result(None))
 
     def _add_message(self, adding: weakref.ref[Any], tp: Any, *args: Any, **kwargs: Any) -> Any:
         accumulator: Any = adding()

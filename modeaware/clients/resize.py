@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from modeaware.clients.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
@@ -216,21 +217,26 @@ def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
     may serve its topics alone: what it raises for another one reaches those who send to that."""
     try:
         return partitioner.for_topic(topic)
-    except Exception as error:  # noqa: BLE001 - any class of the application's
-        return _NotMade(error)
+    except Exception:  # noqa: BLE001 - any class of the application's
+        return _MadeLater(partitioner, topic)
 
 
-class _NotMade:
-    """Stands for a topic partitioner that could not be made."""
+class _MadeLater:
+    """Stands for a topic partitioner that could not be made: it is made, or raises what it raises, for a record."""
 
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+    def __init__(self, partitioner: Partitioner, topic: str) -> None:
+        self._of = partitioner
+        self._topic = topic
+
+    @cached_property
+    def _made(self) -> TopicPartitioner:
+        return self._of.for_topic(self._topic)
 
     def requires_consistency(self, key: bytes | None) -> bool:
-        raise self._error.with_traceback(None)
+        return self._made.requires_consistency(key)
 
     def partition(self, key: bytes | None, count: int) -> int:
-        raise self._error.with_traceback(None)
+        return self._made.partition(key, count)
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:

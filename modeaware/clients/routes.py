@@ -29,7 +29,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
-from partitioners import LoadAware, Partitioner, TopicPartitioner, named
+from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index, named
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +88,8 @@ class Route:
             index = self.by_load(key, len(self.writable), size, load)
         else:
             index = self.partitioner.partition(key, len(self.writable))
-        if not 0 <= index < len(self.writable):  # an application's own, that counts the retired ones
-            raise ValueError(
-                f"{self.view.topic}: the partitioner chose index {index} among {len(self.writable)} writable partitions"
-            )
+        if type(index) is not int or not 0 <= index < len(self.writable):  # an application's own partitioner
+            index = checked_index(index, len(self.writable), f"{self.view.topic}: the partitioner")
         return index if self.dense else self.writable[index]
 
     def refusal(self, partition: int) -> str | None:

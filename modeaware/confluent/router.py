@@ -256,7 +256,15 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
         if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
             return produce(topic, messages, partition, *args, **kwargs)
         send = base if found is None or found.report is None else _reporting(base, found.report)
-        queued = sum(send(to, group, where, *args, **kwargs) for where, group in by_partition.items())
+        queued = 0
+        for where, group in by_partition.items():
+            try:
+                queued += send(to, group, where, *args, **kwargs)
+            except Exception as error:
+                if not queued:
+                    raise
+                for message in group:
+                    message["_error"] = as_kafka_error(error)
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
         # Not those with a partition given, as in produce().
         left = [m for m in doubtful if default == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]

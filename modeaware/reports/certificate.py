@@ -218,7 +218,9 @@ class Certificate:
     def not_checked(self) -> str | None:
         """What could not be looked up; that alone makes no verdict."""
         now = self.replacement
-        if now is None or now.fence == "none" or now.let_go_ms is None or now.fence_proved_now is not None:
+        if now is None or now.fence == "none" or now.let_go_ms is None or now.gone_ms is not None:
+            return None
+        if now.fence_proved_now is not None:
             return None
         return "whether the fence is proved now is not known; that takes the right to WRITE to the topic"
 

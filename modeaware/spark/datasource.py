@@ -53,6 +53,7 @@ from modeaware.spark.offsets import (
     needs_look,
     next_positions,
     ranges_between,
+    refuse_gone,
     resolve,
     tasks,
 )
@@ -208,6 +209,7 @@ class _Reader:
         self._options = options
         self._topic = options.topic
         self._clients: dict[str, TopicClient] = {}
+        self._gone: list[TopicView] = []
 
     def read(self, partition: OffsetRange | RangesInOrder) -> Iterator[pa.RecordBatch]:
         for each in partition.ranges if isinstance(partition, RangesInOrder) else (partition,):
@@ -226,7 +228,10 @@ class _Reader:
 
     def _views(self) -> tuple[TopicView, ...]:
         """The views of the topics that the name leads through, without those that are gone."""
-        return existing(topic_segments(self._options.conf, self._topic, stale=True))
+        found = topic_segments(self._options.conf, self._topic, stale=True)
+        there = existing(found)
+        self._gone = [view for view in found if view not in there]
+        return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
         """Offsets by partition are of the topic that the application names."""
@@ -310,13 +315,20 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange | RangesInOrder]:
         before, after, strict = Offsets.from_json(start), Offsets.from_json(end), self._options.fail_on_data_loss
+        if self._position is None:  # a batch that was noted by an earlier process, may be
+            self._views()
         if start != self._initial:  # a new query has read nothing
-            check_topics(self._topic, before, after, strict=strict)
+            check_topics(self._topic, before, after, strict=strict, gone=self._gone)
         ranges = []
         for topic, ends in after.positions.items():
             begin = before.positions[topic] if is_continued(topic, before, after) else None
             if strict:
                 check_id(topic, before, after)
+            if any(view.topic == topic and view.applies_to(after.ids.get(topic)) for view in self._gone):
+                is_new = start == self._initial and self._starting == LATEST
+                is_skipped = is_new and (topic in after.skipped or topic == next(iter(after.positions)))
+                refuse_gone(topic, ends if is_skipped else begin or {}, ends, strict=strict)
+                continue
             if start == self._initial:
                 begin = self._first(topic, begin, ends, after.skipped)
             log_ends = self._log_ends.get(topic)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, dropwhile
 from typing import Any, Self
 
 from pyspark.sql.datasource import InputPartition
@@ -176,8 +176,11 @@ def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int
     return allowed
 
 
-def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool) -> None:
+def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, gone: Sequence[TopicView] = ()) -> None:
     """
+    Args:
+        gone: the topics of the chain that were deleted once every group had read them.
+
     Raises:
         ModeSourceError: the chain of ``name`` ends before a topic that the query has read: more of it was known then.
         RecordsLost: ``strict``; the query has read a topic that is not in the chain any more, and had not come to the
@@ -194,7 +197,11 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool) ->
             f"lacks {last}, delete that file before",
             topic=name,
         )
-    if strict and not before.positions.keys() & after.positions.keys():
+    has_read_all = last in {view.topic for view in gone} and all(
+        view.applies_to(before.ids.get(view.topic)) and has_read(view, before.positions.get(view.topic, {}), {})
+        for view in dropwhile(lambda view: view.topic != last, gone)
+    )
+    if strict and not has_read_all and not before.positions.keys() & after.positions.keys():
         raise RecordsLost(
             f"the query has read {', '.join(before.positions)}, which {name} does not lead through now: the topic was "
             "deleted before the query had read all of it, or the option topic was changed. It would go on with "
@@ -255,6 +262,19 @@ def ranges_between(
                 partition=partition,
             )
     return [OffsetRange(topic, p, start.get(p, 0), end[p]) for p in sorted(end) if start.get(p, 0) < end[p]]
+
+
+def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *, strict: bool) -> None:
+    """
+    Raises:
+        RecordsLost: ``strict``, and a micro-batch has records to read of a topic that is gone.
+    """
+    if strict and (left := ranges_between(topic, start, end, strict=False)):
+        raise RecordsLost(
+            f"{topic} was replaced and deleted before the query had read all of it: {', '.join(map(str, left))} are "
+            "missing (see ProgressListener). Set failOnDataLoss to false to go on with the topic that has replaced it",
+            topic=topic,
+        )
 
 
 def tasks(by_topic: Sequence[Sequence[OffsetRange]]) -> list[OffsetRange | RangesInOrder]:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from modeaware.clients.gate import segments
@@ -110,23 +111,37 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
     from pyspark.errors import PySparkException
 
     planned = topic_segments(conf, topic)[-1]
+    meant = planned if acknowledged else _with_id(conf, planned)
     try:
         yield planned
     except (PySparkException, Py4JError) as error:
-        if (replaced := _replaced(planned, topic_segments(conf, topic, stale=True))) is not None:
+        if (replaced := _replaced(meant, topic_segments(conf, topic, stale=True))) is not None:
             raise replaced from error
         raise
-    if not acknowledged and (replaced := _replaced(planned, topic_segments(conf, topic))) is not None:
-        raise replaced
+    if not acknowledged:
+        *earlier, now = topic_segments(conf, topic)
+        if (replaced := _replaced(meant, (*earlier, _with_id(conf, now)))) is not None:
+            raise replaced
+
+
+def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
+    """The view, with the topic's id on the cluster where no record has it: replacements may lead back to a name."""
+    if view.topic_id is not None:
+        return view
+    config, rest = split_client_config(conf)
+    return replace(view, topic_id=kept_views(rest, config).views.live_id(view.topic, VERIFY_TIMEOUT_S))
 
 
 def _replaced(planned: TopicView, chain: tuple[TopicView, ...]) -> TopicReplaced | None:
+    """What to raise where the name leads to another topic than a job was planned for, which may be gone since."""
     *earlier, now = chain
-    if not was_replaced(planned, earlier):
+    is_same = planned.topic == now.topic and now.applies_to(planned.topic_id)
+    if is_same and not was_replaced(planned, earlier):
         return None
+    other = now.topic if now.topic != planned.topic else "another topic of its name"
     return TopicReplaced(
-        f"{planned.topic} was replaced by {now.topic} while a job wrote to it: brokers refuse records for "
-        f"{planned.topic} now, and may have refused some of the job's. Run it again under the same name: all of it "
+        f"{planned.topic} was replaced by {other} while a job wrote to it: brokers refuse records for the topic that "
+        "the job was planned for, and may have refused some of the job's. Run it again under the same name: all of it "
         f"goes to {now.topic}, and what was delivered before is written once more",
         topic=planned.topic,
         successor=now.topic,

@@ -102,6 +102,40 @@ async def test_records_are_queued_in_the_order_of_their_sends(
 
 
 @in_a_loop
+async def test_records_keep_their_order_while_the_name_comes_to_lead_to_a_successor(
+    views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose metadata arrive late, and some of whose sends are cancelled."""
+    values: list[int] = []
+    add, stock = MessageAccumulator.add_message, aiokafka.client.AIOKafkaClient._wait_on_metadata
+    waits = iter([3, 1, 2])
+
+    async def noted(self: Any, tp: Any, key: Any, value: bytes, *args: Any, **kwargs: Any) -> Any:
+        values.append(int(value))
+        return await add(self, tp, key, value, *args, **kwargs)
+
+    async def late(self: Any, topic: str) -> Any:
+        for _ in range(next(waits, 0) if topic == "orders-v2" else 0):
+            await asyncio.sleep(0.01)
+        return await stock(self, topic)
+
+    monkeypatch.setattr(MessageAccumulator, "add_message", noted)
+    monkeypatch.setattr(aiokafka.client.AIOKafkaClient, "_wait_on_metadata", late)
+    async with started() as producer:
+        announce(views, "orders", "orders-v2")
+        await applied()
+        sends = [asyncio.create_task(producer.send("orders", b"%d" % number, b"key")) for number in range(20)]
+        switch(views, "orders", "orders-v2")
+        await asyncio.sleep(0)
+        sends += [asyncio.create_task(producer.send("orders", b"%d" % number, b"key")) for number in range(20, 50)]
+        await asyncio.sleep(0)
+        for cancelled in (sends[21], sends[30]):
+            cancelled.cancel()
+        await asyncio.gather(*sends, return_exceptions=True)
+        assert values == [number for number in range(50) if number not in (21, 30)]
+
+
+@in_a_loop
 async def test_records_go_to_the_successor_by_its_own_count(views: FakeViews) -> None:
     async with started() as producer:
         own = (producer._partition, producer._message_accumulator.add_message, producer.client._wait_on_metadata)

@@ -254,9 +254,11 @@ class TestHold:
 
 
 def test_partitioner_that_serves_its_own_topics_alone_keeps_no_view_from_the_producer(views: FakeViews) -> None:
+    served = {"orders": named("murmur2_random").for_topic("orders")}
+
     class OfOrders:
         def for_topic(self, topic: str) -> Any:
-            return {"orders": named("murmur2_random").for_topic("orders")}[topic]
+            return served[topic]
 
     placed: list[int] = []
     producer = Producer({**CONF, "partitioner": OfOrders(), "on_delivery": lambda _, message: placed.append(message)})
@@ -266,25 +268,30 @@ def test_partitioner_that_serves_its_own_topics_alone_keeps_no_view_from_the_pro
     producer.produce("orders", b"v", b"k3")
     with pytest.raises(KeyError, match="foreign"):
         producer.produce("foreign", b"v", b"k3")
+    served["foreign"] = named("murmur2_random").for_topic("foreign")
+    producer.produce("foreign", b"v", b"k3")
     producer.purge()
     producer.flush(5)
-    assert [message.partition() for message in placed] == [murmur2(b"k3", 4)]
+    assert sorted(message.partition() for message in placed) == [murmur2(b"k3", 2), murmur2(b"k3", 4)]
     producer.close()
 
 
-def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_alone(views: FakeViews) -> None:
+@pytest.mark.parametrize("error", [ValueError, TypeError])
+def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_alone(
+    views: FakeViews, error: type[Exception]
+) -> None:
     views.set("orders", modes_of(12, 5))
 
     def partitioner(key: bytes, count: int) -> int:
         if key == b"bad":
-            raise ValueError("no place for it")
+            raise error("no place for it")
         return 0
 
     producer = _BatchProducer({**CONF, "partitioner": partitioner})
     batch: list[dict[str, Any]] = [{"key": key, "value": b"v"} for key in (b"good", b"bad", b"good")]
     assert producer.produce_batch("orders", batch) == 2
-    (error,) = (message["_error"] for message in batch if "_error" in message)
-    assert (error.code(), error.str()) == (KafkaError._APPLICATION, "no place for it")
+    (told,) = (message["_error"] for message in batch if "_error" in message)
+    assert (told.code(), told.str()) == (KafkaError._APPLICATION, "no place for it")
     finish(producer)
 
 

@@ -315,6 +315,19 @@ class TestDoubt:
         produce("orders", [{"key": key, "value": b"v"} for key in keys] + [{"key": b"x", "partition": 7}])
         assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the successor's count"
 
+    def test_nothing_is_raised_once_records_for_another_partition_are_queued(self) -> None:
+        queued: list[int] = []
+
+        def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            if queued:
+                raise UnicodeEncodeError("utf-8", "v", 0, 1, "surrogates not allowed")
+            queued.append(len(messages))
+            return len(messages)
+
+        messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
+        assert router.routed_batch(base, {"orders": route()})("orders", messages) == queued[0]
+        assert sum("_error" in message for message in messages) == 40 - queued[0]
+
     def test_nothing_is_raised_once_records_of_a_batch_are_queued(self) -> None:
         """The caller would send all of it again."""
         routes: dict[str, Any] = {"orders": route()}

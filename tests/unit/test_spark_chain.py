@@ -96,9 +96,11 @@ class Client:
         return TopicDescription(list(range(COUNTS[self._topic])), self._world.ids[self._topic])
 
     def starts(self, partitions: Any) -> dict[int, int]:
+        assert self._topic not in self._world.deleted
         return {p: self._world.starts.get((self._topic, p), 0) for p in partitions}
 
     def ends(self, partitions: Any) -> dict[int, int]:
+        assert self._topic not in self._world.deleted
         return {p: self._world.logs[self._topic, p] for p in partitions}
 
 
@@ -234,6 +236,58 @@ def test_a_topic_that_is_deleted_unread_fails_the_query_unless_it_may_lose_recor
     with pytest.raises(RecordsLost, match=r"has read a, which a does not lead through now: .*It would go on with b"):
         strict.step()
     assert lossy.step() == [OffsetRange("b", 0, 0, 2)]
+
+
+def test_a_query_that_has_read_all_of_a_topic_goes_on_after_its_deletion(world: World) -> None:
+    query = Query()
+    world.write("a", 5)
+    query.step()
+    world.seal("a", let_go=True, gone=True)
+    world.deleted.add("a")
+    world.write("b", 2)
+    query.restart()
+    assert query.step() == [OffsetRange("b", 0, 0, 2)]
+
+
+def test_a_query_that_has_not_read_the_topic_between_fails(world: World) -> None:
+    query = Query()
+    world.write("a", 5)
+    query.step()
+    world.write("b", 2)
+    for topic in ("a", "b"):
+        world.seal(topic, let_go=True, gone=True)
+    world.deleted |= {"a", "b"}
+    query.restart()
+    with pytest.raises(RecordsLost, match="It would go on with c"):
+        query.step()
+
+
+def test_a_batch_of_a_topic_that_is_gone_is_lost_and_the_query_goes_on_where_it_may(world: World) -> None:
+    strict, lossy = Query(), Query(failondataloss="false")
+    for query in (strict, lossy):
+        query.step()
+    world.write("a", 5)
+    for query in (strict, lossy):
+        query.step(until="planned")
+    world.seal("a", let_go=True, gone=True)
+    world.deleted.add("a")
+    world.write("b", 2)
+    with pytest.raises(RecordsLost, match=r"a was replaced and deleted .* 0 of a from 0 to 5 are missing"):
+        strict.restart()
+    lossy.restart()
+    assert lossy.step() == [OffsetRange("b", 0, 0, 2)]
+
+
+def test_a_query_that_is_killed_in_its_first_batch_starts_again_once_its_topic_is_gone(world: World) -> None:
+    world.write("a", 5)
+    query = Query(startingoffsets="latest")
+    query.step(until="planned")
+    world.seal("a", let_go=True, gone=True)
+    world.deleted.add("a")
+    world.write("b", 2)
+    query.restart()
+    assert query.batches == [[]]
+    assert query.step() == [OffsetRange("b", 0, 0, 2)]
 
 
 def test_a_query_may_be_renamed_once_it_has_come_to_the_successor(world: World) -> None:

@@ -183,6 +183,28 @@ def test_a_job_that_succeeds_while_its_topic_is_replaced_has_to_show_that_nothin
         lead(views, "orders", "orders-v2")
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("middle", [True, False])
+def test_a_job_that_spans_the_way_back_to_a_name_says_so(views: LogViews, middle: bool, recorded: bool) -> None:
+    """The topic that the job was planned for is in no chain by then."""
+    if middle:
+        lead(views, "orders", "orders-v2")
+    elif not recorded:
+        views.remove("orders")
+        views.live_ids["orders"] = "the-first"
+
+    def job() -> None:
+        with written(CONF, "orders", acknowledged=False) as planned:
+            assert planned.topic == ("orders-v2" if middle else "orders")
+            views.remove("orders")
+            views.live_ids["orders"] = "the-second"
+            if recorded:
+                views.set("orders", modes_of(3, 3), topic_id="the-second")
+
+    with pytest.raises(TopicReplaced, match="Run it again"):
+        job()
+
+
 def test_a_job_whose_refusals_are_not_known_fails_where_the_modes_are_not_known_after_it(views: LogViews) -> None:
     with pytest.raises(ViewTimeout), written(CONF, "orders", acknowledged=False):
         views.failure, FakeConsumer.end = ModeSourceError("gone"), None

@@ -100,6 +100,12 @@ def offsets(topic_id: str | None, **by_partition: int) -> dict[str, object]:
     return {"modeaware:offsets": 1, **of, "t": {number.strip("p"): offset for number, offset in by_partition.items()}}
 
 
+@pytest.fixture
+def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasource, "topic_segments", lambda conf, topic, stale: (TopicView.unlisted(topic),))
+
+
+@pytest.mark.usefixtures("unlisted")
 def test_offsets_of_another_topic_id_fail_the_query_unless_it_may_lose_records() -> None:
     start, end = offsets("old", p0=20), offsets("new", p0=30, p1=4)
     with pytest.raises(RecordsLost, match="its id is new, and the query has read old"):
@@ -108,6 +114,7 @@ def test_offsets_of_another_topic_id_fail_the_query_unless_it_may_lose_records()
     assert lossy.partitions(start, end) == [OffsetRange("t", 0, 0, 30), OffsetRange("t", 1, 0, 4)]
 
 
+@pytest.mark.usefixtures("unlisted")
 @pytest.mark.parametrize("ids", [("id", "id"), (None, "id"), ("id", None)])
 def test_offsets_of_one_topic_id_or_of_an_unknown_one_go_on(ids: tuple[str | None, str | None]) -> None:
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))

@@ -44,6 +44,8 @@ _BATCH = 2_000
 _NO_TIMESTAMP = 0
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer is in no group
 # Settings that a transaction decides, and librdkafka would refuse beside it; the partition is given.
+MAX_BYTES = 1_000_000_000
+"""librdkafka's greatest ``message.max.bytes``: the topic's own limit decides how large a copy may be."""
 _OURS = frozenset(
     {
         *("partitioner", "transactional.id", "on_delivery", "delivery.report.only.error", "default.topic.config"),
@@ -107,7 +109,7 @@ def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
 
     EvacuationFailed, PartitionRetired and ModeSourceError say why that is not possible now.
     """
-    conf = {name: value for name, value in job.conf.items() if name not in _OURS}
+    conf = {"message.max.bytes": MAX_BYTES} | {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
         "transactional.id": f"modeaware-evacuation-{job.topic}-{survivor}",
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -126,8 +128,10 @@ def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
     except KafkaException as error:
         if isinstance(error, ModeAwareError):
             raise
-        cause = error.args[0]
-        raise job.failed(survivor, f"copies cannot be written: {cause.str()} ({cause.name()})") from error
+        cause, remedy = error.args[0], ""
+        if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            remedy = ": give the job the producers' compression.type, or raise max.message.bytes of the topic"
+        raise job.failed(survivor, f"copies cannot be written: {cause.str()} ({cause.name()}){remedy}") from error
 
 
 @dataclass
