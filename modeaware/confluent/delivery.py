@@ -27,10 +27,6 @@ FENCED = KafkaError.MSG_SIZE_TOO_LARGE
 """The code with which brokers refuse data for a topic that was replaced (``lifecycle.replacement.FENCE_CONFIGS``)."""
 
 
-LATE_S = 10.0
-"""How long late reports are explained from the first of them on: an application that has not polled for long."""
-
-
 class Deliveries(Refusals):
     """The delivery callbacks of one producer. Thread-safe.
 
@@ -42,7 +38,8 @@ class Deliveries(Refusals):
         super().__init__()
         self._timeout_s = delivery_timeout_s(conf)
         self._announced = False
-        self._until_s = self._late_until_s = -math.inf
+        self._until_s = -math.inf
+        self._awaits_reports = False
         configured: Any = conf.get("on_delivery")
         self._plain = configured
         self._watched: Any = partial(self._report_configured, self._plain) if callable(configured) else None
@@ -62,7 +59,7 @@ class Deliveries(Refusals):
         with self._lock:
             self._announced = announced
             if switched:
-                self._until_s, self._late_until_s = time.monotonic() + self._timeout_s, math.inf
+                self._until_s, self._awaits_reports = time.monotonic() + self._timeout_s, True
         self._point()
 
     def wrapped(self, callback: Any) -> Any:
@@ -72,15 +69,22 @@ class Deliveries(Refusals):
     def _point(self) -> None:
         if self._configured is not None:
             with self._lock:
-                is_due = self._announced or time.monotonic() < max(self._until_s, self._late_until_s)
+                is_due = self._announced or self._awaits_reports
                 self._configured.point_to(self._watched if is_due else self._plain)
 
     def _report_configured(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
-        now_s = time.monotonic()
-        if not self._announced and now_s >= self._until_s:
-            self._late_until_s = min(self._late_until_s, now_s + LATE_S)
+        if self._awaits_reports and time.monotonic() > self._until_s and self._is_after_all(message):
             self._point()
         return self._report(callback, error, message)
+
+    def _is_after_all(self, message: Any) -> bool:
+        """Note whether ``message`` was queued when all that was queued before the switch had its outcome: reports come
+        in the order of the outcomes, however late the application polls."""
+        with self._lock:
+            queued_ago_s = message.latency()
+            if queued_ago_s is not None and queued_ago_s < time.monotonic() - self._until_s:
+                self._awaits_reports = False
+            return not self._awaits_reports
 
     def _report(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
         if error is not None and error.code() == FENCED:

@@ -313,7 +313,8 @@ def as_kafka_error(refusal: Exception) -> KafkaError:
 def key_bytes(message: dict[str, Any]) -> bytes | None:
     """Return the key of a message of ``produce_batch`` as it is written: text and its UTF-8 bytes are one key."""
     key = message.get("key")
-    return key.encode() if isinstance(key, str) else key
+    # Lone surrogates, which cannot be written, are refused later.
+    return key.encode(errors="surrogatepass") if isinstance(key, str) else key
 
 
 def count_of(route: Route, unrouted: int = DIRECT) -> Count:

@@ -90,7 +90,7 @@ class Status:
         round_s: when its thread last went round (``Clock.monotonic_s``); None: not yet.
         contact_s: when it was last sure of its place in the election (active), or read the mode log to its end
             (standby); None: not yet.
-        log_failures: how often the mode log had to be claimed again because of an error.
+        log_failures: how often the mode log had to be claimed again because of an error, or was found unfit.
         takeovers: how often it has become active; repeated claims count for nothing.
     """
 

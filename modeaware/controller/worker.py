@@ -53,7 +53,7 @@ SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
 LOOK_S = 1.0
-LOG_CHECK_INTERVAL_S = 300.0
+LOG_CHECK_INTERVAL_S = 60.0
 """How often the active controller checks that the mode log is still fit, and how it is kept."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
@@ -430,15 +430,20 @@ class Worker:
     def _check_log(self) -> None:
         """Check how the log is kept, after a claim (which has to be quick) and from time to time. Warn of changes.
 
-        Raises:
-            ClusterError: it is not fit any more; no claim succeeds until it is.
+        A log that is not fit any more is told again and again, and written to nevertheless: a claim would be refused,
+        and a later one would forget what the brokers have deleted of it.
         """
         if self.clock.monotonic_s() < self._log_check_s:
             return
         self._log_check_s = self.clock.monotonic_s() + LOG_CHECK_INTERVAL_S
-        before, self._weakness = self._weakness, self.log.weakness()
+        about, before = about_controller(self.controller_id, self.status.epoch), self._weakness
+        try:
+            self._weakness = self.log.weakness()
+        except ClusterError as error:
+            self.status.log_failures += 1
+            logger.error("%s. Until then it may lose the modes of all topics", error, extra=about)
+            return
         if self._weakness not in (None, before):
-            about = about_controller(self.controller_id, self.status.epoch)
             logger.warning("the mode log is weakly replicated: %s", self._weakness, extra=about)
 
     # The standby

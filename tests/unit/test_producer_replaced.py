@@ -296,7 +296,13 @@ def taken(call: Callable[[], Any]) -> bool:
 
 
 class Refused:
-    """A message as librdkafka reports it."""
+    """A message as librdkafka reports it, ``queued_ago_s`` after it was queued."""
+
+    def __init__(self, queued_ago_s: float = 1000.0) -> None:
+        self.queued_ago_s = queued_ago_s
+
+    def latency(self) -> float:
+        return self.queued_ago_s
 
     def topic(self) -> str:
         return "orders"
@@ -412,11 +418,13 @@ class TestDeliveries:
         call(TOO_LARGE, Refused())
         assert [type(each) for each in told] == [ReplacedTopicRefused] * 2
         now_s[0] += 100
-        for _ in range(2):  # the first poll since then
-            call(TOO_LARGE, Refused())
-        assert [type(each) for each in told] == [ReplacedTopicRefused] * 4
-        now_s[0] += delivery.LATE_S
-        call(None, Refused())
+        for _ in range(2):  # the first poll since then, however long it takes
+            call(TOO_LARGE, Refused(1200.0))
+            call(None, Refused(now_s[0] - 1000.5))  # queued after the switch, and before the time-out of the others
+            now_s[0] += 100
+        assert [type(each) for each in told if each is not None] == [ReplacedTopicRefused] * 4
+        assert call.func is not on_delivery
+        call(None, Refused(now_s[0] - 1090))
         assert call.func is on_delivery, "whatever was queued before has its outcome"
         deliveries.follow(announced=False, switched=False)
         assert call.func is on_delivery

@@ -36,15 +36,19 @@ def test_elected_it_claims_serves_and_hands_over(world: World, caplog: pytest.Lo
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
 
 
-def test_a_log_that_somebody_makes_unfit_ends_the_term(world: World) -> None:
-    world.log.weaknesses = [None, ClusterError("cleanup.policy=delete")]
+def test_a_log_that_somebody_makes_unfit_is_told_until_it_is_mended(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And served on: a claim would read what is left of it."""
+    world.log.weaknesses = [None, *[ClusterError("the log has cleanup.policy=delete: set it to compact")] * 2]
 
     def later() -> None:
         world.clock.advance(int(worker_module.LOG_CHECK_INTERVAL_S) * 1000)
 
-    did = run(world, sits(world, Seat.LEADER), nothing, later, nothing, nothing)
-    assert did == ["join after 70", "confirm", "claim", "confirm", "claim", "release", "leave"]
-    assert world.status.log_failures == 1
+    did = run(world, sits(world, Seat.LEADER), nothing, *[later] * 4, nothing)
+    assert did == ["join after 70", "confirm", "claim", "release", "leave"]
+    assert world.status.log_failures == 2
+    assert [record.levelname for record in caplog.records if "set it to compact" in record.message] == ["ERROR"] * 2
 
 
 def test_what_the_brokers_do_not_confirm_is_never_claimed(world: World) -> None:
