@@ -204,9 +204,9 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
     if strict and not has_read_all and not before.positions.keys() & after.positions.keys():
         raise RecordsLost(
             f"the query has read {', '.join(before.positions)}, which {name} does not lead through now: the topic was "
-            "deleted before the query had read all of it, or the option topic was changed. It would go on with "
-            f"{', '.join(after.positions)}. Use the earlier name or a new checkpoint location, or set failOnDataLoss "
-            "to false",
+            "deleted before the query had read all of it, or the option topic was changed, or the name has come back. "
+            f"It would go on with {', '.join(after.positions)}. Set the option topic to {last}, use a new checkpoint "
+            "location, or set failOnDataLoss to false",
             topic=name,
         )
 

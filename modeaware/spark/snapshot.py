@@ -112,16 +112,19 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
     planned = topic_segments(conf, topic)[-1]
     meant = planned if acknowledged else _with_id(conf, planned)
+
+    def replaced(*, stale: bool) -> TopicReplaced | None:
+        *earlier, now = topic_segments(conf, topic, stale=stale)
+        return _replaced(meant, (*earlier, now if acknowledged else _with_id(conf, now)))
+
     try:
         yield planned
     except (PySparkException, Py4JError) as error:
-        if (replaced := _replaced(meant, topic_segments(conf, topic, stale=True))) is not None:
-            raise replaced from error
+        if (why := replaced(stale=True)) is not None:
+            raise why from error
         raise
-    if not acknowledged:
-        *earlier, now = topic_segments(conf, topic)
-        if (replaced := _replaced(meant, (*earlier, _with_id(conf, now)))) is not None:
-            raise replaced
+    if not acknowledged and (why := replaced(stale=False)) is not None:
+        raise why
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
