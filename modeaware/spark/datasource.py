@@ -238,8 +238,8 @@ class _Reader:
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
         raise ConfigError(
-            f"{name}: {self._topic} is gone, and {topic} has replaced it: name that topic. A query that was killed in its "
-            'first batch goes on with "earliest" in their place'
+            f"{name}: {self._topic} is gone, and {topic} has replaced it: name that topic. A query that was killed in "
+            'its first batch goes on with "earliest" in their place'
         )
 
 
