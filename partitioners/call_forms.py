@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import Any, Final, Protocol
 
-from partitioners.seam import BatchAware, LoadAware, Partitioner, TopicPartitioner
+from partitioners.seam import BatchAware, LoadAware, Partitioner, TopicPartitioner, checked_index
 
 _ABSENT: Final[Any] = object()
 _Topic = tuple[TopicPartitioner, BatchAware | None, LoadAware | None]
@@ -38,7 +38,8 @@ class CallForm:
     def __call__(self, key: bytes | None, all_partitions: Collection[int], available: Collection[int]) -> int:
         """Return the partition for a record; ``available`` are the partitions that have a leader, in any order."""
         candidates = _candidates(self._anonymous, key, all_partitions, available)
-        return candidates[self._anonymous.partition(key, len(candidates))]
+        count = len(candidates)
+        return candidates[checked_index(self._anonymous.partition(key, count), count, "of the producer")]
 
 
 class ClusterForm(CallForm):
@@ -95,8 +96,8 @@ class ClusterForm(CallForm):
                 return int(again[1])
         count = len(candidates)
         if size is not None and load_aware is not None:
-            return candidates[load_aware.partition_by_load(key, count, size)]
-        return candidates[own.partition(key, count)]
+            return candidates[checked_index(load_aware.partition_by_load(key, count, size), count, f"of {topic}")]
+        return candidates[checked_index(own.partition(key, count), count, f"of {topic}")]
 
 
 def for_kafka_python(partitioner: Partitioner) -> Any:

@@ -51,16 +51,16 @@ class TopicPartitioner(Protocol):
         ...
 
 
-def checked_index(given: object, count: int, who: str) -> int:
-    """Return what a partitioner of the application has picked; ValueError, which begins with ``who``, if that is no
-    index below ``count``."""
+def checked_index(given: object, count: int, which: str) -> int:
+    """Return what the partitioner ``which`` (for the message) has picked; ValueError if that is no index below
+    ``count``. An application's own may return anything."""
     try:
         index = operator.index(given)  # type: ignore[arg-type] # that is what is asked
     except TypeError:
         index = -1
     if 0 <= index < count:
         return index
-    raise ValueError(f"{who} returned {given!r}, which is not an index below {count}")
+    raise ValueError(f"the partitioner {which} returned {given!r}, which is not an index below {count}")
 
 
 @runtime_checkable

@@ -134,4 +134,4 @@ class FunctionPartitioner:
 
     def partition(self, key: bytes | None, count: int) -> int:
         """Return what the function returns; ValueError if that is no index below ``count``."""
-        return checked_index(self._function(key, positive(count)), count, f"the partitioner {self._name!r}")
+        return checked_index(self._function(key, positive(count)), count, repr(self._name))

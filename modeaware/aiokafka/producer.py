@@ -241,7 +241,8 @@ class Modes(VerifiedRoutes):
         before, turn = self._turns.get(name), self._loop.create_future()
         self._turns[name] = turn
         try:
-            await wait(self.leads_to(name))  # side by side, for it may fail only after a long time
+            # Side by side, for it may fail only after a long time; below, where the name leads elsewhere, it is not.
+            await wait(self.leads_to(name))
             # Then one after the other, in the order of the calls, as aiokafka queues records whose metadata are known.
             if before is not None and not before.done():
                 await asyncio.shield(before)

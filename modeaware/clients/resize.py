@@ -23,7 +23,7 @@ from typing import Protocol
 from modeaware.clients.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
 from modeaware.errors import KeyHeld, KeyMoved, ResizeWarning
 from modeaware.topic_view import TopicView
-from partitioners import Partitioner, TopicPartitioner, expected_share_moved
+from partitioners import Partitioner, TopicPartitioner, checked_index, expected_share_moved
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class KeyGuard(KeyWatch):
         return self.waited_for is not None and not self.waited_for and (self.backlog is None or self.backlog.over)
 
     def partition(self, key: bytes | None, count: int) -> int:
-        index = self.inner.partition(key, count)
+        index = checked_index(self.inner.partition(key, count), count, f"of {self.view.topic}")
         if self.inner.requires_consistency(key):
             self.judge(lambda count: self.inner.partition(key, count), self.view.writable[index])
         return index
@@ -222,7 +222,8 @@ def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
 
 
 class _MadeLater:
-    """Stands for a topic partitioner that could not be made: it is made, or raises what it raises, for a record."""
+    """Stands for a topic partitioner that could not be made: it is made, or raises what it raises, for a record. It is
+    given no loads (:class:`~partitioners.LoadAware`) while the topic's view stays."""
 
     def __init__(self, partitioner: Partitioner, topic: str) -> None:
         self._of = partitioner

@@ -89,7 +89,7 @@ class Route:
         else:
             index = self.partitioner.partition(key, len(self.writable))
         if type(index) is not int or not 0 <= index < len(self.writable):  # an application's own partitioner
-            index = checked_index(index, len(self.writable), f"{self.view.topic}: the partitioner")
+            index = checked_index(index, len(self.writable), f"of {self.view.topic}")
         return index if self.dense else self.writable[index]
 
     def refusal(self, partition: int) -> str | None:

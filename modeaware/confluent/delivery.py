@@ -73,18 +73,19 @@ class Deliveries(Refusals):
                 self._configured.point_to(self._watched if is_due else self._plain)
 
     def _report_configured(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
-        if self._awaits_reports and time.monotonic() > self._until_s and self._is_after_all(message):
-            self._point()
+        if self._awaits_reports and time.monotonic() > self._until_s:
+            self._settle(message)
         return self._report(callback, error, message)
 
-    def _is_after_all(self, message: Any) -> bool:
-        """Note whether ``message`` was queued when all that was queued before the switch had its outcome: reports come
+    def _settle(self, message: Any) -> None:
+        """Stop watching once a record is reported that was queued when all earlier ones had their outcome: reports come
         in the order of the outcomes, however late the application polls."""
+        queued_ago_s = message.latency()
         with self._lock:
-            queued_ago_s = message.latency()
-            if queued_ago_s is not None and queued_ago_s < time.monotonic() - self._until_s:
-                self._awaits_reports = False
-            return not self._awaits_reports
+            if queued_ago_s is None or queued_ago_s >= time.monotonic() - self._until_s:
+                return
+            self._awaits_reports = False
+        self._point()
 
     def _report(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
         if error is not None and error.code() == FENCED:

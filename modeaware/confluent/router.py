@@ -138,7 +138,7 @@ def _python_produce(
         headers: Any = None,
     ) -> Any:
         # This is the hot path of a shrunk topic: the usual form of a call costs a look-up, a hash and a call into C.
-        if partition == UNASSIGNED:  # as SerializingProducer passes it
+        if partition is not ABSENT and partition == UNASSIGNED:  # as SerializingProducer passes it
             partition = ABSENT
         try:
             count = counts[topic]
@@ -245,7 +245,9 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
             if key in held and given == UNASSIGNED:
                 message["_error"] = held[key]
                 continue
-            arguments = (message.get("key"), given, message.get("value"))
+            if isinstance(value := message.get("value"), str):
+                value.encode()  # what cannot be written is refused here, before any record is queued
+            arguments = (message.get("key"), given, value)
             try:
                 where, found = placed(found, routes, topic, arguments, doubt)
             except KeyHeld as error:  # reported as base reports a full queue

@@ -22,7 +22,7 @@ logger = logging.getLogger("modeaware.controller")
 READ_TIMEOUT_S = 20.0
 """For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""
 SLOW_READ_S = 5.0
-"""A read that takes longer is told."""
+"""A read that takes longer is logged."""
 
 
 class ControllerLog:

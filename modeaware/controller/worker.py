@@ -430,18 +430,18 @@ class Worker:
     def _check_log(self) -> None:
         """Check how the log is kept, after a claim (which has to be quick) and from time to time. Warn of changes.
 
-        A log that is not fit any more is told again and again, and written to nevertheless: a claim would be refused,
-        and a later one would forget what the brokers have deleted of it.
+        A log that is not fit any more is reported at each check, and written to nevertheless: a new claim would be
+        refused, and a later one would not know what the brokers have deleted of it.
         """
-        if self.clock.monotonic_s() < self._log_check_s:
-            return
+        if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
+            return  # a silent broker takes seconds
         self._log_check_s = self.clock.monotonic_s() + LOG_CHECK_INTERVAL_S
         about, before = about_controller(self.controller_id, self.status.epoch), self._weakness
         try:
             self._weakness = self.log.weakness()
         except ClusterError as error:
             self.status.log_failures += 1
-            logger.error("%s. Until then it may lose the modes of all topics", error, extra=about)
+            logger.error("%s", error, extra=about)
             return
         if self._weakness not in (None, before):
             logger.warning("the mode log is weakly replicated: %s", self._weakness, extra=about)

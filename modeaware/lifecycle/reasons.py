@@ -74,7 +74,7 @@ _TEXTS = {
     PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
     UNDOING: "the successor is being deleted; waiting until no broker returns it (30 s more where the answer to the "
     "deletion was lost; longer: see the controller's log)",
-    NOT_FENCED: "a leader does not refuse data yet, or has not for 10 s: waiting for the fence",
+    NOT_FENCED: "a leader does not refuse data yet, or the fence has held for less than 10 s: waiting for it",
     END_NOT_READ: "looking for the last record of each partition; a long tail of aborted records takes a while",
     FENCE_DENIED: "the controller's user may not set or probe the fence: grant it WRITE, DESCRIBE_CONFIGS and "
     "ALTER_CONFIGS on the topic (or a policy of the brokers forbids it: see the controller's log); or, until the "

@@ -105,7 +105,7 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
     """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`WEAKNESS_TIMEOUT_S`.
 
     Raises:
-        ClusterError: the topic is not fit to be a mode log any more, since somebody altered it.
+        ClusterError: somebody has altered the topic so that it is not fit to be a mode log any more.
     """
     deadline = Deadline(WEAKNESS_TIMEOUT_S)
     try:
@@ -113,16 +113,24 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
         cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)
     except (ClusterError, KafkaException):
         return None
-    _check_fit(topic, partitions, configs)
+    if (policy := configs.get("cleanup.policy")) != "compact":
+        raise ClusterError(
+            f"mode log: topic {topic!r} has cleanup.policy={policy} now, which deletes modes that hold: set it back to "
+            "compact before brokers do that. Until then no controller can start",
+            topic=topic,
+        )
+    if len(partitions) != 1:
+        raise ClusterError(
+            f"mode log: topic {topic!r} has {len(partitions)} partitions now. This controller goes on, but none can "
+            "start: make the topic anew with one partition, as after its loss (docs/runbook.md)",
+            topic=topic,
+        )
     replicas = min((len(partition.replicas) for partition in partitions), default=0)
     return weakness(replicas, configs.get("min.insync.replicas"), len(cluster.nodes))
 
 
 def _check(admin: AdminClient, topic: str, deadline: Deadline) -> None:
-    _check_fit(topic, *_described(admin, topic, deadline))
-
-
-def _check_fit(topic: str, partitions: Sequence[Any], configs: Mapping[str, str | None]) -> None:
+    partitions, configs = _described(admin, topic, deadline)
     reason = unfit(topic, len(partitions), configs)
     if reason is not None:
         raise ClusterError(f"mode log: {reason}", topic=topic)

@@ -237,10 +237,7 @@ class _Reader:
         """Offsets by partition are of the topic that the application names."""
         if isinstance(wanted, int) or topic == self._topic:
             return wanted
-        raise ConfigError(
-            f"{name}: {self._topic} is gone, and {topic} has replaced it: name that topic. A query that was killed in "
-            'its first batch goes on with "earliest" in their place'
-        )
+        raise ConfigError(f"{name}: {self._topic} is gone, and {topic} has replaced it: name that topic")
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges

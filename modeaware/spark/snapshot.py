@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -115,7 +115,9 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
     def replaced(*, stale: bool) -> TopicReplaced | None:
         *earlier, now = topic_segments(conf, topic, stale=stale)
-        return _replaced(meant, (*earlier, now if acknowledged else _with_id(conf, now)))
+        if not _views(conf).ready:  # modeaware.on.unknown=writable: nothing is known of the topic
+            return None
+        return _replaced(meant, [*earlier, now if acknowledged else _with_id(conf, now)])
 
     try:
         yield planned
@@ -131,11 +133,15 @@ def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
     """The view, with the topic's id on the cluster where no record has it: replacements may lead back to a name."""
     if view.topic_id is not None:
         return view
+    return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
+
+
+def _views(conf: Mapping[str, Any]) -> Views:
     config, rest = split_client_config(conf)
-    return replace(view, topic_id=kept_views(rest, config).views.live_id(view.topic, VERIFY_TIMEOUT_S))
+    return kept_views(rest, config).views
 
 
-def _replaced(planned: TopicView, chain: tuple[TopicView, ...]) -> TopicReplaced | None:
+def _replaced(planned: TopicView, chain: Sequence[TopicView]) -> TopicReplaced | None:
     """What to raise where the name leads to another topic than a job was planned for, which may be gone since."""
     *earlier, now = chain
     is_same = planned.topic == now.topic and now.applies_to(planned.topic_id)

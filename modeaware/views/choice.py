@@ -196,7 +196,7 @@ class ModeSource:
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         if self._source == "wire":
             # Not in the thread: the child of a process that forks meanwhile would wait for that import for ever.
-            with suppress(ImportError):  # told by the thread
+            with suppress(ImportError):  # the thread reports it
                 import modeaware.wire.transport  # noqa: F401 # its import is all that is wanted
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
         self.log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)

@@ -425,6 +425,16 @@ def test_certificate_of_a_replaced_topic_says_why_it_may_go(
     assert any("--group billing" in command for command in commands) is not bool(shown.requirement.waivers)
 
 
+def test_the_fence_of_a_topic_that_is_gone_is_not_missed() -> None:
+    unknown = replace(LIFTED, failure=ClusterError("unknown topic"))
+    told = [
+        certificate(of_replaced(replace(REPLACED, gone_ms=gone), fence=unknown), [0]).not_checked for gone in (None, 9)
+    ]
+    assert told[0] is not None
+    assert "the right to WRITE" in told[0]
+    assert told[1] is None
+
+
 def test_an_unread_partition_of_a_replaced_topic_is_not_certified() -> None:
     shown = of_replaced()
     behind = replace(shown.facts, groups={"billing": GroupFacts({0: 9})})

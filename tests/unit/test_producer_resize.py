@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -289,9 +290,25 @@ def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_a
 
     producer = _BatchProducer({**CONF, "partitioner": partitioner})
     batch: list[dict[str, Any]] = [{"key": key, "value": b"v"} for key in (b"good", b"bad", b"good")]
+    batch.append({"key": "\ud800", "value": b"v"})
     assert producer.produce_batch("orders", batch) == 2
+    assert "surrogates not allowed" in batch.pop()["_error"].str()
     (told,) = (message["_error"] for message in batch if "_error" in message)
     assert (told.code(), told.str()) == (KafkaError._APPLICATION, "no place for it")
+    finish(producer)
+
+
+@pytest.mark.parametrize("index", [-1, 7, None])
+def test_index_of_an_own_partitioner_is_checked_before_a_moved_key_is_refused(views: FakeViews, index: Any) -> None:
+    class Own:
+        def for_topic(self, topic: str) -> Any:
+            return SimpleNamespace(partition=lambda key, count: index, requires_consistency=lambda key: True)
+
+    producer = Producer({**CONF, "partitioner": Own(), "modeaware.on.resize": "error"})
+    views.set("orders", modes_of(12, 12))
+    views.set("orders", modes_of(12, 5))
+    with pytest.raises(ValueError, match=f"the partitioner of orders returned {index}, "):
+        producer.produce("orders", b"v", b"key")
     finish(producer)
 
 

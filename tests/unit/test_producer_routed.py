@@ -315,12 +315,19 @@ class TestDoubt:
         produce("orders", [{"key": key, "value": b"v"} for key in keys] + [{"key": b"x", "partition": 7}])
         assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the successor's count"
 
+    def test_text_that_cannot_be_written_is_refused_before_any_record_is_queued(self) -> None:
+        base = Recorder()
+        messages = [{"value": "v", "key": "a"}, {"value": "\ud800", "key": "b"}]
+        with pytest.raises(UnicodeEncodeError):
+            router.routed_batch(base, {"orders": route()})("orders", messages)
+        assert base.calls == []
+
     def test_nothing_is_raised_once_records_for_another_partition_are_queued(self) -> None:
         queued: list[int] = []
 
         def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
             if queued:
-                raise UnicodeEncodeError("utf-8", "v", 0, 1, "surrogates not allowed")
+                raise RuntimeError("Handle has been closed")
             queued.append(len(messages))
             return len(messages)
 

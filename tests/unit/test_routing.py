@@ -61,7 +61,7 @@ def test_an_index_beyond_the_writable_partitions_is_an_error(writable: tuple[int
     """Invariant I3, with an application's own partitioner that counts the retired partitions, too."""
     picks = SimpleNamespace(partition=lambda key, count: index, requires_consistency=lambda key: True)
     route = Route(view_of(modes_of(12, writable)), writable, writable == (0, 1, 2, 3), picks)
-    with pytest.raises(ValueError, match=f"orders: the partitioner returned {index}, which is not an index below 4"):
+    with pytest.raises(ValueError, match=f"the partitioner of orders returned {index}, which is not an index below 4"):
         route.pick(b"key")
 
 

@@ -205,6 +205,16 @@ def test_a_job_that_spans_the_way_back_to_a_name_says_so(views: LogViews, middle
         job()
 
 
+def test_a_job_is_not_failed_by_a_chain_that_is_not_known(views: LogViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The views were released during a long job, and ``modeaware.on.unknown`` is ``writable``."""
+    lead(views, "orders", "orders-v2")
+    with written({**CONF, "modeaware.on.unknown": "writable"}, "orders", acknowledged=False) as planned:
+        assert planned.topic == "orders-v2"
+        views.remove("orders")
+        monkeypatch.setattr(LogViews, "ready", False)
+        monkeypatch.setattr(LogViews, "wait_ready", lambda self, timeout_s: False)
+
+
 def test_a_job_whose_refusals_are_not_known_fails_where_the_modes_are_not_known_after_it(views: LogViews) -> None:
     with pytest.raises(ViewTimeout), written(CONF, "orders", acknowledged=False):
         views.failure, FakeConsumer.end = ModeSourceError("gone"), None

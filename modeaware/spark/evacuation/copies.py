@@ -43,9 +43,9 @@ _ABORT_TIMEOUT_S = 5.0
 _BATCH = 2_000
 _NO_TIMESTAMP = 0
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer is in no group
-# Settings that a transaction decides, and librdkafka would refuse beside it; the partition is given.
 MAX_BYTES = 1_000_000_000
 """librdkafka's greatest ``message.max.bytes``: the topic's own limit decides how large a copy may be."""
+# Settings that a transaction decides, and librdkafka would refuse beside it; the partition is given.
 _OURS = frozenset(
     {
         *("partitioner", "transactional.id", "on_delivery", "delivery.report.only.error", "default.topic.config"),
