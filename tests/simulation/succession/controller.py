@@ -42,7 +42,7 @@ class ReplacingController(Controller):
     world: Any
     probed: frozenset[int] = frozenset()
     """The partitions whose leaders answered the last probes."""
-    looked_again = proved_again = -1
+    looked_again = proved_again = proved_again_ms = -1
     """The steps of the last look right before a topic is deleted, and of the last proof of its fence."""
     ends_again: tuple[int, ...] = ()
     """What was replicated of each log then."""
@@ -143,7 +143,7 @@ class SimBrokers(Cluster):
     def _check_at_rest(self, effect: DeletePredecessor) -> None:
         world, controller = self._world, self._controller
         world.io(controller, "proves the fence once more")
-        controller.proved_again = world.steps
+        controller.proved_again, controller.proved_again_ms = world.steps, world.time_ms
         found = world.topics.get(effect.topic)
         logs = found.logs if found is not None else []
         fenced = {p: log.epoch for p, log in enumerate(logs) if log.available and log.fenced and log.followers_fenced}

@@ -250,8 +250,8 @@ class Judge:
         for partition, log in enumerate(topic.logs):
             if not log.fenced and max(log.lifted_at, log.elected_at, log.made_at) < proved:
                 raise Violation("fence", f"partition {partition} of {topic.topic_id} is deleted, and takes data")
-        looked, until_ms = controller.looked, topic.lifted_ms + FENCE_SETTLE_MS
-        if 0 <= topic.lifted_at < looked.at and looked.now_ms < until_ms:
+        until_ms = topic.lifted_ms + FENCE_SETTLE_MS
+        if 0 <= topic.lifted_at < controller.looked.at and controller.proved_again_ms < until_ms:
             raise Violation("fence", f"{topic.topic_id} is deleted a moment after its fence was lifted")
 
     def _has_read(self, controller: ReplacingController, topic: SimTopic, group: Group) -> None:
