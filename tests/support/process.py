@@ -6,21 +6,23 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.waiting import eventually
 
 
 class LoggedProcess:
-    """Runs ``command``; with ``own_group`` in a process group of its own, which :meth:`kill` kills as a whole."""
+    """Runs ``command``; with ``own_session`` in a session of its own, which :meth:`kill` kills as a whole: Spark's
+    Python workers are in another process group than what has started them."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None, own_group: bool = False
+        self, command: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None, own_session: bool = False
     ) -> None:
-        self._log, self._own_group = log, own_group
+        self._log, self._own_session = log, own_session
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=own_group
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=own_session
             )
 
     @property
@@ -49,8 +51,11 @@ class LoggedProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        if self._own_group:
-            os.killpg(self.pid, signal.SIGKILL)
+        if self._own_session:
+            for pid in (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()):
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    if os.getsid(pid) == self.pid:
+                        os.kill(pid, signal.SIGKILL)
         else:
             self._process.kill()
         self._process.wait(60)

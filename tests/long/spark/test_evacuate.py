@@ -241,7 +241,7 @@ def run_and_kill(served: Controlled, topic: str, target: str, spark_conf_dir: Pa
     words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
     command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
     env = {**os.environ, "SPARK_CONF_DIR": str(spark_conf_dir), "PYSPARK_PYTHON": sys.executable}
-    job = LoggedProcess(command, tmp_path / "evacuate.log", env=env, own_group=True)
+    job = LoggedProcess(command, tmp_path / "evacuate.log", env=env, own_session=True)
 
     def begun() -> bool:
         assert job.running, job.said

@@ -115,7 +115,7 @@ class KilledJob:
 
     def __init__(self, log: Path, name: str, topics: tuple[str, str], conf: Any, checkpoint: Path, how: str) -> None:
         job = [sys.executable, "-m", "tests.support.flights_job", name, *topics, json.dumps(conf), str(checkpoint), how]
-        self._process = LoggedProcess(job, log, own_group=True)
+        self._process = LoggedProcess(job, log, own_session=True)
         try:
             self._process.wait_until_it_says(RUNS, 300)
         except AssertionError:
