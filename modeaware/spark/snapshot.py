@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -117,7 +117,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
         *earlier, now = topic_segments(conf, topic, stale=stale)
         if not _views(conf).ready:  # modeaware.on.unknown=writable: nothing is known of the topic
             return None
-        return _replaced(meant, [*earlier, now if acknowledged else _with_id(conf, now)])
+        return _replaced(meant, earlier, now if acknowledged else _with_id(conf, now))
 
     try:
         yield planned
@@ -141,9 +141,8 @@ def _views(conf: Mapping[str, Any]) -> Views:
     return kept_views(rest, config).views
 
 
-def _replaced(planned: TopicView, chain: Sequence[TopicView]) -> TopicReplaced | None:
+def _replaced(planned: TopicView, earlier: Iterable[TopicView], now: TopicView) -> TopicReplaced | None:
     """What to raise where the name leads to another topic than a job was planned for, which may be gone since."""
-    *earlier, now = chain
     is_same = planned.topic == now.topic and now.applies_to(planned.topic_id)
     if is_same and not was_replaced(planned, earlier):
         return None

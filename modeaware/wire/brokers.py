@@ -78,9 +78,8 @@ class Brokers:
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._conf = dict(conf)
-        self._settings: dict[str, Any] | None = kafka_python_settings(
-            conf
-        )  # of the first link: a ConfigError comes now
+        # Of the first link: a ConfigError comes now.
+        self._settings: dict[str, Any] | None = kafka_python_settings(conf)
         self._timeout_s = timeout_s
         self._link: KafkaLink | None = None
         self._finalizer: weakref.finalize[[], Brokers] | None = None
