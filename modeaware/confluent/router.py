@@ -265,6 +265,7 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
             except Exception as error:
                 if not queued:
                     raise
+                # Others are queued, and the application would send them again.
                 for message in group:
                     message["_error"] = as_kafka_error(error)
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
