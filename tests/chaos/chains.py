@@ -8,6 +8,8 @@ group's members are restarted now and then.
 from __future__ import annotations
 
 import random
+import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
@@ -20,10 +22,12 @@ from confluent_kafka.admin import AdminClient
 import modeaware
 from modeaware.errors import ModeAwareError
 from modeaware.topic_view import Successor
+from tests.chaos.chronicle import Chronicle
 from tests.chaos.plain import create_topic
 from tests.chaos.setting import PARTITIONS, Setting
 from tests.chaos.tasks import Task, insist, outcome, until
 from tests.chaos.watch import Watch
+from tests.support.background import Background
 from tests.support.numbered import Member, Reading, Writer
 
 COUNTS = (2, 9)
@@ -41,6 +45,8 @@ DELETED_S = 180.0
 READ_S = 120.0
 CALL_S = 15.0
 GIVE_UP_S = 40.0
+CLOSED_S = 75.0
+"""librdkafka commits a last time: for as long as a session at most (45 s), once its requests have timed out."""
 REFUSED = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 """What stock producers are told of a topic that is fenced, or gone."""
 AWARE = {
@@ -94,6 +100,49 @@ class MovedWriter(Writer):
         super().delivered(error, message)
 
 
+class Closing(Background):
+    """Closes a consumer."""
+
+    def __init__(self, consumer: Any) -> None:
+        super().__init__()
+        self._consumer = consumer
+
+    def work(self) -> None:
+        self._consumer.close()
+
+    def stack(self) -> traceback.StackSummary:
+        """Where it is; empty if it has ended."""
+        frame = sys._current_frames().get(self.ident or 0)
+        return traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
+
+
+class ChainMember(Member):
+    """A member of a chain's group.
+
+    librdkafka (at least up to 2.16) may never return from closing a consumer to which partitions were assigned whose
+    topic was deleted before their committed offsets had arrived (librdkafka#4674): stock consumers hang in the same
+    way. As in an application whose process is killed then, another consumer takes the place, and the group has to go
+    on. A close that hangs in modeaware's own code, or in a callback, fails the run.
+    """
+
+    def __init__(self, chronicle: Chronicle, *args: Any) -> None:
+        super().__init__(*args)
+        self._chronicle = chronicle
+
+    def close(self, consumer: Any) -> None:
+        """Take a consumer out of the group."""
+        closing = Closing(consumer)
+        closing.start()
+        closing.join(CLOSED_S)
+        stack = closing.stack()
+        if not stack:
+            closing.fine()
+            return
+        if (stack[-1].name, stack[-1].line) != ("close", "super().close()"):
+            raise AssertionError(f"{consumer} does not close:\n{''.join(stack.format())}")
+        self._chronicle.note("not-closed", topic=self._topic)
+
+
 class Replacer(Task):
     """Replaces one topic after another, and waits each time until it is deleted. Of some the replacement is undone.
 
@@ -121,7 +170,7 @@ class Replacer(Task):
             for number in range(MEMBERS):
                 chance = random.Random(f"{self._setting.seed}-{self._name}-{number}")
                 stays_s = partial(chance.uniform, *STAYS_S)
-                stack.enter_context(Member(self._consumer, self._first, reading, stays_s))
+                stack.enter_context(ChainMember(self.chronicle, self._consumer, self._first, reading, stays_s))
             for writer in writers.values():
                 stack.enter_context(writer)
             while not self.done.wait(self._chance.uniform(*REST_S)):

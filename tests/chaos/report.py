@@ -153,6 +153,7 @@ class Report:
                 {key: event[key] for key in ("at_ms", "process", "last_words")} for event in self._of("ended-by-itself")
             ],
             "killed_at_the_end": self._killed_at_the_end(),
+            "consumers_not_closed": [event["topic"] for event in self._of("not-closed")],
             "assignments_missed": [event["client_id"] for event in self._of("assignment-missed")],
             "judged_cpu_s": round(self._judged_s, 1),
         }

@@ -231,4 +231,8 @@ class Member(Background):
                 while not self.done.is_set() and time.monotonic() < until_s:
                     self._reading.take(consumer.consume(READ_BATCH, READ_S))
             finally:
-                consumer.close()
+                self.close(consumer)
+
+    def close(self, consumer: Any) -> None:
+        """Take a consumer out of the group."""
+        consumer.close()
