@@ -238,16 +238,18 @@ class Partitions:
 
     def assign(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:
         """Replace the assignment by ``partitions`` and the ``hidden`` ones."""
-        starts = self._resolved([*partitions, *parts_of(hidden)])
+        unseen = set(hidden)
+        starts = self._resolved([*partitions, *parts_of(unseen)])
         self._stock.assign(starts)
         self.clear()
-        self._assigned(starts)
+        self._assigned(starts, unseen)
 
     def add(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:
         """Add ``partitions`` and the ``hidden`` ones to the assignment (incremental protocols)."""
-        starts = self._resolved([*partitions, *parts_of(hidden)])
+        unseen = set(hidden)
+        starts = self._resolved([*partitions, *parts_of(unseen)])
         self._stock.incremental_assign(starts)
-        self._assigned(starts)
+        self._assigned(starts, unseen)
 
     def remove(self, partitions: list[TopicPartition]) -> None:
         """Take ``partitions`` from the assignment (incremental protocols)."""
@@ -290,9 +292,9 @@ class Partitions:
         self.starts.settled(parts.keys() - unset)
         return [places.get(key, p) for key, p in parts.items()]
 
-    def _assigned(self, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, partitions: list[TopicPartition], unseen: set[Key]) -> None:
         keys = {key_of(p) for p in partitions}
-        held = self.readable(keys)
+        held = self.readable(keys) - unseen
         self.mine |= keys
         self.held |= held
         for partition in partitions:

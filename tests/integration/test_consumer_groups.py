@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+import modeaware
+from modeaware.confluent.ownership import GroupDescriber, GroupUnknown
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.group import Group, Member, Traffic, settings_of, shrink
 from tests.support.modelog import NONE, RO, RealLog, topic_record
+from tests.support.plain import produce_keyed
+from tests.support.waiting import eventually
 
 LOADS_OF_FOUR = {None: [1, 1, 2], "roundrobin": [1, 1, 2], "cooperative-sticky": None}
 
@@ -102,3 +106,41 @@ def test_a_group_of_three_follows_the_mode_log(
         traffic.write_to(topic, range(12))
         group.check(traffic.finish())
     log.close()
+
+
+def test_what_is_in_doubt_is_not_read_before_the_group_is_described(
+    kafka: Kafka,
+    fake_views: FakeViews,
+    make_topic: MakeTopic,
+    make_group: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = make_topic(4)
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    values = {partition: [b"%d.%d" % (partition, number) for number in range(50)] for partition in range(2)}
+    for partition, mine in values.items():
+        produce_keyed(kafka.bootstrap_servers, topic, [(None, value) for value in mine], partition=partition)
+    request, failures = GroupDescriber._request, ["the coordinator is away"]
+
+    def described(describer: GroupDescriber) -> Any:
+        if failures:
+            raise GroupUnknown(failures[0])
+        return request(describer)
+
+    monkeypatch.setattr(GroupDescriber, "_request", described)
+    shown: list[set[int]] = []
+    conf = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": make_group(), "auto.offset.reset": "earliest"}
+    consumer = modeaware.Consumer(conf)
+    consumer.subscribe([topic], on_assign=lambda _, partitions: shown.append({p.partition for p in partitions}))
+    early: list[Any] = []
+    while not shown:
+        early += consumer.consume(1_000, 1.0)
+    early += consumer.consume(1_000, 1.0) + consumer.consume(1_000, 1.0)
+    assert (shown, early, consumer.assignment()) == ([set()], [], [])
+    assert consumer.modeaware_stats()["in_doubt"] == [topic]
+    failures.clear()
+    read: set[bytes] = set()
+    written = {value for mine in values.values() for value in mine}
+    eventually(lambda: read.update(m.value() for m in consumer.consume(1_000, 0.2)) or read == written, 30)
+    assert shown == [set(), {0, 1}]
+    consumer.close()
