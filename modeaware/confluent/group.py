@@ -149,9 +149,11 @@ class Membership:
             if not self._assigned_inside:
                 take = self._partitions.add if self._conf.incremental else self._partitions.assign
                 take(parts_of(shown), hidden=self._hidden)
+            # What is hidden may be readable by now; and a callback that raises must not leave it hidden.
+            waits = self._partitions.unseen or self._ownership.unsettled or self._gates.due_s() is not None
+            if waits or self._conf.static:
+                self._look_again()
         self._partitions.commit()
-        if self._ownership.unsettled or self._gates.due_s() is not None or self._conf.static:
-            self._look_again()
 
     def _revoke(self, consumer: Any, partitions: list[TopicPartition], *, lost: bool) -> None:
         callback = None
@@ -305,7 +307,8 @@ class Membership:
         holds.
         """
         partitions, eager = self._partitions, not self._conf.incremental
-        target = partitions.target - self._ownership.withheld
+        withheld = set() if partitions.manual else self._ownership.withheld  # else of a subscription that has ended
+        target = partitions.target - withheld
         self._late &= target
         if self._retry_s is not None and time.monotonic() >= self._retry_s:
             late, self._late, self._retry_s = self._late, set(), None

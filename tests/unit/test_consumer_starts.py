@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
@@ -99,6 +101,7 @@ class World:
         self.starts = Starts(self.views, reset)
         self.partitions = Partitions(self.stock, "g", self.starts, self.views.view)
         self.conf = GroupConf("g", False, True, reset, auto_commit)
+        self.look_again = Mock()
 
     @property
     def view(self) -> TopicView:
@@ -137,12 +140,18 @@ class World:
             self.starts.started(key, at)
         self.partitions.mine = self.partitions.held = keys
 
-    def member(self, *, changed: bool = False) -> Membership:
-        ownership = SimpleNamespace(changed=lambda topic: changed, before_join=lambda: None, withheld=set())
+    def member(self, *, changed: bool = False, withheld: Iterable[Key] = ()) -> Membership:
+        ownership = SimpleNamespace(
+            changed=lambda topic: changed,
+            before_join=lambda: None,
+            assigned=lambda given: given,
+            unsettled=False,
+            withheld=set(withheld),
+        )
         stock: Any = self.stock
-        gates = cast(Any, None)  # nothing is replaced
+        gates = SimpleNamespace(on_assign=lambda *keys: None, due_s=lambda: None, warn_of_manual=lambda topics: None)
         membership = Membership(
-            stock, self.conf, self.partitions, cast(Any, ownership), gates, self.views, lambda: None
+            stock, self.conf, self.partitions, cast(Any, ownership), cast(Any, gates), self.views, self.look_again
         )
         membership.given = set(self.partitions.held)
         return membership
@@ -486,3 +495,23 @@ def test_an_assignment_that_comes_while_the_consumer_is_closed_requests_nothing(
     world.stock.failures = defaultdict(lambda: [KafkaError._TIMED_OUT])
     membership.on_assign(world.stock, [TopicPartition("t", 0)])
     assert world.partitions.mine == set(), "librdkafka gives them back"
+
+
+def test_what_is_withheld_is_not_held_and_is_looked_at_again_also_where_on_assign_raises() -> None:
+    world = World("earliest")
+    world.view = view(1, 2, 2)
+    member = world.member(withheld={("t", 1)})
+    member.subscription = Subscription(("t",), on_assign=Mock(side_effect=ValueError))
+    with pytest.raises(ValueError):
+        member.on_assign(world.stock, [TopicPartition("t", 0), TopicPartition("t", 1)])
+    assert (world.partitions.held, world.partitions.unseen) == ({("t", 0)}, {("t", 1)})
+    world.look_again.assert_called_once_with()
+
+
+def test_what_was_withheld_under_a_subscription_is_read_once_the_application_assigns_it_itself() -> None:
+    world = World("earliest")
+    world.view = view(1, 2, 2)
+    world.start(0, 1)
+    world.partitions.manual = True
+    world.member(withheld={("t", 1)}).apply(world.stock)
+    assert world.partitions.held == {("t", 0), ("t", 1)}
