@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Any
 
 from modeaware.clients.gates import ANSWER_S
@@ -236,20 +236,18 @@ class Partitions:
 
     # Changes of the assignment: in a rebalance, or by the application
 
-    def assign(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:
+    def assign(self, partitions: Iterable[TopicPartition], *, hidden: Set[Key] = frozenset()) -> None:
         """Replace the assignment by ``partitions`` and the ``hidden`` ones."""
-        unseen = set(hidden)
-        starts = self._resolved([*partitions, *parts_of(unseen)])
+        starts = self._resolved([*partitions, *parts_of(hidden)])
         self._stock.assign(starts)
         self.clear()
-        self._assigned(starts, unseen)
+        self._assigned(starts, hidden)
 
-    def add(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:
+    def add(self, partitions: Iterable[TopicPartition], *, hidden: Set[Key] = frozenset()) -> None:
         """Add ``partitions`` and the ``hidden`` ones to the assignment (incremental protocols)."""
-        unseen = set(hidden)
-        starts = self._resolved([*partitions, *parts_of(unseen)])
+        starts = self._resolved([*partitions, *parts_of(hidden)])
         self._stock.incremental_assign(starts)
-        self._assigned(starts, unseen)
+        self._assigned(starts, hidden)
 
     def remove(self, partitions: list[TopicPartition]) -> None:
         """Take ``partitions`` from the assignment (incremental protocols)."""
@@ -292,9 +290,9 @@ class Partitions:
         self.starts.settled(parts.keys() - unset)
         return [places.get(key, p) for key, p in parts.items()]
 
-    def _assigned(self, partitions: list[TopicPartition], unseen: set[Key]) -> None:
+    def _assigned(self, partitions: list[TopicPartition], hidden: Set[Key]) -> None:
         keys = {key_of(p) for p in partitions}
-        held = self.readable(keys) - unseen
+        held = self.readable(keys) - hidden
         self.mine |= keys
         self.held |= held
         for partition in partitions:

@@ -8,8 +8,6 @@ group's members are restarted now and then.
 from __future__ import annotations
 
 import random
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
@@ -110,11 +108,6 @@ class Closing(Background):
     def work(self) -> None:
         self._consumer.close()
 
-    def stack(self) -> traceback.StackSummary:
-        """Where it is; empty if it has ended."""
-        frame = sys._current_frames().get(self.ident or 0)
-        return traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
-
 
 class ChainMember(Member):
     """A member of a chain's group.
@@ -131,12 +124,12 @@ class ChainMember(Member):
 
     def close(self, consumer: Any) -> None:
         """Take a consumer out of the group."""
-        closing = Closing(consumer)
-        closing.start()
-        closing.join(CLOSED_S)
-        stack = closing.stack()
+        under_way = Closing(consumer)
+        under_way.start()
+        under_way.join(CLOSED_S)
+        stack = under_way.stack()
         if not stack:
-            closing.fine()
+            under_way.fine()
             return
         if (stack[-1].name, stack[-1].line) != ("close", "super().close()"):
             raise AssertionError(f"{consumer} does not close:\n{''.join(stack.format())}")

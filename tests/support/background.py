@@ -36,12 +36,16 @@ class Background(threading.Thread, ABC):
             raise self._failure
         return True
 
+    def stack(self) -> traceback.StackSummary:
+        """Where it is; empty if it has ended."""
+        frame = sys._current_frames().get(self.ident or 0)
+        return traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
+
     def stop(self) -> None:
         self.done.set()
         self.join(ENDS_S)
         if self.is_alive():
-            frame = sys._current_frames()[self.ident or 0]
-            raise AssertionError(f"{self} does not end:\n{''.join(traceback.format_stack(frame))}")
+            raise AssertionError(f"{self} does not end:\n{''.join(self.stack().format())}")
         self.fine()
 
     def __enter__(self) -> Self:

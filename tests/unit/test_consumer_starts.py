@@ -323,7 +323,7 @@ def test_partition_shown_again_starts_anew_where_the_topic_was_created_again(res
     world = World(reset)
     world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, NONE), {1: 40}, frozenset({1}))
     world.stock.first, world.stock.end = defaultdict(int, {1: 40}), {0: 50, 1: 40}
-    world.partitions.assign([TopicPartition("t", 0)], hidden=[("t", 1)])
+    world.partitions.assign([TopicPartition("t", 0)], hidden={("t", 1)})
     world.stock.positions = {1: 40}
     world.stock.first, world.stock.end = defaultdict(int), {0: 5, 1: 6}
     world.create_again()
