@@ -244,12 +244,11 @@ class LibrdkafkaGroup:
     def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
         try:
             answer = self._asked.committed(parts_of(keys), timeout=ANSWER_S)
-        except (KafkaException, UnicodeDecodeError) as error:
-            # The latter: confluent_kafka reads on behind metadata that another client has not ended with a zero byte.
+        except KafkaException as error:
             log.debug("%s: committed offsets not known: %s", self._group_id, error)
             return {}
         found = {key_of(p): p for p in answer if p.error is None}
-        return {key: Committed(p.offset, p.metadata or "") if p.offset >= 0 else None for key, p in found.items()}
+        return {key: Committed(p.offset, _metadata_of(p)) if p.offset >= 0 else None for key, p in found.items()}
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
         return self.offsets.answered([TopicPartition(*key, OFFSET_BEGINNING) for key in keys], ANSWER_S)
@@ -284,3 +283,11 @@ class LibrdkafkaGroup:
         log.debug("%s: %s: %s", self._group_id, topic, error)
         self._missed.add(topic)
         return False
+
+
+def _metadata_of(committed: TopicPartition) -> str:
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError:
+        # confluent_kafka reads on behind metadata that another client has not ended with a zero byte.
+        return "not readable"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
@@ -15,7 +15,7 @@ from modeaware.clients.settings import split_settings
 from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol
+from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol, metadata_changed
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
 from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name, matches
@@ -90,8 +90,16 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._starts,
             match=matches,
         )
-        self._partitions = Partitions(self._subscription, self._starts, views.view, lambda topic: topic in gates.shut)
+        coordinator: Callable[[], Any] = weakref.ref(self._coordinator)
+        self._partitions = Partitions(
+            self._subscription,
+            self._starts,
+            views.view,
+            lambda topic: topic in gates.shut,
+            lambda: coordinator()._generation.member_id,
+        )
         self._subscription.all_consumed_offsets = self._partitions.consumed_offsets
+        self._subscription.assign_from_subscribed = self._partitions.assign_from_subscribed
         self._names: tuple[str, ...] = topics
         self._names_noted = True
         self._widened = False
@@ -103,7 +111,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
             self._subscription.rebalance_listener = self._held_listener(None)
-        self._cluster.add_listener(lambda _: views.refresh_soon())
+        self._cluster.add_listener(partial(metadata_changed, views, self._subscription.group_subscription))
         self._share = ViewShare(self, views, self._note)
 
     def _held_listener(self, inner: Any) -> HeldListener:

@@ -90,6 +90,7 @@ class Partitions:
 
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
+        member_id: returns the consumer's member id in its group, by the last join.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class Partitions:
         starts: Starts,
         view: Callable[[str], TopicView],
         is_shut: Callable[[str], bool] = lambda topic: False,
+        member_id: Callable[[], str] = str,
     ) -> None:
         self._subscription = subscription
+        self._member_id, self._joined_as = member_id, ""
         self._starts = starts
         self._view = view
         self._shut = is_shut
@@ -116,6 +119,20 @@ class Partitions:
     def held(self) -> set[Partition]:
         """Return what the application sees."""
         return self.assigned() - self.hidden
+
+    def assign_from_subscribed(self, partitions: Collection[Partition]) -> None:
+        """Take an assignment, in the subscription's place and before any listener is called.
+
+        kafka-python (3.0.12) keeps the positions of partitions that a member is assigned again; also where the group
+        dropped the member while it joined. Others have read on since, and the name may be another topic's: they start
+        anew, as where kafka-python itself notices the loss.
+        """
+        assign = type(self._subscription).assign_from_subscribed
+        joined_as, self._joined_as = self._joined_as, self._member_id()
+        if self._joined_as != joined_as:
+            self._starts.forget(self.assigned())
+            assign(self._subscription, [])
+        assign(self._subscription, partitions)
 
     def settle(self) -> None:
         """After a change of the assignment: hide what is in mode None, and nothing else."""

@@ -14,6 +14,7 @@ from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
+from modeaware.kafka_python._gateway import metadata_changed
 from modeaware.kafka_python.errors import (
     FirstViewPending,
     FirstViewTimeout,
@@ -73,7 +74,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         _report_refusals(self._sender, self._transaction_manager, Refusals(views))
         routes.serve(self)
-        self._metadata.add_listener(lambda _: views.refresh_soon())
+        self._metadata.add_listener(partial(metadata_changed, views, tuple))
         self._metadata.add_listener(routes.metadata_changed)
 
     @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
@@ -144,6 +145,12 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
                 name, serialized_key, chosen, lambda count: picker.pick_over(count, topic, record, self._metadata)
             )
         return chosen
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """As ``kafka.KafkaProducer.partitions_for``; under the name of a topic that was replaced, of its successor."""
+        routes = self._modeaware
+        found: set[int] = super().partitions_for(topic if routes is None else routes.leads_to(topic))
+        return found
 
     @wraps(_gateway.KafkaProducer.close, assigned=(), updated=())
     def close(self, *args: Any, **kwargs: Any) -> None:

@@ -11,6 +11,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.structs import TopicPartition
 
 from modeaware.kafka_python import KafkaConsumer
 from modeaware.local import Kafka
@@ -20,6 +21,7 @@ from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.group import Group, Traffic, shrink
 from tests.support.kafka_python_group import FAST, Member
+from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE
@@ -101,3 +103,30 @@ def test_the_controller_drains_a_group_of_it_and_undoes(
             running.await_held(topic, range(6), [3, 3])
             traffic.write_to(topic, range(6))
             running.check(traffic.finish())
+
+
+@pytest.mark.parametrize(
+    "strategy", [RangePartitionAssignor, CooperativeStickyAssignor], ids=lambda kind: str(kind.name)
+)
+def test_a_member_that_was_dropped_while_it_joined_goes_on_where_the_group_is(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_group: Callable[[], str], strategy: Any
+) -> None:
+    """kafka-python keeps its position: of another topic, where the name has come back to one meanwhile."""
+    topic, settings = make_topic(1), settings_of(kafka, make_group(), strategy, session_timeout_ms=2000)
+    place = TopicPartition(topic, 0)
+
+    def send(count: int) -> None:
+        produce_keyed(kafka.bootstrap_servers, topic, [(None, b"v")] * count)
+
+    send(5)
+    late = KafkaConsumer(topic, **settings)
+    eventually(lambda: late.poll(100) and late.position(place) == 5)
+    with Group([Member(KafkaConsumer(**settings), topic)]) as others:
+        eventually(lambda: late.poll(0) is not None and late._coordinator.rejoining, interval_s=0.01)  # private
+        others.await_held(topic, [0])
+        send(5)
+        eventually(lambda: late.committed(place) == 10)
+    send(1)
+    found = eventually(lambda: late.poll(100), 60)
+    assert [record.offset for record in found[place]] == [10]
+    late.close()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kafka.coordinator.base import Generation
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -314,3 +315,48 @@ def test_topics_are_created_where_the_application_allows_it_and_none_is_replaced
 def test_logical_names_are_refused(views: FakeViews) -> None:
     with pytest.raises(ConfigError, match="modeaware_topic_names: 'logical' is not supported with kafka-python"):
         KafkaConsumer("orders", **OFFLINE, modeaware_topic_names="logical")
+
+
+def test_what_a_member_keeps_across_a_join_that_lost_its_membership_starts_anew(member: Member) -> None:
+    coordinator: Any = member.consumer._coordinator
+    coordinator._generation = Generation(1, "one", "range")
+    joined(member)
+    member.deliver(OLD[0], 60)
+    coordinator._generation = Generation(2, "one", "range")
+    member.assign(OLD)
+    assert member.subscription.position(OLD[0]).offset == 60, "as kafka-python does"
+    coordinator._generation = Generation(5, "two", "range")
+    member.assign(OLD)
+    assert member.subscription.position(OLD[0]) is None
+    member.committed[OLD[0]] = OffsetAndMetadata(7, "", -1)
+    member.poll()
+    assert member.subscription.position(OLD[0]).offset == 7
+
+
+def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(member: Member) -> None:
+    cluster, listed = member.consumer._cluster, {"orders", "orders-v2", "other"}
+    cluster._topics = set(listed)
+
+    def answered() -> set[str]:
+        for listener in cluster._listeners:
+            listener(cluster)
+        topics: set[str] = cluster._topics
+        return topics
+
+    sealed(member, let_go=True)
+    member.poll()
+    member.subscription.reset_group_subscription()  # as a join does
+    assert answered() == listed
+    sealed(member, let_go=True, gone=True)
+    assert answered() == {"orders-v2", "other"}
+
+
+def test_topic_that_is_subscribed_to_is_requested_whatever_became_of_it(views: FakeViews) -> None:
+    named = Member(views, "orders", group_id="g", modeaware_on_replace="named")
+    cluster = named.consumer._cluster
+    announce(views, "orders", "orders-v2", 2)
+    sealed(named, let_go=True, gone=True)
+    for listener in cluster._listeners:
+        listener(cluster)
+    assert cluster._topics == {"orders"}
+    named.close()

@@ -234,3 +234,11 @@ class TestRefusals:
         assert asked[0] == pytest.approx(refusals.PATIENCE_S)
         switch(views, "orders", "orders-v2")
         assert {type(each) for each in self.refused(made, topic="orders-v2")} == {MessageSizeTooLargeError}
+
+
+def test_partitions_are_those_of_the_successor(made: Made, views: FakeViews) -> None:
+    announce(views, "orders", "orders-v2")
+    assert made.producer.partitions_for("orders") == set(range(12))
+    switch(views, "orders", "orders-v2")
+    assert made.producer.partitions_for("orders") == set(range(4))
+    assert made.producer.partitions_for("other") == set(range(3))
