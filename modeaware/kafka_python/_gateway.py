@@ -6,7 +6,7 @@ or mock that replaced them there earlier stays in effect underneath ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -39,17 +39,12 @@ def named_client(configs: dict[str, Any]) -> dict[str, Any]:
     return {"kafka_client": partial(KafkaNetClient, client_software_name=UNDERLYING_NAME), **configs}
 
 
-def metadata_changed(views: Views, wanted: Callable[[], Collection[str] | None], cluster: Any) -> None:
-    """Listen to ``cluster``, kafka-python's metadata of brokers and topics, in kafka-python's thread.
+def deleted(topics: Iterable[str], views: Views) -> set[str]:
+    """Return those of ``topics`` that were deleted after another one had replaced them.
 
-    kafka-python requests a missing topic ten times a second, and logs an error each time. One that was deleted because
-    another topic has replaced it is not requested any more.
-
-    Args:
-        wanted: returns topics that are requested all the same.
+    kafka-python would go on to request the metadata of a topic that is missing, ten times a second, with an error in
+    the log each time.
     """
-    views.refresh_soon()
-    for topic in set(cluster._topics).difference(wanted() or ()):
-        successor = views.view(topic).successor
-        if successor is not None and successor.gone and written_topic(topic, views.view).topic != topic:
-            cluster._topics.discard(topic)
+    followed = {topic: views.view(topic).successor for topic in topics}
+    gone = {topic for topic, successor in followed.items() if successor is not None and successor.gone}
+    return {topic for topic in gone if written_topic(topic, views.view).topic != topic}

@@ -15,7 +15,7 @@ from modeaware.clients.settings import split_settings
 from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol, metadata_changed
+from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol, deleted
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
 from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name, matches
@@ -30,7 +30,7 @@ from modeaware.kafka_python.partitions import (
 )
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
-from modeaware.views.source import VERIFY_TIMEOUT_S
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
             self._subscription.rebalance_listener = self._held_listener(None)
-        self._cluster.add_listener(partial(metadata_changed, views, self._subscription.group_subscription))
+        self._cluster.add_listener(partial(_metadata_changed, views, self._subscription))
         self._share = ViewShare(self, views, self._note)
 
     def _held_listener(self, inner: Any) -> HeldListener:
@@ -420,3 +420,9 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._net.run(listener.call, method, partitions)  # in kafka-python's thread, as in a rebalance
         except Exception as error:
             raise KafkaError("User rebalance callback throws an error") from error
+
+
+def _metadata_changed(views: Views, subscription: Any, cluster: Any) -> None:
+    """kafka-python has new metadata of the cluster, and calls this in its own thread."""
+    views.refresh_soon()
+    cluster._topics -= deleted(set(cluster._topics).difference(subscription.group_subscription() or ()), views)

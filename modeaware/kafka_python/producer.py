@@ -14,7 +14,7 @@ from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._gateway import metadata_changed
+from modeaware.kafka_python._gateway import deleted
 from modeaware.kafka_python.errors import (
     FirstViewPending,
     FirstViewTimeout,
@@ -23,6 +23,7 @@ from modeaware.kafka_python.errors import (
     ReplacedTopicError,
     RetiredPartitionError,
 )
+from modeaware.views.source import Views
 from partitioners.call_forms import for_kafka_python
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         _report_refusals(self._sender, self._transaction_manager, Refusals(views))
         routes.serve(self)
-        self._metadata.add_listener(partial(metadata_changed, views, tuple))
+        self._metadata.add_listener(partial(_metadata_changed, views, self._accumulator))
         self._metadata.add_listener(routes.metadata_changed)
 
     @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
@@ -195,6 +196,19 @@ def _led(routes: VerifiedRoutes, name: Any) -> Any:
 
 def _name_of(topic: str) -> str:
     return topic.name if isinstance(topic, LedName) else topic
+
+
+def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
+    """kafka-python has new metadata of the cluster, and calls this in its own thread."""
+    views.refresh_soon()
+    queues = list(accumulator._batches)
+    gone = deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
+    metadata._topics -= gone
+    for partition in queues:
+        if partition.topic in gone:
+            with accumulator._tp_lock(partition):
+                if not accumulator._batches[partition]:  # kafka-python looks for the leaders of empty queues, too
+                    del accumulator._batches[partition]
 
 
 def _look_anew(metadata: Any, topic: str) -> None:

@@ -242,3 +242,24 @@ def test_partitions_are_those_of_the_successor(made: Made, views: FakeViews) -> 
     switch(views, "orders", "orders-v2")
     assert made.producer.partitions_for("orders") == set(range(4))
     assert made.producer.partitions_for("other") == set(range(3))
+
+
+def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(made: Made, views: FakeViews) -> None:
+    """kafka-python requests what the producer has named, and what has no leader for one of its queues."""
+    metadata, queues = made.producer._sender._metadata, made.stock_queue._batches
+    metadata._topics = {"orders", "other"}
+    full, empty, of_other = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("other", 0)
+    queues[full].append("a batch")
+    queues[empty], queues[of_other]
+
+    def answered() -> tuple[set[str], set[TopicPartition]]:
+        for listener in metadata._listeners:
+            listener(metadata)
+        return set(metadata._topics), set(queues)
+
+    announce(views, "orders", "orders-v2")
+    switch(views, "orders", "orders-v2", let_go=True)
+    assert answered() == ({"orders", "other"}, {full, empty, of_other})
+    switch(views, "orders", "orders-v2", let_go=True, gone=True)
+    assert answered() == ({"other"}, {full, of_other})
+    queues.clear()
