@@ -352,11 +352,14 @@ def _replace(args: argparse.Namespace, change: Change, commands: list[ReplaceTop
     return set(failures)
 
 
-def _hints(args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand]) -> list[str]:
+def _hints(
+    args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand], switched: Collection[str] = ()
+) -> list[str]:
     servers, topics = server_options(args), [command.topic for command in commands]
     hints = [f"Watch it:     modeaware topics {servers} --describe --topic {topic}" for topic in topics]
-    if not args.undo:
-        hints.append(f"Take it back: modeaware replace {' '.join(topics)} --undo {servers} (until the switch)")
+    left = [topic for topic in topics if topic not in switched]
+    if left and not args.undo:
+        hints.append(f"Take it back: modeaware replace {' '.join(left)} --undo {servers} (until the switch)")
     return hints
 
 
@@ -388,6 +391,11 @@ class _Watch:
         elif self._seen_unsealed and self.pause_ms is None:
             self.pause_ms = now.changed_ms - now.switched_ms
         return topic.phase == "done" or waits_for_retention(topic) or (self.is_paused and not self._undo)
+
+    @property
+    def is_switched(self) -> bool:
+        now = self.last.replacement if self.last is not None else None
+        return now is not None and now.switched_ms is not None
 
     @property
     def is_paused(self) -> bool:
@@ -429,7 +437,8 @@ def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTo
         state = "continues in the controller"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
-        tell(f"Left. The replacement {state}", *_hints(args, list(left.values())))
+        switched = {topic for topic, watch in watches.items() if watch.is_switched}
+        tell(f"Left. The replacement {state}", *_hints(args, list(left.values()), switched))
         return INTERRUPTED
     return int(failed)
 

@@ -455,7 +455,7 @@ class FakeChange:
             elif isinstance(each, BaseException):
                 raise each
             else:
-                assert ended(each)
+                assert ended(each) is (each.phase == "done")
 
 
 ON = PartitionFacts(0, 0, 0, 0, 0)
@@ -551,6 +551,20 @@ def test_each_end_is_printed_when_it_is_seen_and_stays_after_ctrl_c(
     assert "orders: replaced by o2; every group that is waited for has moved." in told.out
     assert "--topic payments" in told.err
     assert "--topic orders" not in told.err, "that one has ended"
+
+
+@pytest.mark.parametrize(("seen", "undoable"), [(BEGUN, "orders payments"), (SWITCHED, "payments")])
+def test_ctrl_c_offers_to_undo_what_has_not_switched(
+    seen: Replacement, undoable: str, run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = FakeChange(ends=[described(seen, "seal"), KeyboardInterrupt()])
+    assert run(change, *BOTH, "--yes", "--wait") == cli.INTERRUPTED
+    told = capsys.readouterr().err
+    assert "--topic orders" in told
+    assert f"Take it back: modeaware replace {undoable} --undo" in told
+    alone = FakeChange(ends=[described(seen, "seal"), KeyboardInterrupt()])
+    assert run(alone, "orders=o2", "--partitions", "4", "--yes", "--wait") == cli.INTERRUPTED
+    assert ("Take it back" in capsys.readouterr().err) is (seen is BEGUN)
 
 
 def test_topic_that_vanishes_or_whose_replacement_is_given_up_fails_the_wait(
