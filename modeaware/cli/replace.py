@@ -40,7 +40,7 @@ from modeaware.reports.describe import ReplacementDescription, TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog
 
-_FIRST_ONLY = ("replication_factor", "config", "delete_partitions_delay", "fence")
+_FIRST_ONLY = ("partitions", "replication_factor", "config", "delete_partitions_delay", "fence")
 VALIDATION_TIMEOUT_S = 10.0
 
 

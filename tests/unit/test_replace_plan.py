@@ -83,6 +83,7 @@ def test_named_configs_and_replicas_outweigh_those_of_the_topic() -> None:
         "--undo --pause-before-switch",
         "--undo --evacuate",
         "--undo --config a=b",
+        "--undo --partitions 4",
         "--with v2 --partitions 4 --fence config+acl",
         "--with v2 --partitions 4 --json",
         "--with v2 --partitions four",
