@@ -32,6 +32,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import FENCES
 from modeaware.modelog.records import Replacement, TopicRecord
@@ -269,8 +270,11 @@ def _look(
         lines = [*_changes(command, current, successor), *acls_text(command, acls)]
         return _Look(situation, command, admission, lines, refusal)
     validate_successor(brokers, command, VALIDATION_TIMEOUT_S)
-    quiet_ms = session.controller.seal_quiet_ms
-    plan = plan_replacement(command, situation.facts, found, dict(args.config), quiet_ms, acls, seen.names())
+    quiet_ms, ignored = session.controller.seal_quiet_ms, session.controller.ignored_groups
+    facts, now_ms = situation.facts, session.clock.now_ms()
+    requirement = required_of((), facts, situation.rules, ignored, now_ms)
+    required = [name for name in requirement.groups if requirement.waiver_of_topic(name, None) is None]
+    plan = plan_replacement(command, facts, found, dict(args.config), quiet_ms, acls, seen.names(), required)
     return _Look(situation, command, admission, plan, refusal)
 
 

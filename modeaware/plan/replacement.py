@@ -29,15 +29,15 @@ class PlannedConfig:
 
 @dataclass(frozen=True)
 class PlannedGroup:
-    """A group that uses the topic, and what it has to do.
+    """A group that uses the topic or is registered for it, and what it has to do.
 
     Attributes:
-        kind: classic, consumer, share or streams.
+        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
         stateful: it keeps state per partition.
     """
 
     group: str
-    kind: str
+    kind: str | None
     has_members: bool
     stateful: bool
     to_do: str
@@ -107,13 +107,21 @@ def plan_replacement(
     seal_quiet_ms: int,
     acls: TopicAcls | None = None,
     names: Collection[str] = (),
+    required: Collection[str] = (),
 ) -> ReplacementPlan:
     """Plan a first command.
 
     Args:
         given: the configs that were named; ``command`` has all of them.
         names: of all topics of the cluster.
+        required: the groups that a drain would wait for; one that is registered need not be listed.
     """
+    groups = {
+        name: PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(name, group, command))
+        for name, group in facts.groups.items()
+    }
+    for name in {*required} - {*groups}:
+        groups[name] = PlannedGroup(name, None, has_members=False, stateful=False, to_do=_UNLISTED)
 
     def origin(name: str) -> str:
         if name in given:
@@ -129,10 +137,7 @@ def plan_replacement(
         replication_factor=command.replication_factor,
         configs=tuple(PlannedConfig(name, value, origin(name)) for name, value in sorted(command.configs.items())),
         not_copied=tuple(name for name in OF_PARTITIONS if name in predecessor.configs),
-        groups=tuple(
-            PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(name, group, command))
-            for name, group in sorted(facts.groups.items())
-        ),
+        groups=tuple(groups[name] for name in sorted(groups)),
         groups_doubt=facts.groups_doubt.detail if facts.groups_doubt is not None else None,
         pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
         fence=command.fence,
@@ -141,6 +146,9 @@ def plan_replacement(
         hints=hints_of(command.topic, names, facts.groups),
         evacuate=command.evacuate,
     )
+
+
+_UNLISTED = "registered, so the drain waits for it: run it, or waive it (modeaware groups waive)"
 
 
 def _to_do(name: str, group: GroupFacts, command: ReplaceTopicCommand) -> str:
@@ -181,7 +189,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     ]
     lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
     lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]
-    lines += [f"Group {each.group} ({each.kind}): {each.to_do}" for each in plan.groups]
+    lines += [f"Group {each.group} ({each.kind or 'not listed'}): {each.to_do}" for each in plan.groups]
     if not plan.groups:
         lines.append("No group uses it.")
     if plan.groups_doubt is not None:

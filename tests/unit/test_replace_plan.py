@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,6 +26,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
@@ -506,6 +508,24 @@ def test_of_several_topics_one_that_is_refused_does_not_keep_the_others_and_fail
     del change.replaced[:]
     alone = run(change, "payments=p2", "--partitions", "4", "--yes")
     assert (alone, change.replaced) == (int(failing != "none"), [] if before else ["payments"])
+
+
+def test_plan_shows_groups_that_are_registered_by_name_and_not_listed(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = GroupRule("require", "spark", "o*", "", 0)
+    others = (replace(named, group="s*", glob=True), replace(named, group="late"), replace(named, topic="payments"))
+    waived = GroupRule("waive", "late", "orders", "", 0)
+    log = ModeLog("modes", Replay())
+    log.replay.group_rules = GroupRulesRecord((named, *others, waived))
+    assert run(FakeChange(log), "orders=o2", "--partitions", "4", "--dry-run") == 0
+    told = capsys.readouterr().err
+    assert "Group spark (not listed): registered, so the drain waits for it" in told
+    assert "No group uses it" not in told
+    assert "late" not in told
+    assert run(FakeChange(log), "orders=o2", "--partitions", "4", "--dry-run", "--json") == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [(group["group"], group["kind"]) for group in groups] == [("spark", None)]
 
 
 def replaced_log(replacement: Replacement) -> ModeLog:
