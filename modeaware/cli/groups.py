@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 
 from modeaware.cli import BadUsage, Command, add_action
 from modeaware.cli.embedded import alter_group_rules
@@ -187,13 +188,26 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
 
 
 def _forget(args: argparse.Namespace, session: Session) -> int:
-    situation = look_at_topics(session, None, lambda topic: False)
+    def may_note(topic: str) -> bool:
+        return args.kind == REQUIRE and fnmatchcase(topic, args.topic)
+
+    situation = look_at_topics(session, None, may_note)
     command = AlterGroupRulesCommand(remove=((args.kind, args.group, args.topic),))
-    lines = [f"To be removed: {rule_text(rule)}" for rule in situation.rules if rule.key in command.remove]
+    removed = [rule for rule in situation.rules if rule.key in command.remove]
+    lines = [f"To be removed: {rule_text(rule)}" for rule in removed]
     if args.kind == REQUIRE:
         lines.append(
-            "Records may then be deleted that it has not consumed, unless it uses the topic as a group that is listed."
+            "Records may then be deleted that it has not consumed, unless it uses the topic as a group that is listed, "
+            "or was noted when a change began."
         )
+        lines += [
+            f"{record.topic}: group {name!r} was noted when the change in progress began, and stays required unless it "
+            "is waived (modeaware groups waive)."
+            for record, _ in situation.looked_at
+            if record is not None
+            for name in record.required_groups
+            if any(rule.matches(name) for rule in removed)
+        ]
     return _alter(args, session, situation, command, lines, asks=args.kind == REQUIRE)
 
 

@@ -307,7 +307,7 @@ class TopicRecord(VersionedRecord):
             ascending.
         handover_offsets: survivor that is not -> its end offset once the retired ones were sealed: from there on no
             aware producer writes keys that have moved away from it.
-        required_groups: the groups that used the topic when the change was admitted.
+        required_groups: the groups that used the topic, or were registered, when the change was admitted.
         groups_complete: False: that list could not be sure, and the first sure one completes it.
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
         opening_since_ms, opening_assignments: of the growth in progress.

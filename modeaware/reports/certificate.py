@@ -169,7 +169,7 @@ class Certificate:
 
     Attributes:
         shrink, replacement: what retired the partitions; null where it was the other one.
-        required_groups: those that used the topic when the shrink was admitted, or at the switch.
+        required_groups: those that used the topic, or were registered, when the shrink was admitted, or at the switch.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
         accepted_state_loss: groups whose loss of state was accepted.
         partitions: those that are retired.

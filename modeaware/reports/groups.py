@@ -36,7 +36,7 @@ logger = logging.getLogger("modeaware.cli")
 
 NOTED, USING, REGISTERED, EVACUATION, IGNORED = "noted", "using", "registered", "evacuation", "ignored"
 _BECAUSE = {
-    NOTED: "used the topic when the change began",
+    NOTED: "noted when the change began",
     USING: "uses the topic",
     REGISTERED: "registered",
     EVACUATION: "proves the evacuation",
@@ -52,9 +52,9 @@ class GroupReport:
         kind: classic, consumer, share or streams; null for a group that the brokers do not list.
         stateful: it keeps state per partition.
         state_loss_accepted: the change names it as one that may lose state.
-        because: a list of noted (it used the topic when the shrink was admitted, or at the switch of a replacement),
-            using (it does now), registered (by a rule), evacuation (its commits prove the evacuation of a compacted
-            topic), ignored (not waited for until it commits).
+        because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (it uses the
+            topic now), registered (by a rule), evacuation (its commits prove the evacuation of a compacted topic),
+            ignored (not waited for until it commits).
         unread: retired partition -> offsets it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
         waived: retired partition -> reason of the waiver by which it does not.

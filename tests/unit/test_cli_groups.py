@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -142,13 +143,27 @@ def test_rule_that_may_lose_records_needs_a_yes(
         ("require g --topic t1", []),
         ("closed --topic * --reason r", []),
         ("forget waive old --topic orders", []),
+        ("forget require spark --topic t[12]", ["t1", "t2"]),
     ],
 )
 def test_only_topics_that_a_waiver_can_match_are_looked_at(
     monkeypatch: pytest.MonkeyPatch, altered: list[AlterGroupRulesCommand], action: str, looked_at: list[str]
 ) -> None:
     filters: list[Callable[[str], bool]] = []
-    monkeypatch.setattr(groups, "look_at_topics", lambda *given: filters.append(given[-1]) or situation(OLD))
+    rules = (OLD, replace(EXPIRED, topic="t[12]"))
+    monkeypatch.setattr(groups, "look_at_topics", lambda *given: filters.append(given[-1]) or situation(*rules))
     _made(altered, action)
     (wanted,) = filters
     assert [topic for topic in ("t1", "t2", "t3", "orders") if wanted(topic)] == looked_at
+
+
+def test_group_that_a_change_has_noted_stays_required_when_its_rule_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = [GroupRule("require", name, "orders", "", 0, glob="*" in name) for name in ("gone", "b*", "spark")]
+    monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(*rules))
+    for rule, noted in zip(rules, ("gone", "billing", None), strict=True):
+        _made(altered, f"forget require {rule.group} --topic orders")
+        told = capsys.readouterr().err
+        assert ("stays required" in told) is (noted is not None)
+        assert noted is None or f"orders: group {noted!r} was noted when the change in progress began" in told

@@ -102,6 +102,7 @@ def test_each_topic_is_shown_with_its_groups() -> None:
     app, gone = (next(line for line in lines if line.split()[:1] == [name]) for name in ("app", "gone"))
     assert app.endswith("the loss of its state is accepted")
     assert gone.endswith("2-3: no, waived (why)")
+    assert "  noted when the change began  " in gone, "it may have been registered alone"
     assert lines[-3:] == ["  No group uses it.", "", "There are no rules about groups."]
     assert groups_text(GroupsReport.of((), (), NOW)).startswith("No topic is in a change: no group is waited for.")
 
