@@ -123,7 +123,7 @@ def _end(args: argparse.Namespace, session: Session) -> int:
     adopt_id = None if is_forgotten else args.topic_id or facts.topic_id or ""
     leads_to = log.leads_to(topic) or ""
     command = ReplaceTopicCommand(topic, leads_to, 1, forget=is_forgotten, adopt_id=adopt_id)
-    alias = alias_of(command, log.replay.records.values())
+    alias = alias_of(command, facts, log.replay.records.values())
     if is_forgotten:
         tell(*_consequences(topic, leads_to, facts))
     else:

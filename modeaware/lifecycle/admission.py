@@ -131,7 +131,7 @@ def admit_of_alias(
     Raises:
         RequestRefused: as :func:`admit`.
     """
-    alias = alias_of(command, records)
+    alias = alias_of(command, facts, records)
     if command.forget:
         return Admission(None, removed=() if command.validate_only else (alias.topic_id,))
     after = adopted(command, alias, facts, records, now_ms)

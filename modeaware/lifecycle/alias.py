@@ -116,19 +116,23 @@ def is_successor(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> b
     )
 
 
-def alias_of(command: ReplaceTopicCommand, records: Iterable[TopicRecord]) -> TopicRecord:
+def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Iterable[TopicRecord]) -> TopicRecord:
     """Return the alias that the command is about.
 
     Raises:
         RequestRefused: there is none, or its name leads to another topic than the command says.
     """
+    why = "it is no alias: no topic of that name was replaced and is gone"
     for record in records:
-        if record.topic == command.topic and record.replacement is not None and is_alias(record):
+        if record.topic != command.topic or record.replacement is None:
+            continue
+        if is_alias(record):
             if record.replacement.successor != command.successor:
                 why = f"it leads to {record.replacement.successor!r}, not to {command.successor!r}"
                 raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
             return record
-    why = "it is no alias: no topic of that name was replaced and is gone"
+        if record.replacement.switched_ms is not None and record.topic_id != facts.topic_id:
+            why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
     raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
 
 

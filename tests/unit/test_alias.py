@@ -43,6 +43,16 @@ def test_alias_is_forgotten() -> None:
     assert (checked.record, checked.removed) == (None, ())
 
 
+def test_topic_whose_deletion_is_not_noted_yet_is_no_alias_until_a_controller_has_run() -> None:
+    switched = replace(ALIAS, replacement=replace(LED, gone_ms=None))
+    announced = replace(ALIAS, replacement=replace(LED, gone_ms=None, let_go_ms=None, switched_ms=None))
+    there = TopicFacts(TOPIC, ALIAS.topic_id)
+    for record, found, yet in ((switched, ABSENT, True), (switched, there, False), (announced, ABSENT, False)):
+        with pytest.raises(RequestRefused) as refused:
+            admit_of_alias(FORGET, found, [record], EPOCH, NOW_MS)
+        assert ("no controller has noted that the topic is gone" in str(refused.value)) is yet
+
+
 @pytest.mark.parametrize(
     ("command", "found", "records", "code"),
     [
