@@ -20,6 +20,8 @@ from modeaware.cluster.effects import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission
+from modeaware.lifecycle.alias import refuse_alias
+from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import objection_to_change
 from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
@@ -220,6 +222,9 @@ class _Application:
             with kafka_errors(f"change topic {diff.topic!r}"):
                 for step in diff.steps:
                     if not step.by_controller:
+                        if isinstance(step, Grow):  # the topic has no record, so no id is needed to find its own
+                            records, now_ms = found.log.replay.records.values(), self._session.clock.now_ms()
+                            refuse_alias(step.command, TopicFacts(diff.topic, None), records, now_ms)
                         _at_brokers(self._change, diff.topic, step, validate_only=True)
                         continue
                     admission = self._change.retry(partial(self._admission, step, record, found))

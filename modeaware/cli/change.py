@@ -30,6 +30,7 @@ from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartit
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ClusterError, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
@@ -51,13 +52,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Situation:
-    """One topic, as the mode log (no ``record``: it was never changed) and the brokers show it now."""
+    """One topic, as the mode log (no ``record``: it was never changed) and the brokers show it now.
+
+    Attributes:
+        records: those of all topics.
+    """
 
     topic: str
     record: TopicRecord | None
     facts: TopicFacts
     claim: ClaimRecord | None = None
     rules: tuple[GroupRule, ...] = ()
+    records: tuple[TopicRecord, ...] = ()
 
     @property
     def count(self) -> int:
@@ -81,7 +87,8 @@ def situation_of(topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> 
         raise facts
     if facts.topic_id is None:
         raise no_such_topic(topic, log)
-    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules)
+    records = tuple(log.replay.records.values())
+    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, records)
 
 
 class Change:
@@ -134,6 +141,7 @@ class Change:
         """
         epoch = situation.claim.controller_epoch if situation.claim is not None else 0
         record, facts, now_ms = situation.record, situation.facts, self.session.clock.now_ms()
+        refuse_alias(command, facts, situation.records, now_ms)
         admission = admit(command, record, facts, self.session.controller, epoch, now_ms, situation.rules)
         if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
             if record is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,10 +17,11 @@ from modeaware import cli
 from modeaware.cli import apply
 from modeaware.cli.apply import Found
 from modeaware.cli.change import Change
+from modeaware.clock import SYSTEM_CLOCK
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
-from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
-from modeaware.modelog.replay import Replay
+from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
 from modeaware.plan.diff import ApplyReport, CurrentTopic, TopicDiff
 from modeaware.plan.file import ShrinkRules
@@ -217,3 +219,15 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
     assert cluster.run("--yes", "--wait") == apply.SOME_FAILED
     assert cluster.taken == ["a"]
     assert "error: a: " in capsys.readouterr().err
+
+
+def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused() -> None:
+    replacement = Replacement("b", 2, 0, successor_id="id", announced_ms=1, switched_ms=2)
+    old = TopicRecord("old", "old-id", 1, 1, (READ_ONLY,), replacement=replacement, min_reader=2)
+    found = Found({}, {}, ModeLog("log", fold([("old-id", old.to_json())])), frozenset(), lambda: None)
+    session = SimpleNamespace(clock=SYSTEM_CLOCK)
+    change: Any = SimpleNamespace(session=session, grow=lambda *_, **__: None)
+    application = apply._Application(argparse.Namespace(), change, [])
+    for topic, refusal in (("b", "topic 'b' replaces 'old': wait until that is done"), ("c", None)):
+        diff = TopicDiff(topic, "f", (Grow(2, CreatePartitionsCommand(topic, 4)),))
+        assert application._validated(diff, found).refusal == refusal

@@ -34,10 +34,11 @@ from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports.describe import NOT_EVACUATED
-from modeaware.reports.session import Session
+from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import ListedTopic, TopicState, named, named_for_change, topic_states
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import (
@@ -181,6 +182,23 @@ def test_each_warning_is_given_where_it_applies(
 ) -> None:
     told = [line for line in preview(command, situation) if line.startswith("WARNING")]
     assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize("options", ["shrink t --to 4", "grow t --to 14", "grow t --to 14 --yes"])
+def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_let_go(
+    options: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replacement = Replacement("t", 12, 0, successor_id="id", announced_ms=1, switched_ms=2)
+    old = TopicRecord("old", "old-id", 1, 1, (RO,), replacement=replacement, min_reader=2)
+    log = ModeLog("log", fold([("old-id", old.to_json())]))
+    session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
+    monkeypatch.setattr(session, "read_log", lambda: log)
+    monkeypatch.setattr(session, "observer", lambda: SimpleNamespace(observe=lambda *_: FRESH.facts))
+    monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
+    monkeypatch.setattr(Change, "grow", lambda *_, **__: pytest.fail("brokers are not asked"))
+    dry = [] if "--yes" in options else ["--dry-run"]
+    assert cli.main([*options.split(), *dry, *SERVER]) == 1
+    assert "topic 't' replaces 'old': wait until that is done" in capsys.readouterr().err
 
 
 STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
