@@ -100,6 +100,7 @@ class Shrink(_Deletes):
     """Fewer writable partitions; those from ``command.total_count`` on are retired. Never a deletion of the topic.
 
     Attributes:
+        before: the number of writable ones now.
         deletes: cleanup.policy has ``delete``.
     """
 

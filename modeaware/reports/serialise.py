@@ -18,7 +18,7 @@ from enum import Enum
 from functools import singledispatch
 from operator import attrgetter
 from textwrap import TextWrapper
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from modeaware.modelog.records import Straggler
 from modeaware.modes import PartitionMode
@@ -77,22 +77,24 @@ def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Itera
         for names, text in _ATTRIBUTE.findall(inspect.getdoc(report) or "")
         for name in names.split(", ")
     }
-    hints = get_type_hints(report)
-    for key, name in json_names(report).items():
+    hints, names = get_type_hints(report), json_names(report)
+    constants = {key: getattr(report, name) for key, name in names.items() if hints.get(name) is ClassVar}
+    for key, name in sorted(names.items(), key=lambda each: each[0] not in constants):  # first: they tell kinds apart
         computed = getattr(report, name, None)  # a property, or the default of a field
         hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
-        part = _report_in(hint)
-        texts = [meanings[name]] if name in meanings else []
-        texts += [f"Its fields are those of {documented[part]}."] if part in documented else []
+        parts = _reports_in(hint)
+        texts = [meanings[name]] if name in meanings else [str(constants[key])] if key in constants else []
+        texts += [f"Its fields are those of {documented[part]}." for part in parts if part in documented]
         text = f"{key}: {' '.join(texts)}" if texts else key
         yield from TextWrapper(_WIDTH, initial_indent=indent, subsequent_indent=indent + "    ").wrap(text)
-        if part is not None and part not in documented:
-            documented[part] = key
-            yield from _help_lines(part, indent + "  ", documented)
+        for part in parts:
+            if part not in documented:
+                documented[part] = key
+                yield from _help_lines(part, indent + "  ", documented)
 
 
-def _report_in(hint: Any) -> type | None:
-    """Return the dataclass that a type consists of: ``X``, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``."""
+def _reports_in(hint: Any) -> list[type]:
+    """Return the dataclasses that a type consists of: ``X | Y | None``, ``tuple[X, ...]``, ``Mapping[str, X]``."""
     if isinstance(hint, type) and is_dataclass(hint):
-        return hint
-    return next((found for part in get_args(hint) if (found := _report_in(part)) is not None), None)
+        return [hint]
+    return [found for part in get_args(hint) for found in _reports_in(part)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,7 +27,7 @@ from modeaware.modes import PartitionMode
 from modeaware.plan.diff import ApplyReport, CurrentTopic, TopicDiff
 from modeaware.plan.file import ShrinkRules
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink
-from modeaware.reports.serialise import to_json
+from modeaware.reports.serialise import json_help, to_json
 from modeaware.reports.session import ModeLog
 
 DRAINED = "policy drained: their records are deleted once every group has consumed them"
@@ -101,6 +102,15 @@ def test_the_same_as_json() -> None:
     (replaced,) = topics["i"]["steps"]
     assert (replaced["step"], replaced["from"], replaced["to"], replaced["successor"]) == ("replace", 12, 4, "i-v2")
     assert (replaced["policy"], replaced["delay_ms"], replaced["configs"]) == ("drained", 60_000, {"x": "1", "y": "2"})
+
+
+def test_help_documents_the_fields_of_each_step() -> None:
+    told = json_help(ApplyReport)
+    for step in (to_json(step) for diff in DIFFS for step in diff.steps):
+        documented = told.split(f"step: {step['step']}\n")[1].split("step: ")[0]
+        for name in step.keys() - {"step"}:
+            assert re.search(rf"^ {{6}}{name}\b", documented, re.MULTILINE), (step["step"], name)
+    assert "  version: 1\n" in told
 
 
 IDLE = CurrentTopic(2)
