@@ -1,8 +1,8 @@
 """``python -m tests.run``: what ``make test`` and ``make test-all`` run.
 
-Checks, pure tests and those with a cluster other than the shared node run beside those on that node, as two processes;
-Spark runs alone after them. Each step runs, whether others fail or not. The Kafka that most tests share is started
-once, here.
+Checks, pure tests and those with a cluster other than the shared node run beside those on that node, as two processes.
+Spark runs alone after them; where all is run, in the first of the two, so that both take as long. Each step runs,
+whether others fail or not. The Kafka that most tests share is started once, here.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ Stage = Sequence[Sequence[Step]]
 """Lanes that run side by side; the steps of a lane run one after the other."""
 SHORT: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS), (KAFKA,)), ((SPARK,),))
 ALL: Sequence[Stage] = (
-    ((*CHECKS, PURE, CLUSTERS, LONG_PURE, LONG_CLUSTERS), (KAFKA, LONG_KAFKA)),
-    ((SPARK, LONG_SPARK, CHAOS),),
+    ((*CHECKS, PURE, CLUSTERS, LONG_PURE, LONG_CLUSTERS, SPARK, LONG_SPARK), (KAFKA, LONG_KAFKA)),
+    ((CHAOS,),),
 )
 
 
