@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial, wraps
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
@@ -27,10 +27,11 @@ from modeaware.kafka_python.partitions import (
     Offsets,
     Partition,
     Partitions,
+    start_lost_ones_anew,
 )
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
-from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from modeaware.views.source import VERIFY_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -90,28 +91,22 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._starts,
             match=matches,
         )
-        coordinator: Callable[[], Any] = weakref.ref(self._coordinator)
-        self._partitions = Partitions(
-            self._subscription,
-            self._starts,
-            views.view,
-            lambda topic: topic in gates.shut,
-            lambda: coordinator()._generation.member_id,
-        )
+        self._partitions = Partitions(self._subscription, self._starts, views.view, lambda topic: topic in gates.shut)
         self._subscription.all_consumed_offsets = self._partitions.consumed_offsets
-        self._subscription.assign_from_subscribed = self._partitions.assign_from_subscribed
         self._names: tuple[str, ...] = topics
         self._names_noted = True
         self._widened = False
         self._cooperative: bool = self._coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
+        start_lost_ones_anew(self._coordinator, self._partitions, incremental=self._cooperative)
         self._auto_commit: bool = self._coordinator.config["enable_auto_commit"]
         self._noted = True
         self._rejoins = 0
+        self._looked_ms = 0.0  # at which of kafka-python's metadata
         self._find_again_s = self._place_again_s = 0.0
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
             self._subscription.rebalance_listener = self._held_listener(None)
-        self._cluster.add_listener(partial(_metadata_changed, views, self._subscription))
+        self._cluster.add_listener(lambda _: views.refresh_soon())
         self._share = ViewShare(self, views, self._note)
 
     def _held_listener(self, inner: Any) -> HeldListener:
@@ -241,6 +236,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if not self._first_view.over and not self._first_view.arrived(min(timer.timeout_ms / 1000, _VIEW_POLL_S)):
             return {}
         self._follow_topics()
+        if self._looked_ms != self._cluster._last_successful_refresh_ms:
+            self._forget_deleted()
         if self._noted:
             self._commit_idle()  # what a rebalance may take
             self._rejoin_if_stale()
@@ -280,8 +277,19 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             log.info(
                 "%s: %s, replaced: subscribing to %s from now on", self.config["group_id"], [*self._names], [*topics]
             )
+            self._partitions.left |= subscription.subscription.difference(topics)
             subscription.change_subscription(topics)
             self._cluster.set_topics(subscription.group_subscription())
+
+    def _forget_deleted(self) -> None:
+        """Request the metadata of topics that were replaced and deleted no more."""
+        cluster, subscription = self._cluster, self._subscription
+        self._looked_ms = cluster._last_successful_refresh_ms
+        if not self._names or subscription.subscribed_pattern is not None:
+            return  # assigned by the application; or the metadata of all topics is requested
+        wanted = subscription.group_subscription() or ()
+        cluster._topics.difference_update(deleted(set(cluster._topics).difference(wanted), self._views))
+        cluster.set_topics(subscription.group_subscription() or ())  # one of them may have come back meanwhile
 
     def _create(self, allowed: bool) -> None:
         """Let brokers create topics that are looked up, where ``allow_auto_create_topics`` does (kafka-python's 3.0.12
@@ -420,9 +428,3 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._net.run(listener.call, method, partitions)  # in kafka-python's thread, as in a rebalance
         except Exception as error:
             raise KafkaError("User rebalance callback throws an error") from error
-
-
-def _metadata_changed(views: Views, subscription: Any, cluster: Any) -> None:
-    """kafka-python has new metadata of the cluster, and calls this in its own thread."""
-    views.refresh_soon()
-    cluster._topics -= deleted(set(cluster._topics).difference(subscription.group_subscription() or ()), views)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -87,10 +88,11 @@ class Partitions:
         hidden: partitions that are assigned, and paused by us.
         changed: topics whose modes changed since the last assignment.
         unplaced: those of the hidden ones that only wait until it is known where to read them.
+        is_lost: the group has dropped this member since its last join.
+        left: topics that it has unsubscribed from since its last join.
 
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
-        member_id: returns the consumer's member id in its group, by the last join.
     """
 
     def __init__(
@@ -99,10 +101,8 @@ class Partitions:
         starts: Starts,
         view: Callable[[str], TopicView],
         is_shut: Callable[[str], bool] = lambda topic: False,
-        member_id: Callable[[], str] = str,
     ) -> None:
         self._subscription = subscription
-        self._member_id, self._joined_as = member_id, ""
         self._starts = starts
         self._view = view
         self._shut = is_shut
@@ -110,6 +110,8 @@ class Partitions:
         self.unplaced: set[Partition] = set()
         self.hidden: set[Partition] = set()
         self.changed: set[str] = set()
+        self.is_lost = False
+        self.left: set[str] = set()
 
     def assigned(self) -> set[Partition]:
         """Return what kafka-python is assigned."""
@@ -120,19 +122,17 @@ class Partitions:
         """Return what the application sees."""
         return self.assigned() - self.hidden
 
-    def assign_from_subscribed(self, partitions: Collection[Partition]) -> None:
-        """Take an assignment, in the subscription's place and before any listener is called.
+    def stale(self) -> set[Partition]:
+        """Return what is assigned since before a loss of the membership, or since before its topic was left. Once."""
+        is_lost, self.is_lost, left, self.left = self.is_lost, False, self.left, set()
+        return {p for p in self.assigned() if is_lost or p.topic in left}
 
-        kafka-python (3.0.12) keeps the positions of partitions that a member is assigned again; also where the group
-        dropped the member while it joined. Others have read on since, and the name may be another topic's: they start
-        anew, as where kafka-python itself notices the loss.
-        """
-        assign = type(self._subscription).assign_from_subscribed
-        joined_as, self._joined_as = self._joined_as, self._member_id()
-        if self._joined_as != joined_as:
-            self._starts.forget(self.assigned())
-            assign(self._subscription, [])
-        assign(self._subscription, partitions)
+    def drop(self, partitions: Collection[Partition]) -> None:
+        """Forget where ``partitions`` were read, and that they are assigned."""
+        self._starts.forget(partitions)
+        with self._subscription._lock:
+            for partition in partitions:
+                self._subscription.assignment.pop(partition, None)
 
     def settle(self) -> None:
         """After a change of the assignment: hide what is in mode None, and nothing else."""
@@ -300,3 +300,35 @@ class HeldListener(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-
             await coordinator._commit_offsets_sync_async(without, timeout_ms=COMMIT_TIMEOUT_MS)
         except KafkaError as error:
             log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
+
+
+def start_lost_ones_anew(coordinator: Any, partitions: Partitions, *, incremental: bool) -> None:
+    """Have partitions that a member loses while it joins start anew if they are assigned to it again.
+
+    kafka-python (3.0.12) looks for a loss of the membership before a join alone, and keeps the positions of what is
+    assigned again. So does a member that the group drops in the midst of a join, or that leaves a topic and comes back
+    to it within one: though others have read on, and the name may be another topic's by then.
+
+    Args:
+        incremental: the protocol is cooperative. By another one, the application has been told already.
+    """
+    kind = type(coordinator)
+    calling: Callable[[], Any] = weakref.ref(coordinator)
+
+    def reset_generation(*args: Any, **kwargs: Any) -> None:
+        partitions.is_lost = True
+        kind.reset_generation(calling(), *args, **kwargs)
+
+    async def on_join_complete(*joined: Any) -> None:
+        stale = partitions.stale()
+        try:
+            if stale and incremental:
+                await calling()._invoke_rebalance_listener_async("on_partitions_lost", stale)
+        except Exception as error:
+            raise KafkaError("User rebalance callback throws an error") from error
+        finally:
+            partitions.drop(stale)
+            await kind._on_join_complete_async(calling(), *joined)
+
+    coordinator.reset_generation = reset_generation
+    coordinator._on_join_complete_async = on_join_complete

@@ -203,12 +203,12 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
     views.refresh_soon()
     queues = list(accumulator._batches)
     gone = deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
-    metadata._topics -= gone
+    metadata._topics.difference_update(gone)
     for partition in queues:
-        if partition.topic in gone:
+        if partition.topic in gone:  # kafka-python looks for the leaders of empty queues, too
             with accumulator._tp_lock(partition):
-                if not accumulator._batches[partition]:  # kafka-python looks for the leaders of empty queues, too
-                    del accumulator._batches[partition]
+                if not accumulator._batches.get(partition) and not accumulator._appends_in_progress.get():
+                    accumulator._batches.pop(partition, None)
 
 
 def _look_anew(metadata: Any, topic: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka.coordinator.base import Generation
-from kafka.errors import KafkaTimeoutError
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ
@@ -317,20 +321,78 @@ def test_logical_names_are_refused(views: FakeViews) -> None:
         KafkaConsumer("orders", **OFFLINE, modeaware_topic_names="logical")
 
 
-def test_what_a_member_keeps_across_a_join_that_lost_its_membership_starts_anew(member: Member) -> None:
+def complete_join(member: Member, partitions: list[TopicPartition]) -> None:
+    """The member's join is answered: it is assigned ``partitions``, of one topic."""
+    part = ConsumerProtocolAssignment.TopicPartition
+    parts = [part(topic=partitions[0].topic, partitions=[p.partition for p in partitions])]
+    assignment = ConsumerProtocolAssignment(version=1, assigned_partitions=parts, user_data=b"").encode()
     coordinator: Any = member.consumer._coordinator
-    coordinator._generation = Generation(1, "one", "range")
-    joined(member)
+    protocol = coordinator.config["assignors"][0].name
+    asyncio.run(coordinator._on_join_complete_async(1, "a member", protocol, assignment))
+
+
+class Told(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[TopicPartition]]] = []
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append(("assigned", set(assigned)))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.calls.append(("revoked", set(revoked)))
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.calls.append(("lost", set(lost)))
+
+
+@pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor])
+def test_what_a_member_has_lost_while_it_joined_starts_anew(views: FakeViews, strategy: Any) -> None:
+    member, told = Member(views, group_id="g", partition_assignment_strategy=[strategy]), Told()
+    member.consumer.subscribe(["orders"], listener=told)
+    complete_join(member, OLD)
+    member.poll()
     member.deliver(OLD[0], 60)
-    coordinator._generation = Generation(2, "one", "range")
-    member.assign(OLD)
+    complete_join(member, OLD)
     assert member.subscription.position(OLD[0]).offset == 60, "as kafka-python does"
-    coordinator._generation = Generation(5, "two", "range")
-    member.assign(OLD)
+    told.calls.clear()
+    member.consumer._coordinator.reset_generation()
+    complete_join(member, OLD)
     assert member.subscription.position(OLD[0]) is None
+    lost = [("lost", {*OLD})] if strategy is CooperativeStickyAssignor else []  # by eager ones it was revoked before
+    assert told.calls == [*lost, ("assigned", {*OLD})]
     member.committed[OLD[0]] = OffsetAndMetadata(7, "", -1)
     member.poll()
     assert member.subscription.position(OLD[0]).offset == 7
+    member.close()
+
+
+def test_a_topic_that_was_left_and_came_back_within_one_join_starts_anew(member: Member) -> None:
+    joined(member)
+    member.deliver(OLD[0], 60)
+    sealed(member, let_go=True)
+    member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(60, READ, -1) for p in range(12)}
+    member.poll()
+    assert member.subscription.subscription == {"orders-v2"}
+    member.subscription.change_subscription(["orders", "orders-v2"])
+    complete_join(member, OLD)
+    assert member.subscription.position(OLD[0]) is None
+
+
+def test_listener_that_fails_does_not_keep_the_assignment_from_being_taken(views: FakeViews) -> None:
+    class Failing(Told):
+        def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+            super().on_partitions_lost(lost)
+            if len(self.calls) == 2:  # not at the close as well
+                raise RuntimeError("the application's")
+
+    member = Member(views, group_id="g", partition_assignment_strategy=[CooperativeStickyAssignor])
+    member.consumer.subscribe(["orders"], listener=Failing())
+    complete_join(member, OLD)
+    member.consumer._coordinator.reset_generation()
+    with pytest.raises(KafkaError, match="callback"):
+        complete_join(member, [*OLD, TopicPartition("orders", 2)])
+    assert member.held == {*OLD, TopicPartition("orders", 2)}
+    member.close()
 
 
 def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(member: Member) -> None:
@@ -338,8 +400,7 @@ def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(m
     cluster._topics = set(listed)
 
     def answered() -> set[str]:
-        for listener in cluster._listeners:
-            listener(cluster)
+        member.consumer._forget_deleted()
         topics: set[str] = cluster._topics
         return topics
 
@@ -356,7 +417,6 @@ def test_topic_that_is_subscribed_to_is_requested_whatever_became_of_it(views: F
     cluster = named.consumer._cluster
     announce(views, "orders", "orders-v2", 2)
     sealed(named, let_go=True, gone=True)
-    for listener in cluster._listeners:
-        listener(cluster)
+    named.consumer._forget_deleted()
     assert cluster._topics == {"orders"}
     named.close()
