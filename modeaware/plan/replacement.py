@@ -32,7 +32,7 @@ class PlannedGroup:
     """A group that uses the topic or is registered for it, and what it has to do.
 
     Attributes:
-        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
+        kind: classic, consumer, share or streams; null for a group that does not use it.
         stateful: it keeps state per partition.
     """
 
@@ -189,7 +189,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     ]
     lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
     lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]
-    lines += [f"Group {each.group} ({each.kind or 'not listed'}): {each.to_do}" for each in plan.groups]
+    lines += [f"Group {each.group} ({each.kind or 'does not use it yet'}): {each.to_do}" for each in plan.groups]
     if not plan.groups:
         lines.append("No group uses it.")
     if plan.groups_doubt is not None:

@@ -520,7 +520,7 @@ def test_plan_shows_groups_that_are_registered_by_name_and_not_listed(
     log.replay.group_rules = GroupRulesRecord((named, *others, waived))
     assert run(FakeChange(log), "orders=o2", "--partitions", "4", "--dry-run") == 0
     told = capsys.readouterr().err
-    assert "Group spark (not listed): registered, so the drain waits for it" in told
+    assert "Group spark (does not use it yet): registered, so the drain waits for it" in told
     assert "No group uses it" not in told
     assert "late" not in told
     assert run(FakeChange(log), "orders=o2", "--partitions", "4", "--dry-run", "--json") == 0
