@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import kafka as kafka_python
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -112,21 +114,25 @@ def test_a_member_that_was_dropped_while_it_joined_goes_on_where_the_group_is(
     kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_group: Callable[[], str], strategy: Any
 ) -> None:
     """kafka-python keeps its position: of another topic, where the name has come back to one meanwhile."""
-    topic, settings = make_topic(1), settings_of(kafka, make_group(), strategy, session_timeout_ms=2000)
-    place = TopicPartition(topic, 0)
+    topic, group = make_topic(1), make_group()
+    settings = settings_of(kafka, group, strategy, session_timeout_ms=2000)
+    place, admin = TopicPartition(topic, 0), AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
 
     def send(count: int) -> None:
         produce_keyed(kafka.bootstrap_servers, topic, [(None, b"v")] * count)
 
+    def members() -> int:
+        return len(admin.describe_consumer_groups([group])[group].result(30).members)
+
     send(5)
-    late = KafkaConsumer(topic, **settings)
-    eventually(lambda: late.poll(100) and late.position(place) == 5)
-    with Group([Member(KafkaConsumer(**settings), topic)]) as others:
-        eventually(lambda: late.poll(0) is not None and late._coordinator.rejoining, interval_s=0.01)  # private
-        others.await_held(topic, [0])
-        send(5)
-        eventually(lambda: late.committed(place) == 10)
-    send(1)
-    found = eventually(lambda: late.poll(100), 60)
-    assert [record.offset for record in found[place]] == [10]
-    late.close()
+    with closing(KafkaConsumer(topic, **settings)) as late:
+        eventually(lambda: late.poll(100) and late.position(place) == 5)
+        with Group([Member(KafkaConsumer(**settings), topic)]) as others:
+            eventually(lambda: late.poll(0) is not None and late._coordinator.rejoining, interval_s=0.01)  # private
+            others.await_held(topic, [0])
+            eventually(lambda: members() == 1, message="it is dropped")
+            send(5)
+            eventually(lambda: late.committed(place) == 10)
+        send(1)
+        found = eventually(lambda: late.poll(100), 60)
+        assert [record.offset for record in found[place]] == [10]
