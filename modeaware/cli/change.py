@@ -7,7 +7,7 @@ refused before the question, by the controller's own rules (:func:`modeaware.lif
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +63,7 @@ class Situation:
     facts: TopicFacts
     claim: ClaimRecord | None = None
     rules: tuple[GroupRule, ...] = ()
-    records: tuple[TopicRecord, ...] = ()
+    records: Collection[TopicRecord] = ()
 
     @property
     def count(self) -> int:
@@ -87,8 +87,7 @@ def situation_of(topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> 
         raise facts
     if facts.topic_id is None:
         raise no_such_topic(topic, log)
-    records = tuple(log.replay.records.values())
-    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, records)
+    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, log.replay.records.values())
 
 
 class Change:

@@ -14,7 +14,6 @@ from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._gateway import deleted
 from modeaware.kafka_python.errors import (
     FirstViewPending,
     FirstViewTimeout,
@@ -202,7 +201,7 @@ def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:
     """kafka-python has new metadata of the cluster, and calls this in its own thread."""
     views.refresh_soon()
     queues = list(accumulator._batches)
-    gone = deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
+    gone = _gateway.deleted({*tuple(metadata._topics), *(partition.topic for partition in queues)}, views)
     metadata._topics.difference_update(gone)
     for partition in queues:
         if partition.topic in gone:  # kafka-python looks for the leaders of empty queues, too

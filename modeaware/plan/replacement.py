@@ -16,6 +16,7 @@ from modeaware.modelog.records import RETENTION_DELAY_MS
 
 FENCE_MS = 1_000
 """About how long it takes until every leader refuses data, and the ends are read."""
+_REGISTERED = "registered, so the drain waits for it: run it, or waive it (modeaware groups waive)"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def plan_replacement(
         for name, group in facts.groups.items()
     }
     for name in {*required} - {*groups}:
-        groups[name] = PlannedGroup(name, None, has_members=False, stateful=False, to_do=_UNLISTED)
+        groups[name] = PlannedGroup(name, None, has_members=False, stateful=False, to_do=_REGISTERED)
 
     def origin(name: str) -> str:
         if name in given:
@@ -146,9 +147,6 @@ def plan_replacement(
         hints=hints_of(command.topic, names, facts.groups),
         evacuate=command.evacuate,
     )
-
-
-_UNLISTED = "registered, so the drain waits for it: run it, or waive it (modeaware groups waive)"
 
 
 def _to_do(name: str, group: GroupFacts, command: ReplaceTopicCommand) -> str:

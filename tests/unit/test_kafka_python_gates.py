@@ -77,6 +77,22 @@ class Member:
         self.consumer.close(autocommit=False, timeout_ms=0)
 
 
+class Told(ConsumerRebalanceListener):
+    """What an application's listener is called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[TopicPartition]]] = []
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append(("assigned", set(assigned)))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.calls.append(("revoked", set(revoked)))
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.calls.append(("lost", set(lost)))
+
+
 @pytest.fixture
 def member(views: FakeViews) -> Iterator[Member]:
     made = Member(views, "orders", group_id="g")
@@ -171,25 +187,16 @@ def test_partition_whose_log_start_is_not_known_stays_hidden_until_it_is(member:
 
 
 def test_rebalance_listener_is_shown_the_successor_when_its_gate_opens(views: FakeViews) -> None:
-    import kafka
-
-    class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(("revoked", {*revoked}))
-
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            told.append(("assigned", {*assigned}))
-
-    told: list[tuple[str, set[TopicPartition]]] = []
+    told = Told()
     announce(views, "orders", "orders-v2", 2)
     member = Member(views, group_id="g")
-    member.consumer.subscribe(["orders"], listener=Listener())
+    member.consumer.subscribe(["orders"], listener=told)
     joined(member)
-    assert told == []
+    assert told.calls == []
     switch(views, "orders", "orders-v2", 2)
     member.committed[NEW[1]] = OffsetAndMetadata(0, "", -1)  # another member's gate has opened
     member.poll()
-    assert told == [("revoked", {*OLD}), ("assigned", {*OLD, *NEW})]
+    assert told.calls == [("revoked", {*OLD}), ("assigned", {*OLD, *NEW})]
     member.close()
 
 
@@ -329,20 +336,6 @@ def complete_join(member: Member, partitions: list[TopicPartition]) -> None:
     coordinator: Any = member.consumer._coordinator
     protocol = coordinator.config["assignors"][0].name
     asyncio.run(coordinator._on_join_complete_async(1, "a member", protocol, assignment))
-
-
-class Told(ConsumerRebalanceListener):
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, set[TopicPartition]]] = []
-
-    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self.calls.append(("assigned", set(assigned)))
-
-    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        self.calls.append(("revoked", set(revoked)))
-
-    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
-        self.calls.append(("lost", set(lost)))
 
 
 @pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor])
