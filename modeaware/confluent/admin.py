@@ -137,8 +137,9 @@ class AdminClient(librdkafka.AdminClient):
         """Grow topics: as the stock method (a list), or as KIP-195 has it (a mapping), and right for shrunk topics.
 
         A topic with a record in the mode log goes to the controller: the count then is one of *writable* partitions,
-        retired ones are revived first, and assignments and the minimum are for the really new partitions. Every other
-        topic goes to the brokers. A minimum is kept as :meth:`create_topics` says.
+        retired ones are revived first, and assignments and the minimum are for the really new partitions. So does the
+        new topic of a replacement until the old one is let go, which is refused. Every other topic goes to the brokers.
+        A minimum is kept as :meth:`create_topics` says.
 
         Args:
             new_partitions: a list, as the stock method has it, or by topic (``NewPartitions.increase_to(6)``).
@@ -149,8 +150,8 @@ class AdminClient(librdkafka.AdminClient):
         Returns:
             Per topic a future. Of a list, without a minimum: the stock method's. Of a mapping, or with a minimum: of a
             :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was changed;
-            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (a shrunk
-            topic, and nothing was sent) or ModeSourceError.
+            ``code`` is Kafka's: see docs/admin.md), ClusterError (outcome unknown), ControllerUnavailable (a topic
+            that goes to the controller, and nothing was sent) or ModeSourceError.
 
         Raises:
             RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
@@ -181,12 +182,12 @@ class AdminClient(librdkafka.AdminClient):
 
         def work() -> dict[str, Any]:
             views = self._calls.views(deadline)
-            whole, shrunk = _split(views, growths)
+            whole, controlled = _split(views, growths)
             options = dict(kwargs)
             if "request_timeout" in options:
                 options["request_timeout"] = deadline.left_s()  # reading the modes has taken some of it
             at_brokers = self._create_stock(list(whole.values()), options)
-            commands = [_command(topic, new, new.replica_assignment) for topic, new in shrunk.items()]
+            commands = [_command(topic, new, new.replica_assignment) for topic, new in controlled.items()]
             answers = self._calls.create_partitions(views, commands, _validate_only(kwargs), deadline)
             results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
             return results | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
@@ -198,7 +199,7 @@ class AdminClient(librdkafka.AdminClient):
 
         def work() -> dict[str, CreationResult | ModeAwareError]:
             views = self._calls.views(deadline)
-            whole, shrunk = _split(views, growths)
+            whole, controlled = _split(views, growths)
 
             def send(placed: Sequence[Placement]) -> Mapping[str, object]:
                 commands = [_command(each.topic, growths[each.topic], each.assignments) for each in placed]
@@ -206,7 +207,7 @@ class AdminClient(librdkafka.AdminClient):
 
             with self._creation(deadline) as creation:
                 at_brokers = creation.create_partitions(whole, validate_only)
-                return at_brokers | creation.create_partitions(shrunk, validate_only, send)
+                return at_brokers | creation.create_partitions(controlled, validate_only, send)
 
         return self._futures(growths, work)
 
@@ -562,9 +563,14 @@ def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapp
 def _split(
     views: Views, growths: Mapping[str, NewPartitions]
 ) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
-    """Those of topics without and with a record in the mode log."""
-    shrunk = {topic: new for topic, new in growths.items() if views.view(topic).topic_id is not None}
-    return {topic: new for topic, new in growths.items() if topic not in shrunk}, shrunk
+    """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
+    successors whose predecessor is not let go yet, which the controller refuses."""
+    waiting = {now.topic for view in views.views().values() if (now := view.successor) and not now.let_go}
+    controlled = {topic for topic in growths if topic in waiting or views.view(topic).topic_id is not None}
+    return (
+        {topic: new for topic, new in growths.items() if topic not in controlled},
+        {topic: new for topic, new in growths.items() if topic in controlled},
+    )
 
 
 def _command(topic: str, new: NewPartitions, assignments: Sequence[Sequence[int]] | None) -> CreatePartitionsCommand:

@@ -37,7 +37,7 @@ from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
 from tests.support.endpoint import StubController, served
-from tests.support.fake_views import FakeViews, modes_of
+from tests.support.fake_views import FakeViews, modes_of, switch
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -121,6 +121,21 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     with pytest.raises(ModeSourceError):
         admin.describe_modes()
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
+
+
+def test_successor_without_a_record_is_grown_by_the_controller_until_its_predecessor_is_let_go(
+    admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
+) -> None:
+    """It refuses that; the brokers would not."""
+    switch(views, "orders", "orders-v2")
+    refused = CommandResult("orders-v2", ErrorCode.REASSIGNMENT_IN_PROGRESS, "wait until that is done")
+    controller.answer = lambda command: refused
+    with pytest.raises(KafkaException, match="wait until"):
+        admin.create_partitions([NewPartitions("orders-v2", 9)])["orders-v2"].result(10)
+    assert stock_calls == []
+    switch(views, "orders", "orders-v2", let_go=True)
+    admin.create_partitions([NewPartitions("orders-v2", 9)])["orders-v2"].result(10)
+    assert len(stock_calls) == 1
 
 
 def test_growth_fails_with_the_stock_exception(
