@@ -101,15 +101,14 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _report(session: Session, log: ModeLog) -> AliasesReport:
-    records = log.replay.records.values()
-    found = sorted(filter(is_alias, records), key=lambda record: record.topic)
+    found = sorted(filter(is_alias, log.replaced), key=lambda record: record.topic)
     shapes = session.cluster.describe(record.topic for record in found)
     reports = []
     for record in found:
         now, shape = record.replacement, shapes[record.topic]
         assert now is not None, "an alias"
         topic_id = shape.topic_id if isinstance(shape, TopicShape) else record.topic_id
-        is_other = topic_id != record.topic_id and not is_successor(record.topic, topic_id, records)
+        is_other = topic_id != record.topic_id and not is_successor(record.topic, topic_id, log.replaced)
         taken_by = topic_id if is_other else None
         reports.append(AliasReport(record.topic, now.successor, record.topic_id, now.gone_ms, taken_by, now.reason))
     return AliasesReport(tuple(reports))
@@ -123,11 +122,11 @@ def _end(args: argparse.Namespace, session: Session) -> int:
     adopt_id = None if is_forgotten else args.topic_id or facts.topic_id or ""
     leads_to = log.leads_to(topic) or ""
     command = ReplaceTopicCommand(topic, leads_to, 1, forget=is_forgotten, adopt_id=adopt_id)
-    alias = alias_of(command, facts, log.replay.records.values())
+    alias = alias_of(command, facts, log.replaced)
     if is_forgotten:
         tell(*_consequences(topic, leads_to, facts))
     else:
-        record = adopted(command, alias, facts, log.replay.records.values(), 0)
+        record = adopted(command, alias, facts, log.replaced, 0)
         tell(
             f"{topic}: the topic {adopt_id} of {facts.partition_count} partitions takes no writes any more, is fenced, "
             f"and is read from its start by: {', '.join(record.required_groups) or 'no group'}.",

@@ -115,9 +115,12 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
     topics: dict[str, CurrentTopic] = {}
     unusable: dict[str, str] = {}
     replaced: dict[str, TopicRecord] = {}
+    returned: set[str] = set()  # of what has come back to its name, that record is of another topic
     for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers):
         if (error := log.unusable(state.name, state.topic_id)) is not None:
             unusable[state.name] = error.message
+        if state.topic_id in log.replaces:
+            returned.add(state.name)
         topics[state.name] = CurrentTopic(
             count=len(state.partitions),
             replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
@@ -126,10 +129,11 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
             internal=state.name in internal,
             record=log.replay.records.get(state.topic_id),
         )
-    for record in log.replay.records.values():
+    for record in log.replaced:
         own = topics.get(record.topic)
         is_it = own is not None and own.record is record
-        if record.replacement is not None and (is_it or record.replacement.switched_ms is not None):
+        leads_on = record.replacement is not None and record.replacement.switched_ms is not None
+        if is_it or (leads_on and record.topic not in returned):
             replaced[record.topic] = record
     return Found(topics, unusable, log, present, cache(partial(read_acls, session.cluster.brokers)), replaced)
 
@@ -223,7 +227,7 @@ class _Application:
                 for step in diff.steps:
                     if not step.by_controller:
                         if isinstance(step, Grow):  # the topic has no record, so no id is needed to find its own
-                            records, now_ms = found.log.replay.records.values(), self._session.clock.now_ms()
+                            records, now_ms = found.log.replaced, self._session.clock.now_ms()
                             refuse_alias(step.command, TopicFacts(diff.topic, None), records, now_ms)
                         _at_brokers(self._change, diff.topic, step, validate_only=True)
                         continue
@@ -242,7 +246,7 @@ class _Application:
             return change.validate(step.command, situation)
         command = step.command
         successor = session.observer().observe(command.successor, None)
-        admission = admitted(change, command, situation, successor, found.log.replay.records.values())
+        admission = admitted(change, command, situation, successor)
         wanted = TopicReplacement(
             command.successor,
             command.num_partitions,

@@ -55,7 +55,7 @@ class Situation:
     """One topic, as the mode log (no ``record``: it was never changed) and the brokers show it now.
 
     Attributes:
-        records: those of all topics.
+        replaced: the records of all topics that are or were replaced.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class Situation:
     facts: TopicFacts
     claim: ClaimRecord | None = None
     rules: tuple[GroupRule, ...] = ()
-    records: Collection[TopicRecord] = ()
+    replaced: Collection[TopicRecord] = ()
 
     @property
     def count(self) -> int:
@@ -87,7 +87,7 @@ def situation_of(topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> 
         raise facts
     if facts.topic_id is None:
         raise no_such_topic(topic, log)
-    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, log.replay.records.values())
+    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, log.replaced)
 
 
 class Change:
@@ -140,7 +140,7 @@ class Change:
         """
         epoch = situation.claim.controller_epoch if situation.claim is not None else 0
         record, facts, now_ms = situation.record, situation.facts, self.session.clock.now_ms()
-        refuse_alias(command, facts, situation.records, now_ms)
+        refuse_alias(command, facts, situation.replaced, now_ms)
         admission = admit(command, record, facts, self.session.controller, epoch, now_ms, situation.rules)
         if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
             if record is None:

@@ -119,7 +119,7 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 def _prepare(args: argparse.Namespace, session: Session) -> int:
     """Commit offset 0 on each partition of a successor that a stopped group has no commit on."""
     group, name, log = args.group, args.topic, session.read_log()
-    found = [(r, r.replacement) for r in log.replay.records.values() if r.replacement is not None]
+    found = [(r, r.replacement) for r in log.replaced if r.replacement is not None]
     found.sort(key=lambda each: each[1].gone_ms is not None)  # an alias comes last
     old, now = next(((r, each) for r, each in found if each.successor == name), (None, None))
     shape = session.shape(name)

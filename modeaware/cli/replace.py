@@ -247,6 +247,7 @@ def _look(
     """``begun``: the records that the commands before this one make, as the controller takes them in their order."""
     session, brokers = change.session, change.session.cluster.brokers
     situation = situation_of(topic, seen.log, seen.facts[topic])
+    situation = replace(situation, replaced=[*situation.replaced, *filter(None, begun)])
     current = situation.record.replacement if situation.record is not None else None
     wanted = _wanted(args, topic, successor_name, current)
     found = None if current is not None or args.undo else look_at_predecessors(brokers, [topic])[topic]
@@ -256,8 +257,7 @@ def _look(
     successor = seen.facts[wanted.successor]
     if isinstance(successor, ClusterError):
         raise successor
-    others = [record for record in (*seen.log.replay.records.values(), *begun) if record is not None]
-    admission = admitted(change, command, situation, successor, others)
+    admission = admitted(change, command, situation, successor)
     acls, refusal, servers = None, None, session.bootstrap_server
     if not args.undo and (current is None or current.switched_ms is None):
         acls = compare_acls(seen.acls(), topic, wanted.successor, servers)
@@ -278,21 +278,15 @@ def _look(
     return _Look(situation, command, admission, plan, refusal)
 
 
-def admitted(
-    change: Change,
-    command: ReplaceTopicCommand,
-    situation: Situation,
-    successor: TopicFacts,
-    records: Iterable[TopicRecord],
-) -> Admission:
-    """Return what a controller would make of the command; ``records``: of all topics.
+def admitted(change: Change, command: ReplaceTopicCommand, situation: Situation, successor: TopicFacts) -> Admission:
+    """Return what a controller would make of the command.
 
     Raises:
         RequestRefused: the controller would refuse.
     """
     session, facts = change.session, replace(situation.facts, successor=successor)
     epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
-    refuse_alias(command, facts, records, now_ms)
+    refuse_alias(command, facts, situation.replaced, now_ms)
     return admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
 
 

@@ -139,8 +139,9 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Iterable[
 def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int) -> None:
     """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
     (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
-    go: groups that have not come to it yet would not count; and a second predecessor of one successor. Refuse to
-    replace a successor before a compacted predecessor is gone: a straggler has to be copied to it.
+    go: groups that have not come to it yet would not count; on the way back, before its predecessor is gone: until then
+    its name is an alias. Refuse a second predecessor of one successor, and to replace a successor before a compacted
+    predecessor is gone: a straggler has to be copied to it.
 
     A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
 
@@ -148,7 +149,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
         RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
     """
     wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
-    records = tuple(records)
+    records = sorted(records, key=is_alias)  # what is under way comes first: a way back before where its name has led
+    has_alias = any(is_alias(record) and record.topic == command.topic for record in records)
     for record in records:
         replacement = record.replacement
         if replacement is None or (record.topic == command.topic and record.topic_id == facts.topic_id):
@@ -156,7 +158,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
         if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
             _refuse_early_return(command, facts, record, now_ms)
             continue
-        if record.topic in wanted and replacement.switched_ms is not None:
+        end = _end_of_replacement(command.topic, facts.topic_id, record, has_alias=has_alias)
+        if end is None and record.topic in wanted and replacement.switched_ms is not None:
             raise RequestRefused(
                 f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
                 f"topic of id {record.topic_id}; clients do not use another topic of that name",
@@ -164,20 +167,39 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
                 topic=record.topic,
             )
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
-        shares = shares and not is_alias(record)
-        if shares or (command.topic == replacement.successor and replacement.let_go_ms is None):
+        if shares and not is_alias(record):
+            end = end or "that is done"
+        if end is not None:
             raise RequestRefused(
-                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until that is done",
+                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until {end}",
                 code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 topic=replacement.successor,
             )
         takes_copies = replacement.evacuation_epoch is not None and not is_alias(record)
         if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
-            why = (
-                f"it replaces {record.topic!r}, from which a late record may still have to be copied: wait until "
-                f"{record.topic!r} is deleted (after --fence none delete it yourself)"
-            )
-            raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+            why = f"it replaces {record.topic!r}, from which a late record may still have to be copied: wait until "
+            raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(record.topic))
+
+
+def _end_of_replacement(topic: str, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> str | None:
+    """Return what a change of a successor has to wait for; None: nothing, or ``record`` is not of its predecessor.
+
+    Args:
+        topic_id: None: not known, and it is taken for the successor.
+        has_alias: the name is an alias as well: of another topic than the successor that speaks for itself.
+    """
+    now = record.replacement
+    if now is None or now.successor != topic:
+        return None
+    if has_alias and topic_id is not None and now.successor_id not in (None, topic_id):
+        return None
+    if now.let_go_ms is None:
+        return "that is done"
+    return _deleted(record.topic) if has_alias and not is_alias(record) else None
+
+
+def _deleted(topic: str) -> str:
+    return f"{topic!r} is deleted (after --fence none delete it yourself)"
 
 
 def is_way_back(

@@ -253,14 +253,12 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     moving = [now for _, _, record in each if (now := groups_move(record)) is not None]
     used = {now.successor: range(now.num_partitions) for now in moving}
     found = find_groups(session.cluster, used | counts, also) if counts else {}
-    replaced = ((r.topic, r.replacement) for r in log.replay.records.values())
-    replaces = {now.successor_id: name for name, now in replaced if now is not None}
     return [
         replace(
             _describe(topic, shape, record, logs[topic], found[topic], log.gone_ids(topic, shape.topic_id)),
             leads_to=log.leads_to(topic, shape.topic_id),
             replacement=None if record is None else ReplacementDescription.of(record, _moved(record, found)),
-            replaces=replaces.get(shape.topic_id),
+            replaces=log.replaces.get(shape.topic_id),
         )
         for topic, shape, record in each
     ]

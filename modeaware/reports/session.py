@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
@@ -46,6 +47,16 @@ class ModeLog:
         """The operator's rules about groups, expired ones too."""
         return group_rules_of(self.replay, self.topic)
 
+    @cached_property
+    def replaced(self) -> tuple[TopicRecord, ...]:
+        """The records of topics that are or were replaced, and of those whose replacement was undone."""
+        return tuple(record for record in self.replay.records.values() if record.replacement is not None)
+
+    @cached_property
+    def replaces(self) -> dict[str | None, str]:
+        """Successor's id -> the name of the topic that it replaces, or has replaced."""
+        return {r.replacement.successor_id: r.topic for r in self.replaced if r.replacement is not None}
+
     def record(self, topic: str, topic_id: str) -> TopicRecord | None:
         """Return the topic's record; None for a topic that was never changed."""
         if (error := self.unusable(topic, topic_id)) is not None:
@@ -74,7 +85,12 @@ class ModeLog:
         return next(found, None)
 
     def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
-        """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`."""
+        """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`.
+
+        None also where the live topic is a successor itself, and has come back to the name.
+        """
+        if topic_id is not None and topic_id in self.replaces:
+            return None
         others = [r.replacement for r in self.replay.records_of(topic) if r.topic_id != topic_id and _leads_on(r)]
         return next((now.successor for now in others if now is not None), None)
 

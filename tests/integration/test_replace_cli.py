@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
@@ -232,8 +233,8 @@ def test_clients_of_both_sources_see_the_same_successor(
         eventually(lambda: (found := successor()) is not None and found.let_go)
 
 
-def test_with_a_delay_the_command_waits_until_the_topic_is_deleted(
-    site: Site, filled: str, controller: Controller
+def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_may_come_back(
+    site: Site, filled: str, controller: Controller, tmp_path: Path
 ) -> None:
     name = f"{filled}-v2"
     told = site.run("replace", filled, "--with", name, "--partitions", "2", "--delete-partitions-delay", "0", *WAIT)
@@ -250,6 +251,16 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted(
     assert {each["verdict"] for each in proof["partitions"]} == {"deleted"}
     assert [each["seal_offset"] is not None for each in proof["partitions"]] == [True] * 6
     assert proof["replacement"]["gone_ms"] > proof["replacement"]["let_go_ms"]
+    returned = site.run("replace", name, "--with", filled, "--partitions", "2", *WAIT)
+    assert returned.status == 0, returned.err
+    assert f"every group that is waited for has moved. {name} is deleted once its own retention" in returned.out
+    assert "clients do not use" not in site.run("topics", "--describe", "--topic", filled).out
+    for command in (("grow", filled, "--to", "3"), ("replace", filled, "--with", name, "--partitions", "1")):
+        waits = site.run(*command, "--yes")
+        assert (waits.status, f"wait until {name!r} is deleted" in waits.err) == (1, True), waits.err
+    topics = tmp_path / "topics.yaml"
+    topics.write_text(json.dumps({"version": 1, "topics": {filled: {"partitions": 2}}}))
+    assert site.run("apply", str(topics), "--check").status == 0, "nothing is to be done"
 
 
 def test_compacted_topic_is_deleted_once_its_evacuation_is_proved(

@@ -14,7 +14,7 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import admit_of_alias
 from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on, refuse_alias
-from modeaware.lifecycle.commands import Advance, FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.commands import Advance, CreatePartitionsCommand, FenceTopic, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.state import topic_phase
@@ -135,6 +135,41 @@ def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
     records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second, min_reader=2)]
     refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), TopicFacts("", "id-3"), records, NOW_MS)
     refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), TopicFacts("", "id-3"), records, NOW_MS)
+
+
+RETURNED = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
+GROW, ONWARD, AGAIN = (
+    CreatePartitionsCommand(TOPIC, 9),
+    ReplaceTopicCommand(TOPIC, "orders-v3", 2),
+    ReplaceTopicCommand(TOPIC, NAME, 2),
+)
+
+
+def refusal(command: TopicCommand, topic_id: str, *records: TopicRecord) -> str:
+    with pytest.raises(RequestRefused) as refused:
+        refuse_alias(command, TopicFacts(command.topic, topic_id), records, NOW_MS)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("command", [GROW, ONWARD, AGAIN], ids=["grow", "onward", "again"])
+def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(command: TopicCommand) -> None:
+    """Until then its name is an alias as well, and a record of it would take the alias's place."""
+    replaces = "topic 'orders' replaces 'orders-v2': wait until "
+    moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED, min_reader=2)
+    assert replaces + "that is done" in refusal(command, "id-3", ALIAS, moving)
+    let_go = replace(moving, replacement=replace(RETURNED, let_go_ms=3))
+    assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, let_go)
+    for record in (moving, let_go):
+        assert "clients do not use another topic of that name" in refusal(command, "other", ALIAS, record)
+    gone = replace(let_go, replacement=replace(RETURNED, let_go_ms=3, gone_ms=4))
+    if command is not AGAIN:
+        refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)
+
+
+def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
+    onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward, min_reader=2)
+    assert "leads to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:

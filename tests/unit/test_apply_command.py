@@ -29,6 +29,7 @@ from modeaware.plan.file import ShrinkRules
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink
 from modeaware.reports.serialise import json_help, to_json
 from modeaware.reports.session import ModeLog
+from modeaware.reports.topics import TopicState
 
 DRAINED = "policy drained: their records are deleted once every group has consumed them"
 SHRINK = Shrink(12, ShrinkRules("drained", 60_000, True, ("g",)).command("a", 4))
@@ -229,6 +230,26 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
     assert cluster.run("--yes", "--wait") == apply.SOME_FAILED
     assert cluster.taken == ["a"]
     assert "error: a: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("topic_id", "leads_on"), [("id-3", False), ("other", True)])
+def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_replaced(
+    monkeypatch: pytest.MonkeyPatch, topic_id: str, leads_on: bool
+) -> None:
+    gone = Replacement("b", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
+    back = Replacement("a", 2, 0, successor_id="id-3", announced_ms=5, switched_ms=6)
+    records = [
+        TopicRecord(topic, of, epoch, 1, (READ_ONLY,), replacement=to, min_reader=2)
+        for topic, of, epoch, to in (("a", "id-1", 1, gone), ("b", "id-2", 2, back))
+    ]
+    log = ModeLog("log", fold([(record.topic_id, record.to_json()) for record in records]))
+    listed = SimpleNamespace(topics=[SimpleNamespace(name=name, internal=False) for name in "ab"], live_brokers=())
+    states = [TopicState("a", topic_id, (), {}), TopicState("b", "id-2", (), {})]
+    monkeypatch.setattr(apply, "list_topics", lambda _: listed)
+    monkeypatch.setattr(apply, "topic_states", lambda *_: states)
+    session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None), read_log=lambda: log)
+    replaced = apply.look_at(session, ["a", "b"]).replaced
+    assert replaced == ({"a": records[0]} if leads_on else {}) | {"b": records[1]}
 
 
 def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused() -> None:

@@ -342,7 +342,7 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
         gone_ids=lambda *_: (),
         leads_to=lambda *_: None,
         deleted=lambda *_: None,
-        replay=SimpleNamespace(records={}),
+        replaced=(),
     )
     cluster = SimpleNamespace(brokers=brokers)
     session = SimpleNamespace(cluster=cluster, config=ClientConfig(), conf={}, read_log=lambda: log)

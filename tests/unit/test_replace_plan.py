@@ -376,10 +376,18 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
 def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
     gone = replace(RECORD, topic_id="old", replacement=replace(SWITCHED, gone_ms=6_000))
     deleted = replace(RECORD, topic_id="older")
-    records = {"orders": [deleted, gone]}
-    log = ModeLog("modes", cast(Any, SimpleNamespace(records_of=lambda topic: records.get(topic, []))))
+    replay = fold([(record.topic_id, record.to_json()) for record in (deleted, gone)])
+    log = ModeLog("modes", replay)
     assert (log.gone_ids("orders", "new"), log.leads_to("orders", "new")) == (("older",), "orders-v2")
     assert log.leads_to("orders", "old") is None, "that is the topic itself"
+    returning = replace(
+        RECORD,
+        topic="orders-v2",
+        topic_id="id-2",
+        replacement=replace(SWITCHED, successor="orders", successor_id="new"),
+    )
+    replay.apply("id-2", returning.to_json())
+    assert ModeLog("modes", replay).leads_to("orders", "new") is None, "it has come back to the name"
     assert "its name leads to 'orders-v2', which has replaced it" in str(no_such_topic("orders", log))
     for log_of in (log, None):
         assert str(no_such_topic("payments", log_of)).endswith("does not exist")
