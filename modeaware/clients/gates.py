@@ -176,6 +176,7 @@ class Gates:
         added: topics that this member has subscribed to for itself.
         subscribed: the topics of the last :meth:`topics`.
         left_out: topics that its patterns match, and that are not read any more.
+        listed: what is subscribed to by name in the place of patterns.
     """
 
     def __init__(
@@ -202,13 +203,14 @@ class Gates:
         self._match = match
         self._given: tuple[str, ...] = ()
         self._gates: dict[tuple[str, str], Gate] = {}
-        self._found: set[str] = set()
+        self._found: set[tuple[str, str]] = set()
         self._known: set[str] = set()
         self._warned: set[str] = set()
         self.added: set[str] = set()
         self._next_s = 0.0
         self.shut: set[str] = set()
         self.subscribed: tuple[str, ...] = ()
+        self.listed: frozenset[str] = frozenset()
         self.left_out: frozenset[str] = frozenset()
 
     # Which topics
@@ -230,20 +232,27 @@ class Gates:
             else:
                 found |= dict.fromkeys(self._read_topics(name))
         self.left_out = frozenset(left_out)
-        self.subscribed = tuple(topic for topic in found if topic in given or self._is_there(topic))
+        before = predecessors(self._views.views())
+        self.subscribed = tuple(topic for topic in found if self._is_there(topic, before.get(topic)))
         self.added = {topic for topic in self.added.union(self.subscribed) if not self._is_named(topic, given)}
         return self.subscribed
 
-    def _is_there(self, topic: str) -> bool:
-        """Whether brokers have the topic, which another one of them has created a moment ago."""
-        if topic in self._found:
+    def _is_there(self, topic: str, predecessor: TopicView | None) -> bool:
+        """Whether brokers have the topic, which another one of them has created a moment ago; not asked about what the
+        application has named, but where that name is an alias, to which a topic comes back."""
+        is_given = topic in self._given and not self._is_alias(topic)
+        if is_given or topic in self.listed or predecessor is None or predecessor.successor is None:
             return True
-        predecessor = predecessors(self._views.views()).get(topic)
-        if predecessor is not None and not self._client.has_topic(topic, is_switched=_is_switched(predecessor)):
+        found = topic, predecessor.successor.topic_id
+        if found not in self._found and not self._client.has_topic(topic, is_switched=_is_switched(predecessor)):
             log.debug("%s: %s is not subscribed to yet", self._group_id, topic)
             return False
-        self._found.add(topic)
+        self._found.add(found)
         return True
+
+    def _is_alias(self, topic: str) -> bool:
+        successor = self._views.view(topic).successor
+        return successor is not None and successor.gone
 
     def _read_topics(self, name: str) -> list[str]:
         return read_topics(name, self._views.view, self._needs)

@@ -64,9 +64,6 @@ class Gates(gates.Gates):
         onlooker: whom to ask what the group has committed, and which topics there are; None: the client itself, which
             is not asked for the latter.
         whole_names, refresh_s, creates_topics: as :class:`~modeaware.confluent.ownership.GroupConf` has them.
-
-    Attributes:
-        listed: what is subscribed to by name in the place of patterns.
     """
 
     def __init__(
@@ -98,7 +95,6 @@ class Gates(gates.Gates):
         self._lists = False
         self._met: set[str] = set()  # topics that were replaced, and not gone, in this consumer's time
         self._as_is: set[str] = set()
-        self.listed: frozenset[str] = frozenset()
 
     def topics(self, names: Iterable[str]) -> tuple[str, ...]:
         self.listed, self._lists = frozenset(), False
@@ -125,7 +121,6 @@ class Gates(gates.Gates):
         if not topics:
             return [pattern]
         self.listed |= frozenset(found)
-        self._found |= self.listed
         return found
 
     def _matches_successor(self, pattern: str, left_out: Iterable[str]) -> bool:
@@ -165,15 +160,18 @@ class Gates(gates.Gates):
             self._onlooker.close()
 
     def is_absence(self, message: Message) -> bool:
-        """Return whether ``message`` is the event that a topic does not exist (any more) which the application has
-        never named: a hidden one, or one that its pattern matches."""
+        """Return whether ``message`` is the event that a topic does not exist (any more) which the application does not
+        read by its own choice: a hidden one, or one that its pattern matches."""
         error, topic = message.error(), physical_topic(message)
-        if error is None or error.code() not in _ABSENT or topic not in (self.added & self.shut) | self.listed:
+        if error is None or error.code() not in _ABSENT or not (topic in self.listed or self._is_hidden(topic)):
             return False
         log.info("%s: %s: %s", self._group_id, topic, error.str())
         if topic in self.listed:
             self._list_s = self._now_s()
         return True
+
+    def _is_hidden(self, topic: str) -> bool:
+        return topic in self.shut and (topic in self.added or self._is_alias(topic))
 
 
 class Onlooker:

@@ -465,6 +465,23 @@ def test_absence_of_a_successor_is_an_event_where_the_application_reads_or_names
         assert not member.gates.is_absence(absence("b"))
 
 
+def test_topic_that_comes_back_to_the_name_is_subscribed_to_once_brokers_have_it_and_its_absence_is_no_event() -> None:
+    member = Member("a")
+    led = Successor("b", "id-b", 2, switched=True, let_go=True, gone=True)
+    member.views.put(replace(member.view, version=(1, 2), successor=led))
+    assert member.topics() == ("b",)
+    member.views.put(TopicView("b", "id-b", (1, 3), modes_of(2, 2), successor=Successor("a", "id-2", 2)))
+    assert member.topics() == ("b",)
+    member.stock.absent.clear()
+    assert {*member.topics()} == {"b", "a"}
+    member.look()
+    assert member.gates.is_absence(absence("a"))
+    member.stock.absent.add("a")
+    assert {*member.topics()} == {"b", "a"}, "it is asked for once"
+    member.views.put(TopicView("b", "id-b", (1, 4), modes_of(2, 2), successor=Successor("a", "id-3", 2)))
+    assert member.topics() == ("b",), "it is another one"
+
+
 def test_gate_opens_when_the_group_has_handled_the_topic_to_its_end() -> None:
     member = Member()
     assert not member.look()
