@@ -115,25 +115,24 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
     topics: dict[str, CurrentTopic] = {}
     unusable: dict[str, str] = {}
     replaced: dict[str, TopicRecord] = {}
-    returned: set[str] = set()  # of what has come back to its name, that record is of another topic
     for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers):
         if (error := log.unusable(state.name, state.topic_id)) is not None:
             unusable[state.name] = error.message
-        if state.topic_id in log.replaces:
-            returned.add(state.name)
         topics[state.name] = CurrentTopic(
             count=len(state.partitions),
             replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
             overrides=state.overrides,
             cleanup_policy=(state.configs or {}).get(CLEANUP_POLICY) or "delete",
             internal=state.name in internal,
+            topic_id=state.topic_id,
             record=log.replay.records.get(state.topic_id),
         )
     for record in log.replaced:
         own = topics.get(record.topic)
         is_it = own is not None and own.record is record
+        has_returned = own is not None and own.topic_id in log.replaces  # that record is of another topic
         leads_on = record.replacement is not None and record.replacement.switched_ms is not None
-        if is_it or (leads_on and record.topic not in returned):
+        if is_it or (leads_on and not has_returned):
             replaced[record.topic] = record
     return Found(topics, unusable, log, present, cache(partial(read_acls, session.cluster.brokers)), replaced)
 

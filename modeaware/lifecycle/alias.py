@@ -116,11 +116,12 @@ def is_successor(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> b
     )
 
 
-def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Iterable[TopicRecord]) -> TopicRecord:
+def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collection[TopicRecord]) -> TopicRecord:
     """Return the alias that the command is about.
 
     Raises:
-        RequestRefused: there is none, or its name leads to another topic than the command says.
+        RequestRefused: there is none, or its name leads to another topic than the command says; or a topic that is not
+            gone is replaced by one of that name: clients that use it would be led past what they have to read before.
     """
     why = "it is no alias: no topic of that name was replaced and is gone"
     for record in records:
@@ -130,10 +131,19 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Iterable[
             if record.replacement.successor != command.successor:
                 why = f"it leads to {record.replacement.successor!r}, not to {command.successor!r}"
                 raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+            _refuse_while_replaced_by(command.topic, records)
             return record
         if record.replacement.switched_ms is not None and record.topic_id != facts.topic_id:
             why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
     raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+
+
+def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> None:
+    """Refuse to end an alias on the way back to its name, before the topic between is gone."""
+    for record in records:
+        if record.replacement is not None and record.replacement.successor == alias and not is_alias(record):
+            why = f"{record.topic!r} is being replaced by another topic of that name: wait until it is gone"
+            raise _refusal(alias, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
 
 
 def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int) -> None:
@@ -168,7 +178,7 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
             )
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
         if shares and not is_alias(record):
-            end = end or "that is done"
+            end = end or ("that is done" if replacement.let_go_ms is None else _deleted(record.topic))
         if end is not None:
             raise RequestRefused(
                 f"topic {replacement.successor!r} replaces {record.topic!r}: wait until {end}",
@@ -199,7 +209,7 @@ def _end_of_replacement(topic: str, topic_id: str | None, record: TopicRecord, *
 
 
 def _deleted(topic: str) -> str:
-    return f"{topic!r} is deleted (after --fence none delete it yourself)"
+    return f"{topic!r} is deleted (after --fence none delete it yourself), and a running controller has noted that"
 
 
 def is_way_back(
@@ -308,7 +318,7 @@ def adopted(
     for each in records:
         now = each.replacement
         in_chain = now is not None and last.successor_id in (each.topic_id, now.successor_id)
-        if now is not None and not is_alias(each) and (in_chain or now.successor == topic):
+        if now is not None and not is_alias(each) and in_chain:
             why = f"{each.topic!r} is being replaced by {now.successor!r}: wait until it is gone"
             raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     anew = Replacement(

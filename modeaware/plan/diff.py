@@ -35,6 +35,7 @@ class CurrentTopic:
         replication_factors: of its partitions (as before a reassignment that is in progress).
         overrides: the configs of its own; None where the user may not see them.
         cleanup_policy: the one in force.
+        topic_id: its id.
         record: its record in the mode log; None for a topic that was never changed.
     """
 
@@ -43,6 +44,7 @@ class CurrentTopic:
     overrides: Mapping[str, str] | None = field(default_factory=dict)
     cleanup_policy: str = "delete"
     internal: bool = False
+    topic_id: str | None = None
     record: TopicRecord | None = None
 
     @property
@@ -228,7 +230,7 @@ def diff_replaced(
         if desired.replace != now.successor or now.undone_ms is not None:
             raise _RefusedError(objection_to_change(now))
         if now.let_go_ms is not None:
-            _check_successor(desired, now.successor, successor)
+            _check_successor(desired, now, successor)
             return TopicDiff(desired.name, desired.where)
         if desired.partitions != now.num_partitions:
             remedy = "undo that (modeaware replace --undo)" if now.switched_ms is None else "wait until that is done"
@@ -244,12 +246,15 @@ def diff_replaced(
     return TopicDiff(desired.name, desired.where, notes=(goes_on,) if paused else (), progress=progress)
 
 
-def _check_successor(desired: DesiredTopic, name: str, successor: CurrentTopic | None) -> None:
+def _check_successor(desired: DesiredTopic, now: Replacement, successor: CurrentTopic | None) -> None:
     """Raise where the topic that has replaced the declared one is not as declared."""
-    what = f"{name!r} has replaced it"
-    instead = f"declare {name} itself, in the place of this topic"
-    if successor is None:
-        raise _RefusedError(f"{what}, and does not exist any more: {instead}")
+    what = f"{now.successor!r} has replaced it"
+    instead = f"declare {now.successor} itself, in the place of this topic"
+    if successor is None or successor.topic_id != now.successor_id:
+        other = "" if successor is None else " (another topic has its name)"
+        raise _RefusedError(f"{what}, and does not exist any more{other}: {instead}")
+    if (next_one := successor.known.replacement) is not None and next_one.switched_ms is not None:
+        raise _RefusedError(f"{what}, and {next_one.successor!r} that one: declare {next_one.successor} itself")
     if successor.goal != desired.partitions:
         raise _RefusedError(f"{what}, with {successor.goal} partitions: {instead}")
     _check(desired, successor)

@@ -343,7 +343,8 @@ an alias leads on when the one that it leads to is removed  I8 4000000247
     lifecycle.alias: if removed is None or removed.topic_id not in gone or each.topic_id in gone or not is_alias(each):
         => if True:
 nothing is adopted while the chain is being replaced  I8 4000000000
-    lifecycle.alias: if now is not None and not is_alias(each) and (in_chain or now.successor == topic):
+    lifecycle.alias: if now is not None and not is_alias(each) and in_chain:
+    lifecycle.alias: _refuse_while_replaced_by(command.topic, records) => pass
 the groups of an alias read what is adopted  I2 4000000290
     lifecycle.alias: required_groups=alias.required_groups, => required_groups=(),
 what is adopted takes no writes  I8 4000000063

@@ -166,6 +166,23 @@ def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(comman
         refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)
 
 
+@pytest.mark.parametrize("command", [FORGET, replace(ADOPT, adopt_id="id-3")], ids=["forget", "adopt"])
+def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between_is_gone(
+    command: ReplaceTopicCommand,
+) -> None:
+    """Clients of the name would be led past what that topic has for them."""
+    for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, let_go_ms=3)):
+        moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now, min_reader=2)
+        with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
+            admit_of_alias(command, TopicFacts(TOPIC, "id-3"), [ALIAS, moving], EPOCH, NOW_MS)
+        assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> None:
+    first = replace(ALIAS, replacement=replace(LED, gone_ms=None))
+    assert "replaces 'orders': wait until 'orders' is deleted" in refusal(ReplaceTopicCommand("x", NAME, 2), "x", first)
+
+
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
     second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward, min_reader=2)

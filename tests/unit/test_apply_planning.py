@@ -390,6 +390,9 @@ def test_a_replacement_that_cannot_be_is_refused() -> None:
 
 NOW = Replacement("orders-v2", 4, 1, successor_id="v2-id", announced_ms=2)
 DONE = replace(NOW, switched_ms=3, let_go_ms=4)
+ONWARD = TopicRecord(
+    "orders-v2", "v2-id", 1, 1, (PartitionMode.READ_ONLY,) * 4, replacement=replace(DONE, successor="orders-v3")
+)
 
 
 def plan_of(now: Replacement, successor: CurrentTopic | None = None, desired: DesiredTopic | None = None) -> TopicDiff:
@@ -426,14 +429,23 @@ def test_another_replacement_than_the_declared_one_is_refused(
     ("successor", "told"),
     [
         (None, "does not exist any more: declare orders-v2 itself"),
-        (CurrentTopic(5, frozenset({1})), "with 5 partitions: declare orders-v2 itself"),
-        (CurrentTopic(4, frozenset({1}), {"a": "2"}), "with other configs (a): declare orders-v2 itself"),
-        (CurrentTopic(4, frozenset({2}), {"a": "1"}), "its replication factor is 2, not 1"),
+        (
+            CurrentTopic(4, frozenset({1}), {"a": "1"}, topic_id="other"),
+            "(another topic has its name): declare orders-v2",
+        ),
+        (CurrentTopic(5, frozenset({1}), topic_id="v2-id"), "with 5 partitions: declare orders-v2 itself"),
+        (
+            CurrentTopic(4, frozenset({1}), {"a": "2"}, topic_id="v2-id"),
+            "with other configs (a): declare orders-v2 itself",
+        ),
+        (CurrentTopic(4, frozenset({2}), {"a": "1"}, topic_id="v2-id"), "its replication factor is 2, not 1"),
+        (CurrentTopic(4, topic_id="v2-id", record=ONWARD), "'orders-v3' that one: declare orders-v3 itself"),
     ],
 )
 def test_what_has_replaced_a_topic_is_as_declared_or_its_own(successor: CurrentTopic | None, told: str) -> None:
     desired = replaced(4, replication_factor=1, configs={"a": "1"})
-    assert plan_of(DONE, CurrentTopic(4, frozenset({1}), {"a": "1"}), desired).status == "unchanged"
+    as_declared = CurrentTopic(4, frozenset({1}), {"a": "1"}, topic_id="v2-id")
+    assert plan_of(DONE, as_declared, desired).status == "unchanged"
     plan = plan_of(DONE, successor, desired)
     assert plan.status == "refused"
     assert told in (plan.refusal or "")
