@@ -163,7 +163,9 @@ class Gates(gates.Gates):
         """Return whether ``message`` is the event that a topic does not exist (any more) which the application does not
         read by its own choice: a hidden one, or one that its pattern matches."""
         error, topic = message.error(), physical_topic(message)
-        if error is None or error.code() not in _ABSENT or not (topic in self.listed or self._is_hidden(topic)):
+        if error is None or topic is None or error.code() not in _ABSENT:
+            return False
+        if topic not in self.listed and not self._is_hidden(topic):
             return False
         log.info("%s: %s: %s", self._group_id, topic, error.str())
         if topic in self.listed:
