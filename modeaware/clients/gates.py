@@ -365,8 +365,13 @@ class Gates:
                 self._next_s = gate.ask_s = 0.0  # its own starts are known at the next poll
         self._update_shut()
 
-    def ask_before_joining(self) -> None:
-        """A predecessor that was let go is left out of the subscription from the start where the group has read it."""
+    def ask_before_joining(self, names: Iterable[str]) -> None:
+        """A predecessor that was let go is left out of the subscription from the start where the group has read it.
+
+        Args:
+            names: what the application subscribes to. Which topics are the group's decides what a gate waits for.
+        """
+        self.topics(names)
         for gate in self._in_turn():
             if gate.successor.let_go and not gate.asked:
                 self._ask(gate, ready=False, within=())

@@ -105,7 +105,7 @@ class Membership:
         self._subscribed = True
         if self.subscription is not None:
             self._gates.follow((), self.subscription.topics)
-            self._gates.ask_before_joining()
+            self._gates.ask_before_joining(self.subscription.topics)
             self._gates.topics(self.subscription.topics)
         self._subscribe()
         if self._gates.due_s() is not None:

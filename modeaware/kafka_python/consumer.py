@@ -257,11 +257,11 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._names_noted = False
         gates, assigned, shut = self._gates, self._partitions.assigned(), self._gates.shut
         gates.follow(assigned, self._names)
-        gates.topics(self._names)  # which topics are the group's decides what a gate waits for
         if assigned:
+            gates.topics(self._names)  # which topics are the group's decides what a gate waits for
             gates.look(assigned, self._partitions.held())
         else:
-            gates.ask_before_joining()
+            gates.ask_before_joining(self._names)
         self._noted |= gates.shut != shut
         topics = gates.topics(self._names)
         subscription = self._subscription

@@ -269,7 +269,7 @@ def test_member_that_begins_when_the_topic_is_gone_subscribes_to_the_pattern(
     member.told(let_go=True, gone=True)
     member.gates._met.clear()  # private: it begins now
     member.names, member.onlooker.there = [pattern], {"b", "c"}
-    member.gates.ask_before_joining()
+    member.gates.ask_before_joining(member.names)
     for _ in range(3):
         member.look()
         assert member.topics() == found
@@ -691,8 +691,19 @@ def test_topic_that_was_let_go_is_left_out_from_the_start_where_the_group_has_re
         member.told(let_go=True)
         member.commits("a", *committed)
         member.gates.follow((), ["a"])
-        member.gates.ask_before_joining()
+        member.gates.ask_before_joining(["a"])
         assert member.topics() == expected
+
+
+def test_new_group_that_is_answered_before_it_joins_reads_a_chain_in_its_order() -> None:
+    member = Member()
+    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5}, let_go=True)
+    member.gates.subscribed = ()  # it begins now
+    member.gates.follow((), ["a"])
+    member.gates.ask_before_joining(["a"])
+    assert member.stock.requests, "it is answered"
+    assert member.topics() == ("a", "b")
+    assert not member.look(), "the gate is shut"
 
 
 @pytest.mark.parametrize(("reset", "start"), [("latest", 0), ("earliest", 2), ("error", 0)])
