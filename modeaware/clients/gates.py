@@ -154,7 +154,8 @@ class Gate:
 
     def needs_predecessor(self, *, owes_commit: bool = False) -> bool:
         has_moved = self.has_moved and not self.committed and self.is_proof
-        return needs_predecessor(self.view, has_read=self.has_read, has_moved=has_moved, owes_commit=owes_commit)
+        has_read = self.has_read and self.opened  # else its owners have yet to note that the last records are handled
+        return needs_predecessor(self.view, has_read=has_read, has_moved=has_moved, owes_commit=owes_commit)
 
     @property
     def done(self) -> bool:
@@ -366,14 +367,18 @@ class Gates:
         self._update_shut()
 
     def ask_before_joining(self, names: Iterable[str]) -> None:
-        """A predecessor that was let go is left out of the subscription from the start where the group has read it.
+        """A predecessor that was let go is left out of the subscription from the start where the group has read it, and
+        later by a member that has no partitions, which :meth:`look` is not for.
 
         Args:
             names: what the application subscribes to. Which topics are the group's decides what a gate waits for.
         """
-        self.topics(names)
+        names = tuple(names)
+        self.topics(names)  # first: gates of a former subscription are none of this one
+        self.follow((), names)
         for gate in self._in_turn():
-            if gate.successor.let_go and not gate.asked:
+            is_due = not gate.asked or (gate.needs_predecessor() and self._now_s() >= gate.ask_s)
+            if gate.successor.let_go and is_due:
                 self._ask(gate, ready=False, within=())
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
@@ -442,6 +447,8 @@ class Gates:
         """Where a gate has stayed shut: open it after its timeout, or log from time to time what it waits for."""
         if gate.opened:
             return
+        if not self._is_next(gate):
+            gate.moved_s = now_s  # its turn has not come
         if gate.ready_s is not None and now_s >= gate.moved_s + self._timeout_s:
             log.warning(
                 "%s: the gate before %s opens after modeaware.gate.timeout.ms without progress: records of %s that "
@@ -502,8 +509,7 @@ class Gates:
             return
         gate.asked = True
         gate.has_moved = any(answer[key] is not None for key in gate.successor_keys)
-        before = next((each for each in self._gates.values() if each.successor.topic == gate.view.topic), None)
-        is_next = before is None or before.opened
+        is_next = self._is_next(gate)
         handled = self._handled(gate)
         is_handled = gate.has_read and has_read(gate.view, handled, gate.log_starts)
         apart = self._is_apart(gate, within)
@@ -532,10 +538,17 @@ class Gates:
         """What the group has committed, where that says that the application has handled it."""
         return {p: at for p, at in gate.committed.items() if p in gate.noted or not self._auto_commit}
 
+    def _is_next(self, gate: Gate) -> bool:
+        """Whether the gate before the predecessor itself is open."""
+        before = (each for each in self._gates.values() if each.successor.topic_id == gate.view.topic_id)
+        return all(each.opened for each in before)
+
     def _is_apart(self, gate: Gate, given: Collection[Key]) -> bool:
         """Whether the group reads the successor by its own name, and has never read the predecessor."""
         topic = gate.view.topic
-        subscribed = self._is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
+        names = [name for name in self._given if self._follows and not name.startswith("^")]
+        reads = any(topic in self._read_topics(name) for name in names)  # as it will subscribe next
+        subscribed = reads or self._is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
         return not subscribed and not gate.committed and self._group_id not in gate.successor.groups
 
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:

@@ -104,7 +104,6 @@ class Membership:
         self._partitions.manual = False
         self._subscribed = True
         if self.subscription is not None:
-            self._gates.follow((), self.subscription.topics)
             self._gates.ask_before_joining(self.subscription.topics)
             self._gates.topics(self.subscription.topics)
         self._subscribe()

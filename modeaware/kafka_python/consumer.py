@@ -256,8 +256,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             return
         self._names_noted = False
         gates, assigned, shut = self._gates, self._partitions.assigned(), self._gates.shut
-        gates.follow(assigned, self._names)
         if assigned:
+            gates.follow(assigned, self._names)
             gates.topics(self._names)  # which topics are the group's decides what a gate waits for
             gates.look(assigned, self._partitions.held())
         else:

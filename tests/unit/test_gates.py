@@ -706,6 +706,84 @@ def test_new_group_that_is_answered_before_it_joins_reads_a_chain_in_its_order()
     assert not member.look(), "the gate is shut"
 
 
+def chain(member: Member, **changed: Any) -> None:
+    """The topic ``b`` is replaced as well, by ``c``."""
+    end = Successor("c", "id-c", 2, switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5})
+    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=replace(end, **changed)))
+
+
+def test_gate_does_not_open_by_its_timeout_while_the_one_before_it_is_shut() -> None:
+    member = Member(gate_timeout_ms=60_000)
+    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5})
+    chain(member)
+    for _ in range(4):
+        member.deliver("a", 0, 1)
+        assert not member.look(50)
+        member.topics()
+    assert member.gates.shut == {"b", "c"}
+    member.deliver("a", 0, 5)
+    member.commits("a", 5, 5)
+    assert member.look(ASK_S)
+    member.deliver("b", 0, 5)
+    member.look(50)
+    assert member.gates.shut == {"c"}, "its own time begins now"
+    member.look(70)
+    assert member.gates.shut == set()
+
+
+def test_chain_whose_replacements_come_at_once_is_the_groups_before_it_is_subscribed_to() -> None:
+    member = Member()
+    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5})
+    member.views.remove("a")
+    member.mine = {("a", 0)}
+    assert member.topics() == ("a",)
+    member.views.put(member.view)
+    chain(member)
+    member.look(SELDOM_S)
+    assert member.gates.shut == {"b", "c"}
+
+
+def test_gates_of_a_former_subscription_are_not_asked_for_the_next() -> None:
+    member = Member()
+    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5}, let_go=True)
+    member.topics()
+    member.gates.ask_before_joining(["z"])
+    assert not member.stock.requests
+    member.gates.ask_before_joining(["a"])
+    assert not member.look()
+
+
+def test_topic_that_is_let_go_is_read_until_its_end_is_noted() -> None:
+    """A library's own commit says nothing of the last record, and a member that is not subscribed notes nothing."""
+    member = Member()
+    member.sealed(5, 5)
+    member.told(let_go=True)
+    member.commits("a", 5, 5, note=None)
+    member.gates.ask_before_joining(["a"])
+    assert member.topics() == ("a", "b")
+    member.mine = {("a", 0), ("a", 1), ("b", 0)}
+    member.deliver("a", 0, 5)
+    member.deliver("a", 1, 5)
+    member.look(SELDOM_S)
+    assert member.look(SELDOM_S)
+    assert member.topics() == ("b",)
+
+
+def test_member_without_partitions_asks_again_until_its_group_has_read_what_is_let_go() -> None:
+    member = Member()
+    member.sealed(5, 5)
+    member.told(let_go=True)
+    member.commits("a", 5, 3)
+    for committed, expected in [(3, ("a", "b")), (5, ("b",))]:
+        member.commits("a", 5, committed)
+        member.now_s += SELDOM_S
+        member.gates.ask_before_joining(["a"])
+        assert member.topics() == expected
+    asked = member.stock.requests
+    member.gates.ask_before_joining(["a"])
+    assert member.stock.requests == asked
+
+
 @pytest.mark.parametrize(("reset", "start"), [("latest", 0), ("earliest", 2), ("error", 0)])
 def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: int) -> None:
     member = Member(reset=reset)
