@@ -177,7 +177,6 @@ class Gates:
         added: topics that this member has subscribed to for itself.
         subscribed: the topics of the last :meth:`topics`.
         left_out: topics that its patterns match, and that are not read any more.
-        listed: what is subscribed to by name in the place of patterns.
     """
 
     def __init__(
@@ -211,7 +210,6 @@ class Gates:
         self._next_s = 0.0
         self.shut: set[str] = set()
         self.subscribed: tuple[str, ...] = ()
-        self.listed: frozenset[str] = frozenset()
         self.left_out: frozenset[str] = frozenset()
 
     # Which topics
@@ -233,16 +231,17 @@ class Gates:
             else:
                 found |= dict.fromkeys(self._read_topics(name))
         self.left_out = frozenset(left_out)
-        before = predecessors(self._views.views())
-        self.subscribed = tuple(topic for topic in found if self._is_there(topic, before.get(topic)))
+        self.subscribed = tuple(topic for topic in found if self._is_there(topic))
         self.added = {topic for topic in self.added.union(self.subscribed) if not self._is_named(topic, given)}
         return self.subscribed
 
-    def _is_there(self, topic: str, predecessor: TopicView | None) -> bool:
+    def _is_there(self, topic: str) -> bool:
         """Whether brokers have the topic, which another one of them has created a moment ago; not asked about what the
         application has named, but where that name is an alias, to which a topic comes back."""
-        is_given = topic in self._given and not self._is_alias(topic)
-        if is_given or topic in self.listed or predecessor is None or predecessor.successor is None:
+        if topic in self._given and not self._is_alias(topic):
+            return True
+        predecessor = predecessors(self._views.views()).get(topic)
+        if predecessor is None or predecessor.successor is None:
             return True
         found = topic, predecessor.successor.topic_id
         if found not in self._found and not self._client.has_topic(topic, is_switched=_is_switched(predecessor)):
@@ -257,6 +256,10 @@ class Gates:
 
     def _read_topics(self, name: str) -> list[str]:
         return read_topics(name, self._views.view, self._needs)
+
+    def _chains(self, names: Iterable[str]) -> set[str]:
+        """What is read in the place of those of ``names`` that are no patterns."""
+        return {topic for name in names if not name.startswith("^") for topic in self._read_topics(name)}
 
     def _matched(self, pattern: str, left_out: set[str]) -> list[str]:
         """The pattern, and what it does not match of the chains of topics that it matches.
@@ -321,7 +324,7 @@ class Gates:
         concerned = {topic for topic, _ in given} | set(self.subscribed)
         patterns = []
         if self._follows:
-            concerned |= {each for name in names if not name.startswith("^") for each in self._read_topics(name)}
+            concerned |= self._chains(names)
             patterns = [name for name in names if name.startswith("^")]
         gates: dict[tuple[str, str], Gate] = {}
         for topic, view in predecessors(self._views.views()).items():
@@ -546,8 +549,7 @@ class Gates:
     def _is_apart(self, gate: Gate, given: Collection[Key]) -> bool:
         """Whether the group reads the successor by its own name, and has never read the predecessor."""
         topic = gate.view.topic
-        names = [name for name in self._given if self._follows and not name.startswith("^")]
-        reads = any(topic in self._read_topics(name) for name in names)  # as it will subscribe next
+        reads = self._follows and topic in self._chains(self._given)  # as it will subscribe next
         subscribed = reads or self._is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
         return not subscribed and not gate.committed and self._group_id not in gate.successor.groups
 

@@ -64,6 +64,9 @@ class Gates(gates.Gates):
         onlooker: whom to ask what the group has committed, and which topics there are; None: the client itself, which
             is not asked for the latter.
         whole_names, refresh_s, creates_topics: as :class:`~modeaware.confluent.ownership.GroupConf` has them.
+
+    Attributes:
+        listed: what is subscribed to by name in the place of patterns.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Gates(gates.Gates):
         self._lists = False
         self._met: set[str] = set()  # topics that were replaced, and not gone, in this consumer's time
         self._as_is: set[str] = set()
+        self.listed: frozenset[str] = frozenset()
 
     def topics(self, names: Iterable[str]) -> tuple[str, ...]:
         self.listed, self._lists = frozenset(), False
@@ -122,6 +126,9 @@ class Gates(gates.Gates):
             return [pattern]
         self.listed |= frozenset(found)
         return found
+
+    def _is_there(self, topic: str) -> bool:
+        return topic in self.listed or super()._is_there(topic)
 
     def _matches_successor(self, pattern: str, left_out: Iterable[str]) -> bool:
         return any(self._matches(pattern, each) for topic in left_out for each in self._read_topics(topic))

@@ -168,8 +168,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
         if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
             _refuse_early_return(command, facts, record, now_ms)
             continue
-        end = _end_of_replacement(command.topic, facts.topic_id, record, has_alias=has_alias)
-        if end is None and record.topic in wanted and replacement.switched_ms is not None:
+        waits = _is_held(command.topic, facts.topic_id, record, has_alias=has_alias)
+        if not waits and record.topic in wanted and replacement.switched_ms is not None:
             raise RequestRefused(
                 f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
                 f"topic of id {record.topic_id}; clients do not use another topic of that name",
@@ -177,9 +177,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
                 topic=record.topic,
             )
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
-        if shares and not is_alias(record):
-            end = end or ("that is done" if replacement.let_go_ms is None else _deleted(record.topic))
-        if end is not None:
+        if waits or (shares and not is_alias(record)):
+            end = "that is done" if replacement.let_go_ms is None else _deleted(record.topic)
             raise RequestRefused(
                 f"topic {replacement.successor!r} replaces {record.topic!r}: wait until {end}",
                 code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -191,8 +190,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
             raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(record.topic))
 
 
-def _end_of_replacement(topic: str, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> str | None:
-    """Return what a change of a successor has to wait for; None: nothing, or ``record`` is not of its predecessor.
+def _is_held(topic: str, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
+    """Return whether ``record`` is that of a predecessor for which a change of the topic has to wait.
 
     Args:
         topic_id: None: not known, and it is taken for the successor.
@@ -200,12 +199,10 @@ def _end_of_replacement(topic: str, topic_id: str | None, record: TopicRecord, *
     """
     now = record.replacement
     if now is None or now.successor != topic:
-        return None
+        return False
     if has_alias and topic_id is not None and now.successor_id not in (None, topic_id):
-        return None
-    if now.let_go_ms is None:
-        return "that is done"
-    return _deleted(record.topic) if has_alias and not is_alias(record) else None
+        return False
+    return now.let_go_ms is None or (has_alias and not is_alias(record))
 
 
 def _deleted(topic: str) -> str:

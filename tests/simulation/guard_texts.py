@@ -334,7 +334,7 @@ a group comes to an empty topic before it leaves  I2 4010002009
 a chain is deleted from its beginning  I2 4000000001
     lifecycle.topic_deletion: if facts.predecessor is not None:
 a topic under an alias is not replaced  I8 4000000074
-    lifecycle.alias: if end is None and record.topic in wanted and replacement.switched_ms is not None:
+    lifecycle.alias: if not waits and record.topic in wanted and replacement.switched_ms is not None:
 an alias ends only when its name has a topic again  I2 4000000033
     lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended]
 an alias ends when its name has a topic again  I2 4000000000
