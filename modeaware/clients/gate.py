@@ -123,7 +123,7 @@ def is_open(view: TopicView, *, has_read: bool, has_moved: bool, waived: bool = 
 
     Args:
         has_read: :func:`has_read`.
-        has_moved: the group has a committed offset on any partition of the successor.
+        has_moved: what the group has committed on the successor, or on a later topic, shows that the gate was open.
         waived: the operator does not wait for the group.
         is_next: the gate before the topic of ``view`` itself is open: one that nothing was written to counts as read,
             also by a group that still reads the topic before it.
@@ -138,8 +138,9 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool, owes_
 
     Args:
         has_read: :func:`has_read`.
-        has_moved: the group has committed offsets on the successor and none on the topic. With offsets on both,
-            ``has_read`` decides: a gate that was opened by its timeout, or a group that was set back, leaves records.
+        has_moved: the same as for :func:`is_open`, and the group's offsets on the topic have expired: none is left, or
+            those that are left are at its end. With others ``has_read`` decides: a gate that was opened by its timeout,
+            or a group that was set back, leaves records.
         owes_commit: the topic has a predecessor, which is kept until the group has a commit on each partition of the
             topic, and it has not: also where there is nothing to read.
     """

@@ -107,7 +107,7 @@ class GroupClient(Protocol):
         """Return whether a call of ``poll`` or ``consume`` is under way, which may have taken records already."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Gate:
     """The gate between a topic that is replaced and its successor, as one member sees it.
 
@@ -117,9 +117,12 @@ class Gate:
         settled: the group has a commit on all of them, or owes none (any more).
         has_read, has_moved: of the group, as :func:`~modeaware.clients.gate.is_open` takes them.
         committed: the group's offsets on the predecessor.
+        has_expired: where the group has moved, a commit that is missing there has expired: none is left, or the others
+            are at the end.
         noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
         asked: the group's offsets were requested and received.
         is_proof: where the group has moved it has read the predecessor: no gate was left out or opened by its timeout.
+        preceding, following: the gate before the predecessor, and the one behind the successor.
         waits_for: for people.
     """
 
@@ -130,10 +133,12 @@ class Gate:
     settled: bool = False
     has_read: bool = False
     has_moved: bool = False
+    has_expired: bool = True
     asked: bool = False
     is_proof: bool = True
     waits_for: str = ""
     ask_s: float = 0.0
+    asked_s: float = 0.0
     log_starts_s: float = 0.0
     logged_s: float = 0.0
     looked_s: float = 0.0
@@ -142,6 +147,8 @@ class Gate:
     committed: dict[int, int] = field(default_factory=dict)
     noted: set[int] = field(default_factory=set)
     log_starts: dict[int, int] = field(default_factory=dict)
+    preceding: Gate | None = field(default=None, repr=False)
+    following: Gate | None = field(default=None, repr=False)
 
     @property
     def keys(self) -> list[Key]:
@@ -152,15 +159,34 @@ class Gate:
     def successor_keys(self) -> list[Key]:
         return [(self.successor.topic, partition) for partition in range(self.successor.partition_count)]
 
-    def needs_predecessor(self, *, owes_commit: bool = False) -> bool:
-        has_moved = self.has_moved and not self.committed and self.is_proof
+    @property
+    def has_passed(self) -> bool:
+        """Whether the group's commits show that the gate was open: on the successor, or on a later topic of the chain
+        (those on the successor expire, once the group has read it and is not subscribed to it)."""
+        return self.has_moved or (self.following is not None and self.following.is_left)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the group needs the predecessor no more, though its commits there may have expired."""
+        return self.asked and self.successor.let_go and self.has_passed and self.has_expired and self.is_proof
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all was answered that decides whether the group needs the predecessor, once it is let go."""
+        after = self.following
+        return self.asked and (after is None or not after.successor.let_go or after.is_known)
+
+    @property
+    def needs_predecessor(self) -> bool:
+        has_moved = self.has_passed and self.has_expired and self.is_proof
         has_read = self.has_read and self.opened  # else its owners have yet to note that the last records are handled
+        owes_commit = self.preceding is not None and not self.preceding.settled and not self.is_left
         return needs_predecessor(self.view, has_read=has_read, has_moved=has_moved, owes_commit=owes_commit)
 
     @property
     def done(self) -> bool:
         """Whether nothing is to be found out until the view changes."""
-        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor())
+        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor)
 
 
 class Gates:
@@ -173,7 +199,8 @@ class Gates:
         match: whether a pattern (``^...``) matches a topic, to the client library; None: not known.
 
     Attributes:
-        shut: successors whose partitions are hidden: their gate is shut, or their replacement was undone.
+        shut: topics whose partitions are hidden: successors whose gate is shut, or whose replacement was undone; and
+            what was assigned to a member that learned by then that its group has read it, and is not to begin it anew.
         added: topics that this member has subscribed to for itself.
         subscribed: the topics of the last :meth:`topics`.
         left_out: topics that its patterns match, and that are not read any more.
@@ -207,6 +234,7 @@ class Gates:
         self._known: set[str] = set()
         self._warned: set[str] = set()
         self.added: set[str] = set()
+        self._needless: set[str] = set()  # assigned when they were not needed any more
         self._next_s = 0.0
         self.shut: set[str] = set()
         self.subscribed: tuple[str, ...] = ()
@@ -257,9 +285,10 @@ class Gates:
     def _read_topics(self, name: str) -> list[str]:
         return read_topics(name, self._views.view, self._needs)
 
-    def _chains(self, names: Iterable[str]) -> set[str]:
+    def _chains(self, names: Iterable[str], needs: Callable[[TopicView], bool]) -> set[str]:
         """What is read in the place of those of ``names`` that are no patterns."""
-        return {topic for name in names if not name.startswith("^") for topic in self._read_topics(name)}
+        chains = (read_topics(name, self._views.view, needs) for name in names if not name.startswith("^"))
+        return {topic for chain in chains for topic in chain}
 
     def _matched(self, pattern: str, left_out: set[str]) -> list[str]:
         """The pattern, and what it does not match of the chains of topics that it matches.
@@ -291,8 +320,7 @@ class Gates:
         if view.successor.gone:
             return False
         gate = self._gates.get(_name(view, view.successor))
-        before = (each for each in self._gates.values() if each.successor.topic_id == view.topic_id)
-        return gate is None or gate.needs_predecessor(owes_commit=not all(each.settled for each in before))
+        return gate is None or gate.needs_predecessor
 
     def logical_names(self, names: Collection[str]) -> dict[str, str]:
         """Return successor -> the topic in whose place it is read, where the application subscribes to ``names``.
@@ -324,7 +352,7 @@ class Gates:
         concerned = {topic for topic, _ in given} | set(self.subscribed)
         patterns = []
         if self._follows:
-            concerned |= self._chains(names)
+            concerned |= self._chains(names, lambda view: True)  # what is needed is found out by these gates
             patterns = [name for name in names if name.startswith("^")]
         gates: dict[tuple[str, str], Gate] = {}
         for topic, view in predecessors(self._views.views()).items():
@@ -347,6 +375,10 @@ class Gates:
         # An open gate never shuts, also where the view is out of force for a while; unless its replacement was undone.
         kept = (name for name, gate in self._gates.items() if gate.opened and gate.successor.switched)
         self._gates = {name: self._gates[name] for name in kept} | gates
+        before = {gate.successor.topic_id: gate for gate in self._gates.values()}
+        after = {gate.view.topic_id: gate for gate in self._gates.values()}
+        for gate in self._gates.values():
+            gate.preceding, gate.following = before.get(gate.view.topic_id or ""), after.get(gate.successor.topic_id)
         self._update_shut()
 
     def on_assign(self, new: Collection[Key], given: Collection[Key]) -> None:
@@ -367,6 +399,9 @@ class Gates:
                 self._ask(gate, ready=False, within=given)
             if gate.opened and not gate.settled:
                 self._next_s = gate.ask_s = 0.0  # its own starts are known at the next poll
+        began = {topic for topic, _ in new}
+        kept = self._needless & {topic for topic, _ in given} - began
+        self._needless = kept | (began & self._not_needed())
         self._update_shut()
 
     def ask_before_joining(self, names: Iterable[str]) -> None:
@@ -380,7 +415,7 @@ class Gates:
         self.topics(names)  # first: gates of a former subscription are none of this one
         self.follow((), names)
         for gate in self._in_turn():
-            is_due = not gate.asked or (gate.needs_predecessor() and self._now_s() >= gate.ask_s)
+            is_due = not gate.asked or (gate.needs_predecessor and self._now_s() >= gate.ask_s)
             if gate.successor.let_go and is_due:
                 self._ask(gate, ready=False, within=())
 
@@ -414,6 +449,14 @@ class Gates:
     def _update_shut(self) -> None:
         # What was added and has no gate any more (an undone replacement) is assigned for a while yet, and never shown.
         self.shut = {gate.successor.topic for gate in self._gates.values() if not gate.opened} | self.undone
+        if self._needless:
+            self.shut |= self._needless & self._not_needed()
+
+    def _not_needed(self) -> set[str]:
+        """The topics that the next subscription is without, or may be: it is not known yet what the group has read."""
+        gates = [gate for gate in self._gates.values() if gate.successor.let_go and not gate.successor.gone]
+        left = [gate.view for gate in gates if self._follows and not (gate.is_known and gate.needs_predecessor)]
+        return {view.topic for view in left if self._views.view(view.topic).topic_id == view.topic_id}
 
     @property
     def undone(self) -> set[str]:
@@ -470,6 +513,8 @@ class Gates:
         behind = []
         for key, position in self._client.positions([key for key in gate.keys if key in held]).items():
             at = self._starts.start_of(key) if position is None else position
+            if at is None:  # no answer was received, and the client library starts where the group is
+                at = gate.committed.get(key[1])
             if at is None or at < gate.successor.read_up_to[key[1]]:
                 behind.append(key)
         if behind and self._now_s() >= gate.log_starts_s:  # retention may have taken the rest
@@ -490,6 +535,8 @@ class Gates:
             gate.committed, gate.moved_s = committed, self._now_s()
         gate.noted = {partition for partition, at in found.items() if at.metadata}
         gate.has_read = self._has_read(gate, gate.committed)
+        is_at_end = committed.keys().isdisjoint(_unread(gate, committed))
+        gate.has_expired = not committed or (is_at_end and self._group_id in gate.successor.groups)
         return True
 
     def _ask(self, gate: Gate, *, ready: bool, within: Collection[Key]) -> None:
@@ -507,16 +554,20 @@ class Gates:
             answer = self._client.committed(keys)
         now_s = self._now_s()
         soon = ready and _is_soon(gate, now_s)
-        gate.ask_s = now_s + (SOON_LOOK_S if soon else ASK_S if ready or not answer else SELDOM_S)
-        if not self._take_in(gate, answer) or not all(key in answer for key in gate.successor_keys):
+        is_known = self._take_in(gate, answer) and answer.keys() >= {*gate.successor_keys}
+        gate.ask_s = now_s + (SOON_LOOK_S if soon else SELDOM_S if is_known and not ready else ASK_S)
+        silent_s, gate.asked_s = now_s - gate.asked_s, now_s
+        if not is_known:
+            gate.moved_s = min(gate.moved_s + silent_s, now_s)  # nothing shows that the group makes no progress
+            gate.waits_for = "an answer of the brokers to what the group has committed" if ready else gate.waits_for
             return
         gate.asked = True
-        gate.has_moved = any(answer[key] is not None for key in gate.successor_keys)
+        gate.has_moved = self._has_moved(gate, answer, within)
         is_next = self._is_next(gate)
         handled = self._handled(gate)
         is_handled = gate.has_read and has_read(gate.view, handled, gate.log_starts)
         apart = self._is_apart(gate, within)
-        if is_open(gate.view, has_read=is_handled, has_moved=gate.has_moved, waived=apart, is_next=is_next):
+        if is_open(gate.view, has_read=is_handled, has_moved=gate.has_passed, waived=apart, is_next=is_next):
             self._open(gate, within, answer)
         elif not is_next:
             gate.waits_for = f"the gate before {gate.view.topic}"
@@ -543,15 +594,29 @@ class Gates:
 
     def _is_next(self, gate: Gate) -> bool:
         """Whether the gate before the predecessor itself is open."""
-        before = (each for each in self._gates.values() if each.successor.topic_id == gate.view.topic_id)
-        return all(each.opened for each in before)
+        return gate.preceding is None or gate.preceding.opened
+
+    def _has_moved(self, gate: Gate, answer: Mapping[Key, Committed | None], given: Collection[Key]) -> bool:
+        """Whether commits on the successor show that its gate was open.
+
+        Offset 0 shows nothing of a group that still reads the predecessor: kafka-python commits it for what it is
+        assigned, also of a topic that the application names before it is known for a successor.
+        """
+        has_read = gate.successor.let_go and self._group_id in gate.successor.groups
+        counts = has_read or not self._reads(gate.view.topic, given)
+        found = (answer.get(key) for key in gate.successor_keys)
+        return any(at is not None and (counts or at.offset > 0 or at.metadata == GATE_OPENED) for at in found)
+
+    def _reads(self, topic: str, given: Collection[Key]) -> bool:
+        """Whether this member reads the topic, or will when it subscribes next."""
+        if any(each == topic for each, _ in given) or self._is_named(topic, self.subscribed):
+            return True
+        return self._follows and topic in self._chains(self._given, self._needs)
 
     def _is_apart(self, gate: Gate, given: Collection[Key]) -> bool:
         """Whether the group reads the successor by its own name, and has never read the predecessor."""
-        topic = gate.view.topic
-        reads = self._follows and topic in self._chains(self._given)  # as it will subscribe next
-        subscribed = reads or self._is_named(topic, self.subscribed) or any(each == topic for each, _ in given)
-        return not subscribed and not gate.committed and self._group_id not in gate.successor.groups
+        has_read = bool(gate.committed) or self._group_id in gate.successor.groups
+        return not has_read and not self._reads(gate.view.topic, given)
 
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
         late = _unread(gate, committed)
@@ -564,7 +629,7 @@ class Gates:
 
     def _open(self, gate: Gate, mine: Collection[Key], answer: Mapping[Key, Committed | None] | None = None) -> None:
         gate.opened = True
-        how = "read" if gate.has_read else "moved" if gate.has_moved else "waits no longer"
+        how = "read" if gate.has_read else "moved" if gate.has_passed else "waits no longer"
         waited_s = self._now_s() - (gate.ready_s if gate.ready_s is not None else gate.since_s)
         log.info("%s: the gate before %s opens (the group has %s), %.1f s after this member had read %s",
                  self._group_id, gate.successor.topic, how, waited_s, gate.view.topic)  # fmt: skip
@@ -578,14 +643,17 @@ class Gates:
             answer: the group's offsets, where they are known already.
         """
         now_s = self._now_s()
-        gate.ask_s = now_s + (SELDOM_S if gate.successor.let_go else ASK_S)
-        if gate.successor.let_go and gate.needs_predecessor():
-            self._take_in(gate, self._client.committed(gate.keys))
         committed = self._client.committed(gate.successor_keys) if answer is None else answer
+        is_known = committed.keys() >= {*gate.successor_keys}
+        if gate.successor.let_go and gate.needs_predecessor and self._take_in(gate, self._client.committed(gate.keys)):
+            gate.asked = gate.asked or is_known
+        gate.ask_s = now_s + (SELDOM_S if gate.successor.let_go and gate.asked else ASK_S)
         missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
-        gate.has_moved = gate.has_moved or any(committed.get(key) is not None for key in gate.successor_keys)
-        has_all = all(committed.get(key) is not None for key in gate.successor_keys)
-        gate.settled = has_all or not awaits_group(gate.view, self._group_id, gate.committed)
+        gate.has_moved = gate.has_moved or self._has_moved(gate, committed, mine)
+        if is_known:
+            gate.settled = not missing or not awaits_group(gate.view, self._group_id, gate.committed)
+        if missing and self._put_back(gate.following, missing):
+            return
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]
@@ -598,6 +666,20 @@ class Gates:
             starts |= {key: start for key, start in found.items() if key in again and again[key] is None}
         if starts:
             self._client.commit({key: Committed(at, GATE_OPENED) for key, at in sorted(starts.items())})
+
+    def _put_back(self, gate: Gate | None, missing: Iterable[Key]) -> bool:
+        """Commit a topic that the group has left at its end, where its commits have expired: the controller looks for
+        them before it deletes the topic before that. Return whether their starts are not to be committed.
+
+        Args:
+            gate: the gate behind that topic.
+        """
+        if gate is None or not gate.successor.let_go:
+            return False
+        ends = gate.successor.read_up_to if gate.is_left and not gate.successor.gone else {}
+        if read := {key: Committed(ends[key[1]], READ) for key in missing if key[1] in ends}:
+            self._client.commit(read)
+        return gate.is_left or not gate.is_known
 
     def warn_of_manual(self, topics: Iterable[str]) -> None:
         """An assignment that the application made itself is left as it is."""

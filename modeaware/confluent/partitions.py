@@ -296,7 +296,8 @@ class Partitions:
         self.mine |= keys
         self.held |= held
         for partition in partitions:
-            self.starts.started(key_of(partition), partition.offset)
+            is_set = partition.offset not in (OFFSET_INVALID, OFFSET_STORED)
+            self.starts.started(key_of(partition), partition.offset if is_set else None)
         self._pause(keys - held)
         TALLY.add(PARTITIONS_LEFT_OUT, len(keys - held))
         self._resume(held & self._paused_by_us)

@@ -531,7 +531,7 @@ def test_offsets_are_requested_seldom_while_this_member_has_more_to_read() -> No
     for _ in range(8):
         member.look(1.0)
     assert member.stock.requests == before
-    member.commits("b", 0)
+    member.commits("b", 0, note=GATE_OPENED)
     assert member.look(SELDOM_S), "another member has opened the gate"
 
 
@@ -782,6 +782,194 @@ def test_member_without_partitions_asks_again_until_its_group_has_read_what_is_l
     asked = member.stock.requests
     member.gates.ask_before_joining(["a"])
     assert member.stock.requests == asked
+
+
+def replaced(topic: str, topic_id: str, successor: str, successor_id: str, **state: Any) -> TopicView:
+    """The view of a topic with two partitions of five records, which is let go."""
+    state = {"switched": True, "let_go": True, "groups": frozenset({"g"}), "read_up_to": {0: 5, 1: 5}} | state
+    return TopicView(topic, topic_id, (1, 50), modes_of(2, 2), successor=Successor(successor, successor_id, 2, **state))
+
+
+def test_topic_that_the_group_has_left_is_not_begun_anew_by_who_learns_it_late() -> None:
+    """Its retention is longer than that of the offsets, and the coordinator did not answer before the member joined."""
+    member = Member(reset="earliest")
+    member.views.put(replaced("a", "id-a", "b", "id-b"))
+    member.commits("b", 3, None)
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.gates.ask_before_joining(["a"])
+    assert member.topics() == ("a", "b"), "it is not known what the group has read"
+    member.gates.on_assign(OWN, OWN)
+    assert member.gates.shut == {"a", "b"}
+    member.stock.down = None
+    member.look(SELDOM_S)
+    assert member.gates.shut == {"a"}
+    assert member.topics() == ("b",)
+    member.views.put(replace(replaced("a", "id-a", "b", "id-b", let_go=False), version=(1, 51)))
+    member.look()
+    assert member.gates.shut == set(), "records came late, and are read"
+
+
+def test_topic_that_is_let_go_is_begun_by_a_late_group_once_its_commits_are_known() -> None:
+    member = Member(reset="earliest")
+    member.views.put(replaced("a", "id-a", "b", "id-b", groups=frozenset()))
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.gates.on_assign(OWN, OWN)
+    assert member.gates.shut == {"a", "b"}
+    member.stock.down = None
+    member.look(SELDOM_S)
+    assert member.gates.shut == {"b"}
+
+
+def test_topic_that_is_read_when_the_group_has_read_it_stays_until_the_next_assignment() -> None:
+    member = Member()
+    member.gates.on_assign(OWN, OWN)
+    member.sealed(5, 5)
+    member.deliver("a", 0, 5)
+    member.commits("a", None, 5)
+    assert member.look()
+    member.told(let_go=True)
+    member.commits("b", 0, 0)
+    member.look(SELDOM_S)
+    assert member.topics() == ("b",)
+    assert member.gates.shut == set(), "the application is not told of a revocation that comes anyway"
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_group_whose_offsets_on_a_chain_have_expired_reads_none_of_it_anew(first: str) -> None:
+    member = Member(reset="earliest")
+    views = {"a": replaced("a", "id-a", "b", "id-b"), "b": replaced("b", "id-b", "c", "id-c")}
+    member.views.remove("a")
+    for topic in (first, *views.keys() - {first}):
+        member.views.put(views[topic])
+    member.commits("c", 2, None)
+    member.gates.ask_before_joining(["a"])
+    assert member.topics() == ("c",)
+    member.mine = {("c", 0)}
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.gates.on_assign(member.mine, member.mine)
+    for _ in range(6):
+        member.look(UNCOMMITTED_S)
+        assert member.topics() == ("c",), "one rebalance more each time"
+        member.stock.down = None
+    kept = {key: at for key, at in member.stock.committed_offsets.items() if key[0] != "c"}
+    assert kept == {("b", 0): (5, READ), ("b", 1): (5, READ)}, "the controller looks for them before it deletes a"
+
+
+@pytest.mark.parametrize(
+    ("groups", "others", "expected"),
+    [({"g"}, 5, ("b",)), ({"g"}, 4, ("a", "b")), (set(), 5, ("a", "b"))],
+    ids=["expired", "not read", "began late, and may not have come to it"],
+)
+def test_commit_that_has_expired_where_the_others_are_at_the_end_has_no_partition_read_anew(
+    groups: set[str], others: int, expected: tuple[str, ...]
+) -> None:
+    member = Member(reset="earliest")
+    member.views.put(replaced("a", "id-a", "b", "id-b", groups=frozenset(groups)))
+    member.commits("a", others, None)
+    member.commits("b", 3, 3)
+    member.gates.ask_before_joining(["a"])
+    assert member.topics() == expected
+
+
+def test_topic_of_a_chain_is_not_begun_before_it_is_known_whether_the_group_has_gone_beyond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = Member(reset="earliest")
+    member.views.put(replaced("a", "id-a", "b", "id-b"))
+    member.views.put(replaced("b", "id-b", "c", "id-c"))
+    member.commits("c", 2, None)
+    committed = member.stock.committed
+    monkeypatch.setattr(
+        member.stock, "committed", lambda parts, timeout: committed([p for p in parts if p.topic != "c"], timeout)
+    )
+    member.gates.ask_before_joining(["a"])
+    assert member.topics() == ("a", "b", "c")
+    member.mine = {(topic, p) for topic in "abc" for p in (0, 1)}
+    member.gates.on_assign(member.mine, member.mine)
+    assert member.gates.shut == {"a", "b", "c"}
+    monkeypatch.setattr(member.stock, "committed", committed)
+    member.look(SELDOM_S)
+    assert member.topics() == ("c",)
+    assert "a" in member.gates.shut
+
+
+def test_another_topic_of_a_name_is_not_hidden_in_the_place_of_one_that_was_left() -> None:
+    member = Member(reset="earliest")
+    member.views.put(replaced("a", "id-a", "b", "id-b"))
+    member.commits("a", 5, 5)
+    member.commits("b", 3, 3)
+    member.gates.on_assign(OWN, OWN)
+    assert member.gates.shut == {"a"}
+    member.views.remove("a")
+    member.gates.on_assign(OWN, OWN)
+    assert member.gates.shut == set()
+
+
+def test_replay_of_the_application_is_waited_for() -> None:
+    member = Member()
+    member.starts.started(("a", 0), 0)
+    member.commits("a", None, 5)
+    member.commits("a", 5, note=None)
+    member.sealed(5, 5)
+    for _ in range(3):
+        assert not member.look(SELDOM_S)
+    assert "this member to read a [0]" in member.waits_for
+
+
+def test_position_before_the_first_record_does_not_show_that_the_gate_was_open() -> None:
+    """kafka-python commits it of what it is assigned, also where the application named the topic before its time."""
+    member = Member()
+    member.commits("b", 0, 0, note=None)
+    assert not member.look(SELDOM_S)
+    late = Member()
+    late.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5}, let_go=True)
+    late.commits("a", 2, 5)
+    late.commits("b", 0, 0, note=None)
+    assert not late.look(SELDOM_S)
+    member.commits("b", 0, 0, note=GATE_OPENED)
+    assert member.look(SELDOM_S)
+
+
+def test_group_whose_owner_has_moved_it_to_the_first_records_reads_them() -> None:
+    """As ``modeaware groups prepare`` does it, for consumers that read the topic when they did not know modes."""
+    member = Member()
+    member.sealed(5, 5)
+    member.commits("a", 5, 5, note=None)
+    member.commits("b", 0, 0, note=None)
+    member.names, member.mine = ["b"], {("b", 0), ("b", 1)}
+    member.topics()
+    assert member.look(SELDOM_S)
+
+
+def test_member_that_starts_at_the_end_without_an_answer_is_not_behind() -> None:
+    member = Member()
+    member.commits("a", None, 5)
+    member.commits("a", 5, note=None)  # by an earlier owner's library: only an owner can note that it is handled
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.starts.started(("a", 0), None)
+    member.gates.on_assign(OWN, OWN)
+    member.sealed(5, 5)
+    assert not member.look()
+    assert "this member to read a [0]" in member.waits_for
+    member.stock.down = None
+    assert not member.look(SELDOM_S)
+    assert member.look(ASK_S)
+
+
+def test_time_without_answers_is_no_time_without_progress() -> None:
+    member = Member(gate_timeout_ms=60_000)
+    member.sealed(0, 7)
+    assert not member.look()
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    for _ in range(5):
+        assert not member.look(50)
+    assert "an answer" in member.waits_for
+    member.stock.down = None
+    assert not member.look(50)
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    assert not member.look(5)
+    member.stock.down = None
+    assert member.look(12), "one answer that is missing does not begin the time anew"
 
 
 @pytest.mark.parametrize(("reset", "start"), [("latest", 0), ("earliest", 2), ("error", 0)])

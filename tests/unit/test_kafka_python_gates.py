@@ -194,7 +194,7 @@ def test_rebalance_listener_is_shown_the_successor_when_its_gate_opens(views: Fa
     joined(member)
     assert told.calls == []
     switch(views, "orders", "orders-v2", 2)
-    member.committed[NEW[1]] = OffsetAndMetadata(0, "", -1)  # another member's gate has opened
+    member.committed[NEW[1]] = OffsetAndMetadata(0, GATE_OPENED, -1)  # another member's gate has opened
     member.poll()
     assert told.calls == [("revoked", {*OLD}), ("assigned", {*OLD, *NEW})]
     member.close()
