@@ -9,6 +9,7 @@ before, and an open gate never shuts for it; or a group that is set back would w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from modeaware.topic_view import Successor, TopicView
 
@@ -174,3 +175,90 @@ def start_offset(view: TopicView, group: str) -> int | None:
         return None
     is_noted = group in successor.groups or not successor.groups_complete
     return 0 if is_noted or not successor.let_go else None
+
+
+@dataclass(eq=False)
+class Gate:
+    """The gate between a topic that is replaced and its successor, as one member sees it.
+
+    Attributes:
+        view: of the predecessor.
+        opened: the successor's partitions are read.
+        settled: the group has a commit on all of them, or owes none (any more).
+        has_read, has_moved: of the group, as :func:`is_open` takes them.
+        committed: the group's offsets on the predecessor.
+        has_expired: where the group has moved, a commit that is missing there has expired: none is left, or the others
+            are at the end.
+        noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
+        asked: the group's offsets were requested and received.
+        is_proof: where the group has moved it has read the predecessor: no gate was left out or opened by its timeout.
+        preceding, following: the gate before the predecessor, and the one behind the successor.
+        waits_for: for people.
+    """
+
+    view: TopicView
+    successor: Successor
+    since_s: float
+    opened: bool = False
+    settled: bool = False
+    has_read: bool = False
+    has_moved: bool = False
+    has_expired: bool = True
+    asked: bool = False
+    is_proof: bool = True
+    waits_for: str = ""
+    ask_s: float = 0.0
+    asked_s: float = 0.0
+    log_starts_s: float = 0.0
+    logged_s: float = 0.0
+    looked_s: float = 0.0
+    ready_s: float | None = None
+    moved_s: float = 0.0
+    committed: dict[int, int] = field(default_factory=dict)
+    noted: set[int] = field(default_factory=set)
+    log_starts: dict[int, int] = field(default_factory=dict)
+    preceding: Gate | None = field(default=None, repr=False)
+    following: Gate | None = field(default=None, repr=False)
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """The partitions of the predecessor."""
+        return [(self.view.topic, partition) for partition in range(len(self.view.modes))]
+
+    @property
+    def successor_keys(self) -> list[tuple[str, int]]:
+        return [(self.successor.topic, partition) for partition in range(self.successor.partition_count)]
+
+    def unread(self, committed: Mapping[int, int]) -> list[int]:
+        """The partitions of the predecessor whose end is known, and not committed."""
+        starts = self.log_starts
+        ends = self.successor.read_up_to
+        return [p for p, end in ends.items() if max(committed.get(p, 0), starts.get(p, 0)) < end]
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the group's commits show that the gate was open: on the successor, or on a later topic of the chain
+        (those on the successor expire, once the group has read it and is not subscribed to it)."""
+        return self.has_moved or (self.following is not None and self.following.is_left)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the group needs the predecessor no more, though its commits there may have expired."""
+        return self.asked and self.successor.let_go and self.has_passed and self.has_expired and self.is_proof
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all was answered that decides whether the group needs the predecessor, once it is let go."""
+        after = self.following
+        return self.asked and (after is None or not after.successor.let_go or after.is_known)
+
+    @property
+    def needs_predecessor(self) -> bool:
+        has_read = self.has_read and self.opened  # else its owners have yet to note that the last records are handled
+        owes_commit = self.preceding is not None and not self.preceding.settled and not self.is_left
+        return needs_predecessor(self.view, has_read=has_read, has_moved=self.is_left, owes_commit=owes_commit)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is to be found out until the view changes."""
+        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor)

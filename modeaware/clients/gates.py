@@ -27,17 +27,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from modeaware.clients.gate import (
     GATE_OPENED,
     READ,
+    Gate,
     awaits_group,
     has_read,
     is_open,
     logical_topic,
-    needs_predecessor,
     predecessors,
     read_topics,
 )
@@ -105,88 +104,6 @@ class GroupClient(Protocol):
 
     def is_polling(self) -> bool:
         """Return whether a call of ``poll`` or ``consume`` is under way, which may have taken records already."""
-
-
-@dataclass(eq=False)
-class Gate:
-    """The gate between a topic that is replaced and its successor, as one member sees it.
-
-    Attributes:
-        view: of the predecessor.
-        opened: the successor's partitions are read.
-        settled: the group has a commit on all of them, or owes none (any more).
-        has_read, has_moved: of the group, as :func:`~modeaware.clients.gate.is_open` takes them.
-        committed: the group's offsets on the predecessor.
-        has_expired: where the group has moved, a commit that is missing there has expired: none is left, or the others
-            are at the end.
-        noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
-        asked: the group's offsets were requested and received.
-        is_proof: where the group has moved it has read the predecessor: no gate was left out or opened by its timeout.
-        preceding, following: the gate before the predecessor, and the one behind the successor.
-        waits_for: for people.
-    """
-
-    view: TopicView
-    successor: Successor
-    since_s: float
-    opened: bool = False
-    settled: bool = False
-    has_read: bool = False
-    has_moved: bool = False
-    has_expired: bool = True
-    asked: bool = False
-    is_proof: bool = True
-    waits_for: str = ""
-    ask_s: float = 0.0
-    asked_s: float = 0.0
-    log_starts_s: float = 0.0
-    logged_s: float = 0.0
-    looked_s: float = 0.0
-    ready_s: float | None = None
-    moved_s: float = 0.0
-    committed: dict[int, int] = field(default_factory=dict)
-    noted: set[int] = field(default_factory=set)
-    log_starts: dict[int, int] = field(default_factory=dict)
-    preceding: Gate | None = field(default=None, repr=False)
-    following: Gate | None = field(default=None, repr=False)
-
-    @property
-    def keys(self) -> list[Key]:
-        """The partitions of the predecessor."""
-        return [(self.view.topic, partition) for partition in range(len(self.view.modes))]
-
-    @property
-    def successor_keys(self) -> list[Key]:
-        return [(self.successor.topic, partition) for partition in range(self.successor.partition_count)]
-
-    @property
-    def has_passed(self) -> bool:
-        """Whether the group's commits show that the gate was open: on the successor, or on a later topic of the chain
-        (those on the successor expire, once the group has read it and is not subscribed to it)."""
-        return self.has_moved or (self.following is not None and self.following.is_left)
-
-    @property
-    def is_left(self) -> bool:
-        """Whether the group needs the predecessor no more, though its commits there may have expired."""
-        return self.asked and self.successor.let_go and self.has_passed and self.has_expired and self.is_proof
-
-    @property
-    def is_known(self) -> bool:
-        """Whether all was answered that decides whether the group needs the predecessor, once it is let go."""
-        after = self.following
-        return self.asked and (after is None or not after.successor.let_go or after.is_known)
-
-    @property
-    def needs_predecessor(self) -> bool:
-        has_moved = self.has_passed and self.has_expired and self.is_proof
-        has_read = self.has_read and self.opened  # else its owners have yet to note that the last records are handled
-        owes_commit = self.preceding is not None and not self.preceding.settled and not self.is_left
-        return needs_predecessor(self.view, has_read=has_read, has_moved=has_moved, owes_commit=owes_commit)
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is to be found out until the view changes."""
-        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor)
 
 
 class Gates:
@@ -535,7 +452,7 @@ class Gates:
             gate.committed, gate.moved_s = committed, self._now_s()
         gate.noted = {partition for partition, at in found.items() if at.metadata}
         gate.has_read = self._has_read(gate, gate.committed)
-        is_at_end = committed.keys().isdisjoint(_unread(gate, committed))
+        is_at_end = committed.keys().isdisjoint(gate.unread(committed))
         gate.has_expired = not committed or (is_at_end and self._group_id in gate.successor.groups)
         return True
 
@@ -572,7 +489,7 @@ class Gates:
         elif not is_next:
             gate.waits_for = f"the gate before {gate.view.topic}"
         elif ready:
-            late = format_ranges(_unread(gate, handled))
+            late = format_ranges(gate.unread(handled))
             gate.waits_for = f"the group to commit {gate.view.topic} [{late}] to its end"
 
     def _note_read(self, gate: Gate, mine: Collection[Key], answer: Mapping[Key, Committed | None]) -> bool:
@@ -619,7 +536,7 @@ class Gates:
         return not has_read and not self._reads(gate.view.topic, given)
 
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
-        late = _unread(gate, committed)
+        late = gate.unread(committed)
         if gate.successor.read_up_to and late and self._now_s() >= gate.log_starts_s:
             # Retention may have taken the rest.
             self._ask_log_starts(gate, [(gate.view.topic, partition) for partition in late])
@@ -713,12 +630,6 @@ def _name(view: TopicView, successor: Successor) -> tuple[str, str]:
 
 def _is_soon(gate: Gate, now_s: float) -> bool:
     return not gate.opened and gate.ready_s is not None and now_s < gate.ready_s + SOON_S
-
-
-def _unread(gate: Gate, committed: Mapping[int, int]) -> list[int]:
-    """The partitions of the predecessor whose end is known, and not committed."""
-    starts = gate.log_starts
-    return [p for p, end in gate.successor.read_up_to.items() if max(committed.get(p, 0), starts.get(p, 0)) < end]
 
 
 def _is_switched(view: TopicView) -> bool:

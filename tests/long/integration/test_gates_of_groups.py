@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
 
 from modeaware.aio import AIOConsumer
+from modeaware.kafka_python import KafkaConsumer
 from tests.support.plain import create_topic
 from tests.support.succession import Following, Given, Reader, Readers, Writer
 from tests.support.waiting import eventually
@@ -135,6 +139,47 @@ def test_chain_of_successors_is_read_one_after_the_other(following: Following, m
         following.group = make_group()
         with Readers([Reader("c", [following.name], following.conf("consumer"), late)], late) as readers:
             readers.check(writer.sent)
+
+
+@pytest.mark.parametrize("partitions", [range(12), range(2)], ids=["all", "some"])
+def test_topics_of_a_chain_whose_offsets_expire_are_not_read_anew(following: Following, partitions: range) -> None:
+    """As they do after ``offsets.retention.minutes``, while the topics wait for their own retention."""
+    topics = [following.name, f"{following.name}-v2", f"{following.name}-v3"]
+    journal: list[Given] = []
+
+    def expire() -> None:
+        expired = {
+            TopicPartition(topic, p): 0 for topic, count in zip(topics, (12, 4), strict=False) for p in range(count)
+        }
+        admin = KafkaAdminClient(bootstrap_servers=following.served.servers)
+        admin.delete_group_offsets(following.group, [p for p in expired if p.partition in partitions])
+        admin.close()
+
+    with Writer(following.producer, following.name) as writer:
+        with Readers([Reader("a", [following.name], following.conf(), journal)], journal) as readers:
+            readers.await_given(following.name, 300)
+            for following.topic, following.successor in pairwise(topics):
+                following.replace()
+                following.served.wait_done(following.topic)
+            readers.await_given(topics[-1], 100)
+            readers.await_held(topics[-1], 4)
+            eventually(lambda: readers.held(topics[0]) == readers.held(topics[1]) == [], 30)
+        before = len(journal)
+        expire()
+        with Readers([Reader("b", [following.name], following.conf(), journal)], journal) as readers:
+            readers.await_held(topics[-1], 4)
+            eventually(lambda: len(journal) > before + 100, 60)
+        expire()
+        consumer = KafkaConsumer(
+            following.name, bootstrap_servers=following.served.servers, modeaware_mode_log_topic=following.served.log,
+            group_id=following.group, auto_offset_reset="earliest",
+        )  # fmt: skip
+        later = {record.topic for _ in range(20) for each in consumer.poll(500).values() for record in each}
+        consumer.close()
+        writer.stop()
+    assert {given.topic for given in journal[before:]} == later == {topics[-1]}
+    numbers = [(given.key, given.number) for given in journal]
+    assert len(numbers) == len({*numbers})
 
 
 def test_static_members_that_are_upgraded_one_by_one_read_the_successor(following: Following) -> None:
