@@ -1,9 +1,9 @@
-"""The gate before a successor: which topic a producer writes to, and when a group may read the successor. Pure.
+"""The gate before a successor: which topic a producer writes to, and when a group may read the successor. Without IO.
 
 A topic name leads to a chain of topics (:mod:`modeaware.lifecycle.replacement`). Producers write to the last one that
 has been switched to. A group reads a successor once it has committed the predecessor to its end, in every partition: so
-it is given the records of each key in their order. What it has committed on the successor shows that its gate was open
-before, and an open gate never shuts for it; or a group that is set back would wait for itself.
+it is given the records of each key in their order. What it has committed of the successor, or of a later topic, shows
+that the gate was open before, and an open gate never shuts for it; or a group that is set back would wait for itself.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
 
 def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
     """Return successor -> the view of the topic that it replaces (invariant I8: where the names are those topics)."""
-    found = {}
+    found: dict[str, TopicView] = {}
     for view in views.values():
         if view.successor is not None and _following(view.successor, views.get) is not None:
+            if view.successor.gone and view.successor.topic in found:
+                continue  # a topic was adopted: it comes before the last one of the chain that its name leads to
             found[view.successor.topic] = view
     return found
 
@@ -139,9 +141,9 @@ def needs_predecessor(view: TopicView, *, has_read: bool, has_moved: bool, owes_
 
     Args:
         has_read: :func:`has_read`.
-        has_moved: the same as for :func:`is_open`, and the group's offsets on the topic have expired: none is left, or
-            those that are left are at its end. With others ``has_read`` decides: a gate that was opened by its timeout,
-            or a group that was set back, leaves records.
+        has_moved: the same as for :func:`is_open`, and the group's offsets on the topic have expired
+            (:attr:`Gate.is_left`). With others ``has_read`` decides: a gate that was opened by its timeout, or a group
+            that was set back, leaves records.
         owes_commit: the topic has a predecessor, which is kept until the group has a commit on each partition of the
             topic, and it has not: also where there is nothing to read.
     """
@@ -187,9 +189,9 @@ class Gate:
         settled: the group has a commit on all of them, or owes none (any more).
         has_read, has_moved: of the group, as :func:`is_open` takes them.
         committed: the group's offsets on the predecessor.
-        has_expired: where the group has moved, a commit that is missing there has expired: none is left, or the others
-            are at the end.
         noted: those of them with metadata: of ours, or of the application, which then has said what it has handled.
+        has_expired: where the group has moved, a commit that is missing there has expired: none is left, or, of a group
+            that was noted at the switch, the others are at the end.
         asked: the group's offsets were requested and received.
         is_proof: where the group has moved it has read the predecessor: no gate was left out or opened by its timeout.
         preceding, following: the gate before the predecessor, and the one behind the successor.
@@ -250,7 +252,8 @@ class Gate:
     def is_known(self) -> bool:
         """Whether all was answered that decides whether the group needs the predecessor, once it is let go."""
         after = self.following
-        return self.asked and (after is None or not after.successor.let_go or after.is_known)
+        is_known = after is None or not after.successor.let_go or after.successor.gone or after.is_known
+        return self.asked and is_known
 
     @property
     def needs_predecessor(self) -> bool:
@@ -261,4 +264,6 @@ class Gate:
     @property
     def done(self) -> bool:
         """Whether nothing is to be found out until the view changes."""
-        return self.opened and self.settled and not (self.successor.let_go and self.needs_predecessor)
+        if not self.successor.let_go or self.successor.gone:
+            return self.opened and self.settled
+        return self.opened and self.settled and self.asked and not self.needs_predecessor

@@ -117,7 +117,7 @@ class Gates:
 
     Attributes:
         shut: topics whose partitions are hidden: successors whose gate is shut, or whose replacement was undone; and
-            what was assigned to a member that learned by then that its group has read it, and is not to begin it anew.
+            topics that were let go, and assigned when the group had read them, or while that is not known.
         added: topics that this member has subscribed to for itself.
         subscribed: the topics of the last :meth:`topics`.
         left_out: topics that its patterns match, and that are not read any more.
@@ -151,7 +151,7 @@ class Gates:
         self._known: set[str] = set()
         self._warned: set[str] = set()
         self.added: set[str] = set()
-        self._needless: set[str] = set()  # assigned when they were not needed any more
+        self._needless: set[str] = set()  # topics that were let go, and assigned when they were not needed, or may be
         self._next_s = 0.0
         self.shut: set[str] = set()
         self.subscribed: tuple[str, ...] = ()
@@ -267,15 +267,16 @@ class Gates:
             names: what the application subscribes to.
         """
         concerned = {topic for topic, _ in given} | set(self.subscribed)
-        patterns = []
+        before = predecessors(self._views.views())
         if self._follows:
-            concerned |= self._chains(names, lambda view: True)  # what is needed is found out by these gates
             patterns = [name for name in names if name.startswith("^")]
+            matched = (v.topic for v in before.values() if any(self._matches(each, v.topic) for each in patterns))
+            # Whole chains: what is needed of them is found out by these gates.
+            concerned |= self._chains([*names, *matched], lambda view: True)
         gates: dict[tuple[str, str], Gate] = {}
-        for topic, view in predecessors(self._views.views()).items():
+        for topic, view in before.items():
             assert view.successor is not None
-            either = {topic, view.topic} if self._follows else {topic}
-            if not concerned & either and not any(self._matches(each, view.topic) for each in patterns):
+            if not concerned & ({topic, view.topic} if self._follows else {topic}):
                 continue
             name = _name(view, view.successor)
             gate = self._gates.get(name) or Gate(
@@ -292,10 +293,10 @@ class Gates:
         # An open gate never shuts, also where the view is out of force for a while; unless its replacement was undone.
         kept = (name for name, gate in self._gates.items() if gate.opened and gate.successor.switched)
         self._gates = {name: self._gates[name] for name in kept} | gates
-        before = {gate.successor.topic_id: gate for gate in self._gates.values()}
-        after = {gate.view.topic_id: gate for gate in self._gates.values()}
+        by_end = {gate.successor.topic_id: gate for gate in self._gates.values()}
+        by_start = {gate.view.topic_id: gate for gate in self._gates.values()}
         for gate in self._gates.values():
-            gate.preceding, gate.following = before.get(gate.view.topic_id or ""), after.get(gate.successor.topic_id)
+            gate.preceding, gate.following = by_end.get(gate.view.topic_id or ""), by_start.get(gate.successor.topic_id)
         self._update_shut()
 
     def on_assign(self, new: Collection[Key], given: Collection[Key]) -> None:
@@ -332,8 +333,8 @@ class Gates:
         self.topics(names)  # first: gates of a former subscription are none of this one
         self.follow((), names)
         for gate in self._in_turn():
-            is_due = not gate.asked or (gate.needs_predecessor and self._now_s() >= gate.ask_s)
-            if gate.successor.let_go and is_due:
+            is_open_question = gate.successor.let_go and (not gate.asked or gate.needs_predecessor)
+            if is_open_question and self._now_s() >= gate.ask_s:
                 self._ask(gate, ready=False, within=())
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
@@ -410,8 +411,8 @@ class Gates:
         """Where a gate has stayed shut: open it after its timeout, or log from time to time what it waits for."""
         if gate.opened:
             return
-        if not self._is_next(gate):
-            gate.moved_s = now_s  # its turn has not come
+        if not self._is_next(gate) or not gate.is_known:
+            gate.moved_s = now_s  # its turn has not come, or the predecessor itself may be hidden meanwhile
         if gate.ready_s is not None and now_s >= gate.moved_s + self._timeout_s:
             log.warning(
                 "%s: the gate before %s opens after modeaware.gate.timeout.ms without progress: records of %s that "
@@ -562,15 +563,19 @@ class Gates:
         now_s = self._now_s()
         committed = self._client.committed(gate.successor_keys) if answer is None else answer
         is_known = committed.keys() >= {*gate.successor_keys}
-        if gate.successor.let_go and gate.needs_predecessor and self._take_in(gate, self._client.committed(gate.keys)):
-            gate.asked = gate.asked or is_known
+        if gate.successor.let_go and (gate.needs_predecessor or not gate.asked):
+            gate.asked |= self._take_in(gate, self._client.committed(gate.keys)) and is_known
         gate.ask_s = now_s + (SELDOM_S if gate.successor.let_go and gate.asked else ASK_S)
         missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
         gate.has_moved = gate.has_moved or self._has_moved(gate, committed, mine)
         if is_known:
             gate.settled = not missing or not awaits_group(gate.view, self._group_id, gate.committed)
-        if missing and self._put_back(gate.following, missing):
-            return
+        after = gate.following
+        if missing and after is not None and after.successor.let_go and not after.successor.gone:
+            if mine and after.is_left:
+                self._put_back(after, missing)
+            if after.is_left or not after.is_known:
+                return
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]
@@ -584,19 +589,12 @@ class Gates:
         if starts:
             self._client.commit({key: Committed(at, GATE_OPENED) for key, at in sorted(starts.items())})
 
-    def _put_back(self, gate: Gate | None, missing: Iterable[Key]) -> bool:
-        """Commit a topic that the group has left at its end, where its commits have expired: the controller looks for
-        them before it deletes the topic before that. Return whether their starts are not to be committed.
-
-        Args:
-            gate: the gate behind that topic.
-        """
-        if gate is None or not gate.successor.let_go:
-            return False
-        ends = gate.successor.read_up_to if gate.is_left and not gate.successor.gone else {}
-        if read := {key: Committed(ends[key[1]], READ) for key in missing if key[1] in ends}:
+    def _put_back(self, gate: Gate, expired: Iterable[Key]) -> None:
+        """Commit the predecessor, which the group has left, at its end again: the controller looks for its commits
+        before it deletes the topic before that. Their starts would have it read anew."""
+        ends = gate.successor.read_up_to
+        if read := {key: Committed(ends[key[1]], READ) for key in expired if key[1] in ends}:
             self._client.commit(read)
-        return gate.is_left or not gate.is_known
 
     def warn_of_manual(self, topics: Iterable[str]) -> None:
         """An assignment that the application made itself is left as it is."""

@@ -296,8 +296,7 @@ class Partitions:
         self.mine |= keys
         self.held |= held
         for partition in partitions:
-            is_set = partition.offset not in (OFFSET_INVALID, OFFSET_STORED)
-            self.starts.started(key_of(partition), partition.offset if is_set else None)
+            self._started(partition)
         self._pause(keys - held)
         TALLY.add(PARTITIONS_LEFT_OUT, len(keys - held))
         self._resume(held & self._paused_by_us)
@@ -305,6 +304,10 @@ class Partitions:
             for topic in sorted({topic for topic, _ in keys - held}):
                 left_out = format_ranges(p for t, p in keys - held if t == topic)
                 log.warning("%s: partitions %s are in mode None and left out until they are readable", topic, left_out)
+
+    def _started(self, place: TopicPartition) -> None:
+        is_set = place.offset not in (OFFSET_INVALID, OFFSET_STORED)
+        self.starts.started(key_of(place), place.offset if is_set else None)
 
     # Changes in mid-life
 
@@ -345,7 +348,7 @@ class Partitions:
                 continue
             if key in replaced and place.offset == OFFSET_INVALID:
                 place.offset = OFFSET_BEGINNING  # librdkafka's own one is of the topic that was deleted
-            self.starts.started(key, place.offset)
+            self._started(place)
             if self._seek(place):
                 self.held.add(key)
                 self._chosen.pop(key, None)

@@ -893,6 +893,41 @@ def test_topic_of_a_chain_is_not_begun_before_it_is_known_whether_the_group_has_
     assert "a" in member.gates.shut
 
 
+def test_topic_that_is_let_go_is_shown_to_a_late_group_where_its_successor_was_deleted_by_hand() -> None:
+    member = Member(reset="earliest")
+    member.views.put(replaced("a", "id-a", "b", "id-b", groups=frozenset()))
+    member.views.put(replaced("b", "id-b", "c", "id-c", gone=True))
+    member.mine = {("a", 0), ("a", 1), ("c", 0)}
+    member.topics()
+    member.gates.on_assign(member.mine, member.mine)
+    assert "a" not in member.gates.shut
+
+
+def test_pattern_leaves_a_chain_for_good_in_whatever_order_its_gates_are_asked() -> None:
+    member = Member(reset="earliest")
+    member.onlooker.there = {"a", "b", "c", "d"}
+    member.names = ["^a$"]
+    for topic, successor in ("ab", "bc", "cd"):
+        member.views.put(replaced(topic, f"id-{topic}", successor, f"id-{successor}"))
+    member.commits("d", 2, None)
+    member.gates.ask_before_joining(member.names)
+    member.mine = {("d", 0)}
+    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    for _ in range(6):
+        assert member.topics() == ("d",)
+        member.look(SELDOM_S)
+        member.stock.down = None
+    assert member.gates.due_s() is not None, "the list of topics is renewed"
+    assert {at for key, at in member.stock.committed_offsets.items() if key[0] in "bc"} == {(5, READ)}
+
+
+def test_adopted_topic_is_the_predecessor_and_not_the_alias_that_is_gone() -> None:
+    adopted = replaced("a", "id-a2", "c", "id-c")
+    alias = replaced("b", "id-b", "c", "id-c", gone=True)
+    for views in ({"a": adopted, "b": alias}, {"b": alias, "a": adopted}):
+        assert predecessors(views) == {"c": adopted}
+
+
 def test_another_topic_of_a_name_is_not_hidden_in_the_place_of_one_that_was_left() -> None:
     member = Member(reset="earliest")
     member.views.put(replaced("a", "id-a", "b", "id-b"))
