@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pytest
+from confluent_kafka import KafkaError, Message
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -29,7 +29,7 @@ from tests.conftest import MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.flights_job import RUNS, start_flights
-from tests.support.plain import produce_all
+from tests.support.plain import TIMEOUT_S
 from tests.support.process import LoggedProcess
 from tests.support.streaming import listening, started
 from tests.support.waiting import eventually
@@ -82,14 +82,34 @@ class Arrivals(Background):
 
 
 def send(conf: Mapping[str, Any], topic: str, first: int, flights: Iterable[Flight]) -> None:
-    """Flights from number ``first`` on, in order.
+    """Produce flights from number ``first`` on, in order.
 
-    Few are in flight at once: brokers refuse those that are queued before the switch and come after the fence.
+    Brokers refuse what is queued before the switch and comes after the fence. As an application that needs order, this
+    one sends it again before anything else of its key.
     """
-    records = ({"key": flight.key, "value": b"%d %b" % (n, flight.value)} for n, flight in enumerate(flights, first))
+    left = deque((flight.key, b"%d %b" % (n, flight.value)) for n, flight in enumerate(flights, first))
     with Producer({**conf, "enable.idempotence": True, "linger.ms": 5}) as producer:
-        while some := list(islice(records, 1000)):
-            produce_all(producer, topic, some)
+        while left:
+            batch: dict[bytes | None, bytes] = {}
+            while left and left[0][0] not in batch:
+                batch |= [left.popleft()]
+            while batch:
+                batch = _refused(producer, topic, batch)
+
+
+def _refused(producer: Producer, topic: str, batch: Mapping[bytes | None, bytes]) -> dict[bytes | None, bytes]:
+    """Produce one record of each key; return those that were refused because the topic was replaced."""
+    refused: dict[bytes | None, bytes] = {}
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            assert "was replaced by" in error.str(), error
+            refused[message.key()] = message.value() or b""
+
+    for key, value in batch.items():
+        producer.produce(topic, key=key, value=value, on_delivery=on_delivery)
+    assert not producer.flush(TIMEOUT_S)
+    return refused
 
 
 class Job(Protocol):
