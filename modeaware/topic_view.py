@@ -59,6 +59,11 @@ class Successor:
     groups_complete: bool = True
 
     @property
+    def remains(self) -> bool:
+        """Whether the predecessor is let go, and still there."""
+        return self.let_go and not self.gone
+
+    @property
     def state(self) -> int:
         """How far the replacement has come, as a number: the last of :data:`SUCCESSION` that holds."""
         return max(n for n, name in enumerate(SUCCESSION) if not n or getattr(self, name))

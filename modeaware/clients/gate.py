@@ -252,8 +252,12 @@ class Gate:
     def is_known(self) -> bool:
         """Whether all was answered that decides whether the group needs the predecessor, once it is let go."""
         after = self.following
-        is_known = after is None or not after.successor.let_go or after.successor.gone or after.is_known
-        return self.asked and is_known
+        return self.asked and (after is None or not after.successor.remains or after.is_known)
+
+    @property
+    def is_next(self) -> bool:
+        """Whether the gate before the predecessor itself is open."""
+        return self.preceding is None or self.preceding.opened
 
     @property
     def needs_predecessor(self) -> bool:
@@ -262,8 +266,11 @@ class Gate:
         return needs_predecessor(self.view, has_read=has_read, has_moved=self.is_left, owes_commit=owes_commit)
 
     @property
+    def may_be_needed(self) -> bool:
+        """Whether the predecessor is let go, and needed by the group, or may be: what it committed is not known."""
+        return self.successor.remains and (not self.asked or self.needs_predecessor)
+
+    @property
     def done(self) -> bool:
         """Whether nothing is to be found out until the view changes."""
-        if not self.successor.let_go or self.successor.gone:
-            return self.opened and self.settled
-        return self.opened and self.settled and self.asked and not self.needs_predecessor
+        return self.opened and self.settled and not self.may_be_needed

@@ -333,8 +333,7 @@ class Gates:
         self.topics(names)  # first: gates of a former subscription are none of this one
         self.follow((), names)
         for gate in self._in_turn():
-            is_open_question = gate.successor.let_go and (not gate.asked or gate.needs_predecessor)
-            if is_open_question and self._now_s() >= gate.ask_s:
+            if gate.may_be_needed and self._now_s() >= gate.ask_s:
                 self._ask(gate, ready=False, within=())
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
@@ -372,7 +371,7 @@ class Gates:
 
     def _not_needed(self) -> set[str]:
         """The topics that the next subscription is without, or may be: it is not known yet what the group has read."""
-        gates = [gate for gate in self._gates.values() if gate.successor.let_go and not gate.successor.gone]
+        gates = [gate for gate in self._gates.values() if gate.successor.remains]
         left = [gate.view for gate in gates if self._follows and not (gate.is_known and gate.needs_predecessor)]
         return {view.topic for view in left if self._views.view(view.topic).topic_id == view.topic_id}
 
@@ -411,7 +410,7 @@ class Gates:
         """Where a gate has stayed shut: open it after its timeout, or log from time to time what it waits for."""
         if gate.opened:
             return
-        if not self._is_next(gate) or not gate.is_known:
+        if not gate.is_next or not gate.is_known:
             gate.moved_s = now_s  # its turn has not come, or the predecessor itself may be hidden meanwhile
         if gate.ready_s is not None and now_s >= gate.moved_s + self._timeout_s:
             log.warning(
@@ -481,13 +480,12 @@ class Gates:
             return
         gate.asked = True
         gate.has_moved = self._has_moved(gate, answer, within)
-        is_next = self._is_next(gate)
         handled = self._handled(gate)
         is_handled = gate.has_read and has_read(gate.view, handled, gate.log_starts)
         apart = self._is_apart(gate, within)
-        if is_open(gate.view, has_read=is_handled, has_moved=gate.has_passed, waived=apart, is_next=is_next):
+        if is_open(gate.view, has_read=is_handled, has_moved=gate.has_passed, waived=apart, is_next=gate.is_next):
             self._open(gate, within, answer)
-        elif not is_next:
+        elif not gate.is_next:
             gate.waits_for = f"the gate before {gate.view.topic}"
         elif ready:
             late = format_ranges(gate.unread(handled))
@@ -510,20 +508,17 @@ class Gates:
         """What the group has committed, where that says that the application has handled it."""
         return {p: at for p, at in gate.committed.items() if p in gate.noted or not self._auto_commit}
 
-    def _is_next(self, gate: Gate) -> bool:
-        """Whether the gate before the predecessor itself is open."""
-        return gate.preceding is None or gate.preceding.opened
-
     def _has_moved(self, gate: Gate, answer: Mapping[Key, Committed | None], given: Collection[Key]) -> bool:
         """Whether commits on the successor show that its gate was open.
 
         Offset 0 shows nothing of a group that still reads the predecessor: kafka-python commits it for what it is
         assigned, also of a topic that the application names before it is known for a successor.
         """
+        found = [at for key in gate.successor_keys if (at := answer.get(key)) is not None]
+        if any(at.offset > 0 or at.metadata == GATE_OPENED for at in found):
+            return True
         has_read = gate.successor.let_go and self._group_id in gate.successor.groups
-        counts = has_read or not self._reads(gate.view.topic, given)
-        found = (answer.get(key) for key in gate.successor_keys)
-        return any(at is not None and (counts or at.offset > 0 or at.metadata == GATE_OPENED) for at in found)
+        return bool(found) and (has_read or not self._reads(gate.view.topic, given))
 
     def _reads(self, topic: str, given: Collection[Key]) -> bool:
         """Whether this member reads the topic, or will when it subscribes next."""
@@ -563,7 +558,7 @@ class Gates:
         now_s = self._now_s()
         committed = self._client.committed(gate.successor_keys) if answer is None else answer
         is_known = committed.keys() >= {*gate.successor_keys}
-        if gate.successor.let_go and (gate.needs_predecessor or not gate.asked):
+        if gate.may_be_needed:
             gate.asked |= self._take_in(gate, self._client.committed(gate.keys)) and is_known
         gate.ask_s = now_s + (SELDOM_S if gate.successor.let_go and gate.asked else ASK_S)
         missing = [key for key in gate.successor_keys if key in committed and committed[key] is None]
@@ -571,11 +566,10 @@ class Gates:
         if is_known:
             gate.settled = not missing or not awaits_group(gate.view, self._group_id, gate.committed)
         after = gate.following
-        if missing and after is not None and after.successor.let_go and not after.successor.gone:
+        if after is not None and after.successor.remains and (after.is_left or not after.is_known):
             if mine and after.is_left:
                 self._put_back(after, missing)
-            if after.is_left or not after.is_known:
-                return
+            return
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
         idle = [key for key, position in positions.items() if position is None or not self._auto_commit]

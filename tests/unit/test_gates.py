@@ -7,151 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
-from modeaware.clients.gates import ASK_S, LOG_STARTS_S, LOOK_S, SELDOM_S, UNCOMMITTED_S
-from modeaware.clients.starts import Starts
-from modeaware.config import ClientConfig
-from modeaware.confluent.gates import Gates, Onlooker
+from modeaware.clients.gates import ASK_S, LOG_STARTS_S, SELDOM_S, UNCOMMITTED_S
+from modeaware.confluent.gates import Onlooker
 from modeaware.confluent.names import LogicalName
 from modeaware.confluent.ownership import GroupConf
 from modeaware.topic_view import Successor, TopicView
-from tests.support.fake_views import FakeViews, modes_of
-
-Key = tuple[str, int]
-REFRESH_S = 300.0
-OWN = {("a", 0), ("b", 0)}
-"""What the member is assigned: partitions of the topic ``a`` and of ``b``, which replaces it."""
-
-
-class Stock:
-    """A client and its group."""
-
-    def __init__(self) -> None:
-        self.committed_offsets: dict[Key, tuple[int, str | None]] = {}
-        self.positions: dict[Key, int] = {}
-        self.first: dict[Key, int] = {}
-        self.stored: dict[Key, int] = {}
-        self.requests = 0
-        self.absent: set[str] = set()
-        self.renewed: list[str] = []
-        self.down: Exception | None = None
-
-    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        self.requests += 1
-        if self.down:
-            raise self.down
-        found = [(p, self.committed_offsets.get((p.topic, p.partition), (OFFSET_INVALID, None))) for p in partitions]
-        return [TopicPartition(p.topic, p.partition, offset, note or "") for p, (offset, note) in found]
-
-    def commit(self, offsets: list[TopicPartition] | None = None, asynchronous: bool = True) -> None:
-        assert asynchronous, "a commit that is waited for may block the polling thread"
-        if offsets is None:
-            self.committed_offsets |= {key: (offset, None) for key, offset in self.stored.items()}
-            self.stored.clear()
-        else:
-            self.committed_offsets |= {(p.topic, p.partition): (p.offset, p.metadata) for p in offsets}
-
-    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        return [
-            TopicPartition(p.topic, p.partition, self.positions.get((p.topic, p.partition), OFFSET_INVALID))
-            for p in partitions
-        ]
-
-    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        if self.absent.intersection(p.topic for p in partitions):
-            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-        return [TopicPartition(p.topic, p.partition, self.first.get((p.topic, p.partition), 0)) for p in partitions]
-
-    def list_topics(self, topic: str, timeout: float) -> None:
-        self.renewed.append(topic)
-
-
-class SomeOnlooker(Onlooker):
-    """Returns what the stock client does, and topics."""
-
-    def __init__(self, stock: Stock) -> None:
-        self._stock = stock
-        self.there: set[str] = set()
-        self.lists = self.closes = 0
-
-    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return self._stock.committed(partitions, timeout)
-
-    def topics(self) -> frozenset[str]:
-        self.lists += 1
-        return frozenset(self.there)
-
-    def close(self) -> None:
-        self.closes += 1
-
-
-class Member:
-    """A member of group ``g`` that is subscribed to ``a``, and its clock."""
-
-    def __init__(
-        self,
-        *absent: str,
-        auto_commit: bool = True,
-        reset: str = "latest",
-        whole_names: bool = False,
-        creates_topics: bool = False,
-        **config: Any,
-    ) -> None:
-        self.stock = Stock()
-        self.stock.absent |= set(absent)
-        self.views = FakeViews()
-        self.now_s = 100.0
-        self.polling = self.inside = False
-        self.starts = Starts(self.views, reset, "g")
-        self.onlooker = SomeOnlooker(self.stock)
-        self.gates = Gates(
-            self.stock, "g", auto_commit, ClientConfig(**config), self.views, self.starts,
-            lambda: self.polling, lambda: self.now_s, lambda: self.inside, self.onlooker,
-            whole_names=whole_names, refresh_s=REFRESH_S, creates_topics=creates_topics,
-        )  # fmt: skip
-        self.names = ["a"]
-        self.mine: set[Key] = set(OWN)
-        self.view = TopicView("a", "id-a", (1, 1), modes_of(2, 2), successor=Successor("b", "id-b", 2))
-        self.views.put(self.view)
-        self.gates.follow((), self.names)
-        self.gates.topics(self.names)
-
-    def told(self, **changed: Any) -> None:
-        """The view of ``a`` says something else of its successor."""
-        assert self.view.successor is not None
-        successor = replace(self.view.successor, **changed)
-        controller, epoch = self.view.version
-        self.view = replace(self.view, version=(controller, epoch + 1), successor=successor)
-        self.views.put(self.view)
-
-    def sealed(self, *ends: int) -> None:
-        self.told(switched=True, groups=frozenset({"g"}), read_up_to=dict(enumerate(ends)))
-
-    def deliver(self, topic: str, partition: int, end: int) -> None:
-        """The application was given the partition up to ``end``, and has polled again."""
-        self.stock.positions[topic, partition] = self.stock.stored[topic, partition] = end
-
-    def commits(self, topic: str, *offsets: int | None, note: str | None = READ) -> None:
-        """The group's other members commit."""
-        found = {(topic, partition): offset for partition, offset in enumerate(offsets)}
-        self.stock.committed_offsets |= {key: (at, note) for key, at in found.items() if at is not None}
-
-    def look(self, after_s: float = LOOK_S) -> bool:
-        """One more poll; whether the successor is read."""
-        self.now_s += after_s
-        self.gates.follow(self.mine, self.names)
-        self.gates.look(self.mine, {key for key in self.mine if key[0] not in self.gates.shut})
-        return "b" not in self.gates.shut
-
-    def topics(self) -> tuple[str, ...]:
-        return self.gates.topics(self.names)
-
-    @property
-    def waits_for(self) -> str:
-        (stats,) = self.gates.stats()
-        return str(stats["waits_for"])
+from tests.support.fake_views import modes_of
+from tests.support.gate_member import OWN, REFRESH_S, SILENT, Member
 
 
 def test_successor_is_subscribed_to_once_a_broker_has_it_and_the_topic_until_it_is_let_go() -> None:
@@ -446,7 +311,7 @@ def test_one_look_at_many_gates_is_cut_short_and_goes_on_with_the_others() -> No
     def silent(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         asked.append(partitions[0].topic)
         member.now_s += timeout
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        raise SILENT
 
     member.stock.committed = silent  # type: ignore[method-assign]  # a coordinator that is down
     for _ in range(5):
@@ -573,7 +438,7 @@ def test_gate_opens_with_a_warning_when_commits_do_not_move(caplog: pytest.LogCa
 
 def test_coordinator_that_does_not_answer_is_asked_again() -> None:
     member = Member()
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.stock.down = SILENT
     member.sealed(0, 0)
     assert not member.look()
     member.stock.down = None
@@ -684,262 +549,6 @@ def test_member_that_reads_what_it_names_does_not_follow_and_commits_nothing_of_
     assert member.look(), "the group has read the topic"
 
 
-def test_topic_that_was_let_go_is_left_out_from_the_start_where_the_group_has_read_it() -> None:
-    for committed, expected in [((5, 5), ("b",)), ((5, 3), ("a", "b"))]:
-        member = Member()
-        member.sealed(5, 5)
-        member.told(let_go=True)
-        member.commits("a", *committed)
-        member.gates.follow((), ["a"])
-        member.gates.ask_before_joining(["a"])
-        assert member.topics() == expected
-
-
-def test_new_group_that_is_answered_before_it_joins_reads_a_chain_in_its_order() -> None:
-    member = Member()
-    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5}, let_go=True)
-    member.gates.subscribed = ()  # it begins now
-    member.gates.follow((), ["a"])
-    member.gates.ask_before_joining(["a"])
-    assert member.stock.requests, "it is answered"
-    assert member.topics() == ("a", "b")
-    assert not member.look(), "the gate is shut"
-
-
-def chain(member: Member, **changed: Any) -> None:
-    """The topic ``b`` is replaced as well, by ``c``."""
-    end = Successor("c", "id-c", 2, switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5})
-    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=replace(end, **changed)))
-
-
-def test_gate_does_not_open_by_its_timeout_while_the_one_before_it_is_shut() -> None:
-    member = Member(gate_timeout_ms=60_000)
-    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5})
-    chain(member)
-    for _ in range(4):
-        member.deliver("a", 0, 1)
-        assert not member.look(50)
-        member.topics()
-    assert member.gates.shut == {"b", "c"}
-    member.deliver("a", 0, 5)
-    member.commits("a", 5, 5)
-    assert member.look(ASK_S)
-    member.deliver("b", 0, 5)
-    member.look(50)
-    assert member.gates.shut == {"c"}, "its own time begins now"
-    member.look(70)
-    assert member.gates.shut == set()
-
-
-def test_chain_whose_replacements_come_at_once_is_the_groups_before_it_is_subscribed_to() -> None:
-    member = Member()
-    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5})
-    member.views.remove("a")
-    member.mine = {("a", 0)}
-    assert member.topics() == ("a",)
-    member.views.put(member.view)
-    chain(member)
-    member.look(SELDOM_S)
-    assert member.gates.shut == {"b", "c"}
-
-
-def test_gates_of_a_former_subscription_are_not_asked_for_the_next() -> None:
-    member = Member()
-    member.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5}, let_go=True)
-    member.topics()
-    member.gates.ask_before_joining(["z"])
-    assert not member.stock.requests
-    member.gates.ask_before_joining(["a"])
-    assert not member.look()
-
-
-def test_topic_that_is_let_go_is_read_until_its_end_is_noted() -> None:
-    """A library's own commit says nothing of the last record, and a member that is not subscribed notes nothing."""
-    member = Member()
-    member.sealed(5, 5)
-    member.told(let_go=True)
-    member.commits("a", 5, 5, note=None)
-    member.gates.ask_before_joining(["a"])
-    assert member.topics() == ("a", "b")
-    member.mine = {("a", 0), ("a", 1), ("b", 0)}
-    member.deliver("a", 0, 5)
-    member.deliver("a", 1, 5)
-    member.look(SELDOM_S)
-    assert member.look(SELDOM_S)
-    assert member.topics() == ("b",)
-
-
-def test_member_without_partitions_asks_again_until_its_group_has_read_what_is_let_go() -> None:
-    member = Member()
-    member.sealed(5, 5)
-    member.told(let_go=True)
-    member.commits("a", 5, 3)
-    for committed, expected in [(3, ("a", "b")), (5, ("b",))]:
-        member.commits("a", 5, committed)
-        member.now_s += SELDOM_S
-        member.gates.ask_before_joining(["a"])
-        assert member.topics() == expected
-    asked = member.stock.requests
-    member.gates.ask_before_joining(["a"])
-    assert member.stock.requests == asked
-
-
-def replaced(topic: str, topic_id: str, successor: str, successor_id: str, **state: Any) -> TopicView:
-    """The view of a topic with two partitions of five records, which is let go."""
-    state = {"switched": True, "let_go": True, "groups": frozenset({"g"}), "read_up_to": {0: 5, 1: 5}} | state
-    return TopicView(topic, topic_id, (1, 50), modes_of(2, 2), successor=Successor(successor, successor_id, 2, **state))
-
-
-def test_topic_that_the_group_has_left_is_not_begun_anew_by_who_learns_it_late() -> None:
-    """Its retention is longer than that of the offsets, and the coordinator did not answer before the member joined."""
-    member = Member(reset="earliest")
-    member.views.put(replaced("a", "id-a", "b", "id-b"))
-    member.commits("b", 3, None)
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    member.gates.ask_before_joining(["a"])
-    assert member.topics() == ("a", "b"), "it is not known what the group has read"
-    member.gates.on_assign(OWN, OWN)
-    assert member.gates.shut == {"a", "b"}
-    member.stock.down = None
-    member.look(SELDOM_S)
-    assert member.gates.shut == {"a"}
-    assert member.topics() == ("b",)
-    member.views.put(replace(replaced("a", "id-a", "b", "id-b", let_go=False), version=(1, 51)))
-    member.look()
-    assert member.gates.shut == set(), "records came late, and are read"
-
-
-def test_topic_that_is_let_go_is_begun_by_a_late_group_once_its_commits_are_known() -> None:
-    member = Member(reset="earliest")
-    member.views.put(replaced("a", "id-a", "b", "id-b", groups=frozenset()))
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    member.gates.on_assign(OWN, OWN)
-    assert member.gates.shut == {"a", "b"}
-    member.stock.down = None
-    member.look(SELDOM_S)
-    assert member.gates.shut == {"b"}
-
-
-def test_topic_that_is_read_when_the_group_has_read_it_stays_until_the_next_assignment() -> None:
-    member = Member()
-    member.gates.on_assign(OWN, OWN)
-    member.sealed(5, 5)
-    member.deliver("a", 0, 5)
-    member.commits("a", None, 5)
-    assert member.look()
-    member.told(let_go=True)
-    member.commits("b", 0, 0)
-    member.look(SELDOM_S)
-    assert member.topics() == ("b",)
-    assert member.gates.shut == set(), "the application is not told of a revocation that comes anyway"
-
-
-@pytest.mark.parametrize("first", ["a", "b"])
-def test_group_whose_offsets_on_a_chain_have_expired_reads_none_of_it_anew(first: str) -> None:
-    member = Member(reset="earliest")
-    views = {"a": replaced("a", "id-a", "b", "id-b"), "b": replaced("b", "id-b", "c", "id-c")}
-    member.views.remove("a")
-    for topic in (first, *views.keys() - {first}):
-        member.views.put(views[topic])
-    member.commits("c", 2, None)
-    member.gates.ask_before_joining(["a"])
-    assert member.topics() == ("c",)
-    member.mine = {("c", 0)}
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    member.gates.on_assign(member.mine, member.mine)
-    for _ in range(6):
-        member.look(UNCOMMITTED_S)
-        assert member.topics() == ("c",), "one rebalance more each time"
-        member.stock.down = None
-    kept = {key: at for key, at in member.stock.committed_offsets.items() if key[0] != "c"}
-    assert kept == {("b", 0): (5, READ), ("b", 1): (5, READ)}, "the controller looks for them before it deletes a"
-
-
-@pytest.mark.parametrize(
-    ("groups", "others", "expected"),
-    [({"g"}, 5, ("b",)), ({"g"}, 4, ("a", "b")), (set(), 5, ("a", "b"))],
-    ids=["expired", "not read", "began late, and may not have come to it"],
-)
-def test_commit_that_has_expired_where_the_others_are_at_the_end_has_no_partition_read_anew(
-    groups: set[str], others: int, expected: tuple[str, ...]
-) -> None:
-    member = Member(reset="earliest")
-    member.views.put(replaced("a", "id-a", "b", "id-b", groups=frozenset(groups)))
-    member.commits("a", others, None)
-    member.commits("b", 3, 3)
-    member.gates.ask_before_joining(["a"])
-    assert member.topics() == expected
-
-
-def test_topic_of_a_chain_is_not_begun_before_it_is_known_whether_the_group_has_gone_beyond(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    member = Member(reset="earliest")
-    member.views.put(replaced("a", "id-a", "b", "id-b"))
-    member.views.put(replaced("b", "id-b", "c", "id-c"))
-    member.commits("c", 2, None)
-    committed = member.stock.committed
-    monkeypatch.setattr(
-        member.stock, "committed", lambda parts, timeout: committed([p for p in parts if p.topic != "c"], timeout)
-    )
-    member.gates.ask_before_joining(["a"])
-    assert member.topics() == ("a", "b", "c")
-    member.mine = {(topic, p) for topic in "abc" for p in (0, 1)}
-    member.gates.on_assign(member.mine, member.mine)
-    assert member.gates.shut == {"a", "b", "c"}
-    monkeypatch.setattr(member.stock, "committed", committed)
-    member.look(SELDOM_S)
-    assert member.topics() == ("c",)
-    assert "a" in member.gates.shut
-
-
-def test_topic_that_is_let_go_is_shown_to_a_late_group_where_its_successor_was_deleted_by_hand() -> None:
-    member = Member(reset="earliest")
-    member.views.put(replaced("a", "id-a", "b", "id-b", groups=frozenset()))
-    member.views.put(replaced("b", "id-b", "c", "id-c", gone=True))
-    member.mine = {("a", 0), ("a", 1), ("c", 0)}
-    member.topics()
-    member.gates.on_assign(member.mine, member.mine)
-    assert "a" not in member.gates.shut
-
-
-def test_pattern_leaves_a_chain_for_good_in_whatever_order_its_gates_are_asked() -> None:
-    member = Member(reset="earliest")
-    member.onlooker.there = {"a", "b", "c", "d"}
-    member.names = ["^a$"]
-    for topic, successor in ("ab", "bc", "cd"):
-        member.views.put(replaced(topic, f"id-{topic}", successor, f"id-{successor}"))
-    member.commits("d", 2, None)
-    member.gates.ask_before_joining(member.names)
-    member.mine = {("d", 0)}
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    for _ in range(6):
-        assert member.topics() == ("d",)
-        member.look(SELDOM_S)
-        member.stock.down = None
-    assert member.gates.due_s() is not None, "the list of topics is renewed"
-    assert {at for key, at in member.stock.committed_offsets.items() if key[0] in "bc"} == {(5, READ)}
-
-
-def test_adopted_topic_is_the_predecessor_and_not_the_alias_that_is_gone() -> None:
-    adopted = replaced("a", "id-a2", "c", "id-c")
-    alias = replaced("b", "id-b", "c", "id-c", gone=True)
-    for views in ({"a": adopted, "b": alias}, {"b": alias, "a": adopted}):
-        assert predecessors(views) == {"c": adopted}
-
-
-def test_another_topic_of_a_name_is_not_hidden_in_the_place_of_one_that_was_left() -> None:
-    member = Member(reset="earliest")
-    member.views.put(replaced("a", "id-a", "b", "id-b"))
-    member.commits("a", 5, 5)
-    member.commits("b", 3, 3)
-    member.gates.on_assign(OWN, OWN)
-    assert member.gates.shut == {"a"}
-    member.views.remove("a")
-    member.gates.on_assign(OWN, OWN)
-    assert member.gates.shut == set()
-
-
 def test_replay_of_the_application_is_waited_for() -> None:
     member = Member()
     member.starts.started(("a", 0), 0)
@@ -980,7 +589,7 @@ def test_member_that_starts_at_the_end_without_an_answer_is_not_behind() -> None
     member = Member()
     member.commits("a", None, 5)
     member.commits("a", 5, note=None)  # by an earlier owner's library: only an owner can note that it is handled
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.stock.down = SILENT
     member.starts.started(("a", 0), None)
     member.gates.on_assign(OWN, OWN)
     member.sealed(5, 5)
@@ -995,13 +604,13 @@ def test_time_without_answers_is_no_time_without_progress() -> None:
     member = Member(gate_timeout_ms=60_000)
     member.sealed(0, 7)
     assert not member.look()
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.stock.down = SILENT
     for _ in range(5):
         assert not member.look(50)
     assert "an answer" in member.waits_for
     member.stock.down = None
     assert not member.look(50)
-    member.stock.down = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    member.stock.down = SILENT
     assert not member.look(5)
     member.stock.down = None
     assert member.look(12), "one answer that is missing does not begin the time anew"
