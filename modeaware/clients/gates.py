@@ -145,7 +145,7 @@ class Gates:
         self._starts = starts
         self._now_s = now_s
         self._match = match
-        self._given: tuple[str, ...] = ()
+        self._given: Collection[str] = ()
         self._gates: dict[tuple[str, str], Gate] = {}
         self._found: set[tuple[str, str]] = set()
         self._known: set[str] = set()
@@ -164,10 +164,11 @@ class Gates:
 
         A successor that this client does not find on the brokers yet is left out: an error would reach the application.
         """
-        self._given = given = tuple(names)
+        names = tuple(names)
+        self._given = given = dict.fromkeys(names)
         if not self._follows:
-            self.subscribed = given
-            return given
+            self.subscribed = names
+            return names
         found: dict[str, None] = {}
         left_out: set[str] = set()
         for name in given:
@@ -176,16 +177,17 @@ class Gates:
             else:
                 found |= dict.fromkeys(self._read_topics(name))
         self.left_out = frozenset(left_out)
-        self.subscribed = tuple(topic for topic in found if self._is_there(topic))
-        self.added = {topic for topic in self.added.union(self.subscribed) if not self._is_named(topic, given)}
+        before, is_named = predecessors(self._views.views()), self._named(given)
+        self.subscribed = tuple(topic for topic in found if self._is_there(topic, before))
+        self.added = {topic for topic in self.added.union(self.subscribed) if not is_named(topic)}
         return self.subscribed
 
-    def _is_there(self, topic: str) -> bool:
+    def _is_there(self, topic: str, before: Mapping[str, TopicView]) -> bool:
         """Whether brokers have the topic, which another one of them has created a moment ago; not asked about what the
         application has named, but where that name is an alias, to which a topic comes back."""
         if topic in self._given and not self._is_alias(topic):
             return True
-        predecessor = predecessors(self._views.views()).get(topic)
+        predecessor = before.get(topic)
         if predecessor is None or predecessor.successor is None:
             return True
         found = topic, predecessor.successor.topic_id
@@ -214,23 +216,22 @@ class Gates:
             left_out: what it matches of them and is not read any more is added to it.
         """
         views = self._views.views().items()
-        replaced = {topic for topic, view in views if view.successor and self._matches(pattern, topic)}
+        replaced = {topic for topic, view in views if view.successor and self._match(pattern, topic)}
         chains = dict.fromkeys(each for topic in replaced for each in self._read_topics(topic))
         left_out |= (without := replaced - chains.keys())
         found = self._without(pattern, without)
-        return [*found, *(each for each in chains if not self._is_named(each, found))]
+        is_named = self._named(found)
+        return [*found, *(each for each in chains if not is_named(each))]
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str]:
         """Return what to subscribe to so as to read what ``pattern`` matches, but for the topics ``left_out``."""
         return [pattern]
 
-    def _is_named(self, topic: str, names: Iterable[str]) -> bool:
-        """Whether a subscription to ``names`` is one to ``topic``, as far as can be told."""
-        return any(name == topic or self._matches(name, topic) is not False for name in names)
-
-    def _matches(self, pattern: str, topic: str) -> bool | None:
-        """Whether a subscription is a pattern (``^...``) that matches. None: not known, and it is left as it is."""
-        return self._match(pattern, topic) if pattern.startswith("^") else False
+    def _named(self, names: Iterable[str]) -> Callable[[str], bool]:
+        """Return what tells whether a subscription to ``names`` is one to a topic, as far as can be told."""
+        plain = frozenset(names)
+        patterns = [name for name in plain if name.startswith("^")]
+        return lambda topic: topic in plain or any(self._match(each, topic) is not False for each in patterns)
 
     def _needs(self, view: TopicView) -> bool:
         assert view.successor is not None
@@ -244,12 +245,8 @@ class Gates:
 
         A successor that is subscribed to by its own name is left out.
         """
-        before = predecessors(self._views.views())
-        chains = {
-            topic: logical_topic(topic, lambda each: self._is_named(each, names), before)
-            for topic in before
-            if topic not in names
-        }
+        before, is_named = predecessors(self._views.views()), self._named(names)
+        chains = {topic: logical_topic(topic, is_named, before) for topic in before.keys() - set(names)}
         return {topic: name for topic, name in chains.items() if name != topic}
 
     @property
@@ -270,7 +267,7 @@ class Gates:
         before = predecessors(self._views.views())
         if self._follows:
             patterns = [name for name in names if name.startswith("^")]
-            matched = (v.topic for v in before.values() if any(self._matches(each, v.topic) for each in patterns))
+            matched = (v.topic for v in before.values() if any(self._match(each, v.topic) for each in patterns))
             # Whole chains: what is needed of them is found out by these gates.
             concerned |= self._chains([*names, *matched], lambda view: True)
         gates: dict[tuple[str, str], Gate] = {}
@@ -522,7 +519,7 @@ class Gates:
 
     def _reads(self, topic: str, given: Collection[Key]) -> bool:
         """Whether this member reads the topic, or will when it subscribes next."""
-        if any(each == topic for each, _ in given) or self._is_named(topic, self.subscribed):
+        if any(each == topic for each, _ in given) or self._named(self.subscribed)(topic):
             return True
         return self._follows and topic in self._chains(self._given, self._needs)
 

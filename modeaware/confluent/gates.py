@@ -36,6 +36,7 @@ from modeaware.librdkafka import (
     TopicPartition,
 )
 from modeaware.modelog.connection import connection_conf
+from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class Gates(gates.Gates):
         if is_harmless and (pattern in self._as_is or self._matches_successor(pattern, left_out)):
             return [pattern]
         topics = self._list()
-        found = sorted(topic for topic in topics.difference(left_out) if self._matches(pattern, topic))
+        found = sorted(topic for topic in topics.difference(left_out) if self._match(pattern, topic))
         if is_harmless and found:
             self._as_is.add(pattern)
             return [pattern]
@@ -127,11 +128,11 @@ class Gates(gates.Gates):
         self.listed |= frozenset(found)
         return found
 
-    def _is_there(self, topic: str) -> bool:
-        return topic in self.listed or super()._is_there(topic)
+    def _is_there(self, topic: str, before: Mapping[str, TopicView]) -> bool:
+        return topic in self.listed or super()._is_there(topic, before)
 
     def _matches_successor(self, pattern: str, left_out: Iterable[str]) -> bool:
-        return any(self._matches(pattern, each) for topic in left_out for each in self._read_topics(topic))
+        return any(self._match(pattern, each) for topic in left_out for each in self._read_topics(topic))
 
     def _list(self) -> frozenset[str]:
         """Return all topics, as they were when it was last time to look; empty: not known yet."""

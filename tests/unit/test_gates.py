@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -254,6 +255,24 @@ def test_pattern_matches_whole_names_where_brokers_match_it(whole_names: bool, m
     member.view = replace(member.view, version=(1, 2), successor=Successor("ab", "id-b", 2))
     member.views.put(member.view)
     assert member.gates.topics(["^a"]) == ("^a", *more)
+
+
+@pytest.mark.parametrize("is_pattern", [False, True])
+def test_what_a_subscription_costs_a_topic_does_not_grow_with_their_number(
+    monkeypatch: pytest.MonkeyPatch, is_pattern: bool
+) -> None:
+    looks = []
+    for count in (10, 100):
+        member = Member()
+        for n in range(count):
+            successor = Successor(f"u{n}", f"id-u{n}", 2, switched=True)
+            member.views.put(TopicView(f"t{n}", f"id-t{n}", (1, 1), modes_of(2, 2), successor=successor))
+        views = Mock(side_effect=member.views.views)
+        monkeypatch.setattr(member.views, "views", views)
+        member.names = ["^t"] if is_pattern else [f"t{n}" for n in range(count)]
+        assert len(member.topics()) == count + len(member.names)
+        looks.append(views.call_count)
+    assert looks[0] == looks[1] > 0, "each goes through all topics"
 
 
 def test_another_topic_of_the_successors_name_has_no_gate() -> None:
