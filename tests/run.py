@@ -1,8 +1,8 @@
 """``python -m tests.run``: what ``make test`` and ``make test-all`` run.
 
-Checks, pure tests and those with a cluster other than the shared node run beside those on that node, as two processes.
-Spark runs alone after them; where all is run, in the first of the two, so that both take as long. Each step runs,
-whether others fail or not. The Kafka that most tests share is started once, here.
+Checks, pure tests, those with a cluster other than the shared node, and Spark run beside most of those on that node, as
+two processes; the others on it run in the one or in the other, so that both take as long. Each step runs, whether
+others fail or not. The Kafka that most tests share is started once, here.
 """
 
 from __future__ import annotations
@@ -59,20 +59,27 @@ CHECKS = (
     Step("imports", (LINT_IMPORTS, "--no-cache", "--no-logo")),
 )
 PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
-KAFKA = Step("kafka", (*PYTEST, "tests/integration", "-m", "not own_cluster"), kafka=True)
+OTHER_CLIENTS = sorted(
+    f"tests/integration/{file.name}"
+    for kind in ("kafka_python", "endpoint")
+    for file in ROOT.glob(f"tests/integration/test_{kind}_*.py")
+)
+SHARED = ("-m", "not own_cluster")
+OTHERS = Step("other clients", (*PYTEST, *OTHER_CLIENTS, *SHARED), kafka=True)
+KAFKA = Step("kafka", (*PYTEST, "tests/integration", *(f"--ignore={it}" for it in OTHER_CLIENTS), *SHARED), kafka=True)
 CLUSTERS = Step("clusters", (*PYTEST, "tests/integration", "-m", "own_cluster"), kafka=True)
 SPARK = Step("spark", (*PYTEST, "tests/spark"), kafka=True)
 LONG_PURE = Step("long pure", (*PYTEST, "tests/long/pure"))
-LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration", "-m", "not own_cluster"), kafka=True)
+LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration", *SHARED), kafka=True)
 LONG_CLUSTERS = Step("long clusters", (*PYTEST, "tests/long/integration", "-m", "own_cluster"), kafka=True)
 LONG_SPARK = Step("long spark", (*PYTEST, "tests/long/spark"), kafka=True)
 CHAOS = Step("chaos", (*PYTEST, "tests/long/alone"))
 
 Stage = Sequence[Sequence[Step]]
 """Lanes that run side by side; the steps of a lane run one after the other."""
-SHORT: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS), (KAFKA,)), ((SPARK,),))
+SHORT: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS, OTHERS, SPARK), (KAFKA,)),)
 ALL: Sequence[Stage] = (
-    ((*CHECKS, PURE, CLUSTERS, LONG_PURE, LONG_CLUSTERS, SPARK, LONG_SPARK), (KAFKA, LONG_KAFKA)),
+    ((*CHECKS, PURE, CLUSTERS, LONG_PURE, LONG_CLUSTERS, SPARK, LONG_SPARK), (KAFKA, OTHERS, LONG_KAFKA)),
     ((CHAOS,),),
 )
 
