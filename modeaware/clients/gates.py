@@ -98,9 +98,12 @@ class GroupClient(Protocol):
 
     def commit(self, offsets: Mapping[Key, Committed]) -> None: ...
 
-    def has_topic(self, topic: str, *, is_switched: bool) -> bool:
-        """Return whether brokers have the topic, which another one of them has created a moment ago, and which has
-        replaced another one if ``is_switched``. Creates none."""
+    def have_topics(self, topics: Mapping[str, bool]) -> Collection[str]:
+        """Return which topics brokers have, of such as another one of them has created a moment ago. Creates none.
+
+        Args:
+            topics: topic -> whether it has replaced another one.
+        """
 
     def is_polling(self) -> bool:
         """Return whether a call of ``poll`` or ``consume`` is under way, which may have taken records already."""
@@ -177,25 +180,26 @@ class Gates:
             else:
                 found |= dict.fromkeys(self._read_topics(name))
         self.left_out = frozenset(left_out)
-        before, is_named = predecessors(self._views.views()), self._named(given)
-        self.subscribed = tuple(topic for topic in found if self._is_there(topic, before))
+        absent, is_named = self._absent(found), self._named(given)
+        self.subscribed = tuple(topic for topic in found if topic not in absent)
         self.added = {topic for topic in self.added.union(self.subscribed) if not is_named(topic)}
         return self.subscribed
 
-    def _is_there(self, topic: str, before: Mapping[str, TopicView]) -> bool:
-        """Whether brokers have the topic, which another one of them has created a moment ago; not asked about what the
-        application has named, but where that name is an alias, to which a topic comes back."""
-        if topic in self._given and not self._is_alias(topic):
-            return True
-        predecessor = before.get(topic)
-        if predecessor is None or predecessor.successor is None:
-            return True
-        found = topic, predecessor.successor.topic_id
-        if found not in self._found and not self._client.has_topic(topic, is_switched=_is_switched(predecessor)):
-            log.debug("%s: %s is not subscribed to yet", self._group_id, topic)
-            return False
-        self._found.add(found)
-        return True
+    def _absent(self, topics: Iterable[str]) -> set[str]:
+        """Return those that brokers do not have yet, which another one of them has created a moment ago; not asked
+        about what the application has named, but where that name is an alias, to which a topic comes back."""
+        before = predecessors(self._views.views())
+        new = {
+            topic: view.successor
+            for topic in topics
+            if (view := before.get(topic)) and view.successor and (topic not in self._given or self._is_alias(topic))
+            if (topic, view.successor.topic_id) not in self._found
+        }
+        there = self._client.have_topics({topic: each.switched for topic, each in new.items()}) if new else ()
+        self._found |= {(topic, new[topic].topic_id) for topic in there}
+        if absent := new.keys() - there:
+            log.debug("%s: not subscribed to yet: %s", self._group_id, sorted(absent))
+        return absent
 
     def _is_alias(self, topic: str) -> bool:
         successor = self._views.view(topic).successor
@@ -435,9 +439,18 @@ class Gates:
             self._ask_log_starts(gate, behind)
         return [p for _, p in behind if gate.log_starts.get(p, -1) < gate.successor.read_up_to[p]]
 
-    def _ask_log_starts(self, gate: Gate, keys: Collection[Key]) -> None:
-        gate.log_starts_s = self._now_s() + LOG_STARTS_S
-        gate.log_starts |= {partition: at for (_, partition), at in self._client.log_starts(keys).items()}
+    def _ask_log_starts(self, gate: Gate, keys: Iterable[Key]) -> None:
+        """Request them, and what other gates are due to request: a broker may answer after a fetch of this member has
+        waited for records (``fetch.wait.max.ms``)."""
+        now_s = self._now_s()
+        due = {gate.view.topic: (gate, {*keys})}
+        for each in self._gates.values():
+            if not each.opened and now_s >= each.log_starts_s and each.view.topic not in due:
+                due[each.view.topic] = each, {(each.view.topic, p) for p in each.unread(each.committed)}
+        found = self._client.log_starts({key for _, late in due.values() for key in late})
+        for each, late in due.values():
+            each.log_starts_s = now_s + LOG_STARTS_S if late else each.log_starts_s
+            each.log_starts |= {key[1]: found[key] for key in late if key in found}
 
     def _take_in(self, gate: Gate, answer: Mapping[Key, Committed | None]) -> bool:
         """Keep what the group has committed on the predecessor, if all of it is known."""
@@ -619,7 +632,3 @@ def _name(view: TopicView, successor: Successor) -> tuple[str, str]:
 
 def _is_soon(gate: Gate, now_s: float) -> bool:
     return not gate.opened and gate.ready_s is not None and now_s < gate.ready_s + SOON_S
-
-
-def _is_switched(view: TopicView) -> bool:
-    return view.successor is not None and view.successor.switched

@@ -13,6 +13,7 @@ All of it is for the polling thread.
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -27,7 +28,6 @@ from modeaware.config import ClientConfig
 from modeaware.confluent.names import physical_topic
 from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
 from modeaware.librdkafka import (
-    OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
     KafkaError,
@@ -36,7 +36,6 @@ from modeaware.librdkafka import (
     TopicPartition,
 )
 from modeaware.modelog.connection import connection_conf
-from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 
 log = logging.getLogger(__name__)
@@ -128,8 +127,8 @@ class Gates(gates.Gates):
         self.listed |= frozenset(found)
         return found
 
-    def _is_there(self, topic: str, before: Mapping[str, TopicView]) -> bool:
-        return topic in self.listed or super()._is_there(topic, before)
+    def _absent(self, topics: Iterable[str]) -> set[str]:
+        return super()._absent(topic for topic in topics if topic not in self.listed)
 
     def _matches_successor(self, pattern: str, left_out: Iterable[str]) -> bool:
         return any(self._match(pattern, each) for topic in left_out for each in self._read_topics(topic))
@@ -189,7 +188,8 @@ class Onlooker:
 
     librdkafka keeps every partition that a consumer was asked about. Once the topic is deleted it queues an error for
     each of them every second, until the partition is assigned and given back: without end for one that other members
-    read. So it is not the application's consumer that is asked. Made when it is first needed.
+    read. So it is not the application's consumer that is asked, which also has to wait for the answer to a fetch first
+    (``fetch.wait.max.ms``). Made when it is first needed.
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
@@ -205,6 +205,9 @@ class Onlooker:
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._client.committed(partitions, timeout=timeout)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return self._client.offsets_for_times(partitions, timeout=timeout)
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics; empty: no answer."""
@@ -238,7 +241,7 @@ class LibrdkafkaGroup:
         self._is_inside = is_inside
         self._missed: set[str] = set()
         self._asked = onlooker or stock
-        self.offsets = LibrdkafkaOffsets(stock, group_id, self._asked)
+        self.offsets = LibrdkafkaOffsets(self._asked, group_id)
 
     def is_polling(self) -> bool:
         return self._is_polling()
@@ -259,7 +262,7 @@ class LibrdkafkaGroup:
         return {key: Committed(p.offset, _metadata_of(p)) if p.offset >= 0 else None for key, p in found.items()}
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
-        return self.offsets.answered([TopicPartition(*key, OFFSET_BEGINNING) for key in keys], ANSWER_S)
+        return self.offsets.log_starts_now(keys)
 
     def commit_delivered(self) -> None:
         self._commit()
@@ -273,24 +276,37 @@ class LibrdkafkaGroup:
         except KafkaException as error:
             log.debug("%s: nothing committed: %s", self._group_id, error)
 
-    def has_topic(self, topic: str, *, is_switched: bool) -> bool:
-        if is_switched:
-            if topic in self._missed and not self._is_inside():
-                # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
-                with suppress(KafkaException):
-                    self._stock.list_topics(topic, timeout=ANSWER_S)
-            return True
+    def have_topics(self, topics: Mapping[str, bool]) -> set[str]:
+        found = {topic for topic, is_switched in topics.items() if is_switched}
+        for topic in () if self._is_inside() else found & self._missed:
+            # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
+            with suppress(KafkaException):
+                self._stock.list_topics(topic, timeout=ANSWER_S)
+        new = topics.keys() - found
+        if self._has_topics(new - self._missed):
+            found |= new - self._missed
+        deadline_s = time.monotonic() + ANSWER_S
+        for topic in random.sample(sorted(new - found), len(new - found)):  # the same ones must not always come first
+            if time.monotonic() >= deadline_s:
+                break
+            if self._has_topics([topic]):
+                found.add(topic)
+            else:
+                self._missed.add(topic)
+        return found
+
+    def _has_topics(self, topics: Collection[str]) -> bool:
+        """Whether brokers have them all. Asked by the client itself, which then subscribes by what it has learned."""
         # Not by list_topics(): within a callback, it makes confluent_kafka abort at that poll's next callback.
-        asked = [TopicPartition(topic, 0, OFFSET_END)]
+        asked = [TopicPartition(topic, 0, OFFSET_END) for topic in topics]
         try:
-            error = self._stock.offsets_for_times(asked, timeout=ANSWER_S)[0].error
+            errors = [p.error for p in self._stock.offsets_for_times(asked, timeout=ANSWER_S)] if asked else []
         except KafkaException as failure:
-            error = failure.args[0]
-        if error is None or error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return True
-        log.debug("%s: %s: %s", self._group_id, topic, error)
-        self._missed.add(topic)
-        return False
+            errors = [failure.args[0]]
+        missing = [error for error in errors if error and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED]
+        if missing:
+            log.debug("%s: %s: %s", self._group_id, sorted(topics), missing[0])
+        return not missing
 
 
 def _metadata_of(committed: TopicPartition) -> str:

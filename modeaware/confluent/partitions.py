@@ -68,15 +68,10 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
 
 
 class LibrdkafkaOffsets:
-    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
+    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits."""
 
-    Args:
-        asked: who is asked for what the group has committed; None: the client itself.
-    """
-
-    def __init__(self, stock: Any, group_id: str, asked: Any = None) -> None:
+    def __init__(self, stock: Any, group_id: str) -> None:
         self._stock = stock
-        self._asked = asked or stock
         self._group_id = group_id
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
@@ -84,7 +79,7 @@ class LibrdkafkaOffsets:
         if not keys:
             return {}
         try:
-            answer = self._asked.committed(parts_of(keys), timeout=TIMEOUT_S)
+            answer = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
         except KafkaException as error:
             log.warning(
                 "%s: committed offsets not known (%s): librdkafka decides the start of %d partitions",

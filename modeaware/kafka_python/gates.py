@@ -107,8 +107,8 @@ class KafkaPythonGroup:
         except KafkaError as error:
             log.debug("%s: nothing committed: %s", coordinator.group_id, error)
 
-    def has_topic(self, topic: str, *, is_switched: bool) -> bool:
-        return True  # brokers that do not return it yet bring one more rebalance when they do, and no error
+    def have_topics(self, topics: Mapping[str, bool]) -> Collection[str]:
+        return topics.keys()  # brokers that do not return one yet bring a rebalance more when they do, and no error
 
 
 class ChangedPattern:

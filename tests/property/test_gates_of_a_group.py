@@ -181,8 +181,8 @@ class Member:
             assert at.offset <= topic.ends[key[1]]
             self.world.committed[key] = at
 
-    def has_topic(self, topic: str, *, is_switched: bool) -> bool:
-        return topic in self.world.there
+    def have_topics(self, topics: Mapping[str, bool]) -> Collection[str]:
+        return topics.keys() & self.world.there.keys()
 
     def is_polling(self) -> bool:
         return False

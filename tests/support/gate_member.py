@@ -31,6 +31,7 @@ class Stock:
         self.first: dict[Key, int] = {}
         self.stored: dict[Key, int] = {}
         self.requests = 0
+        self.listings: list[set[str]] = []
         self.absent: set[str] = set()
         self.renewed: list[str] = []
         self.down: Exception | None = None
@@ -57,6 +58,7 @@ class Stock:
         ]
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.listings.append({p.topic for p in partitions})
         if self.absent.intersection(p.topic for p in partitions):
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return [TopicPartition(p.topic, p.partition, self.first.get((p.topic, p.partition), 0)) for p in partitions]
@@ -75,6 +77,9 @@ class SomeOnlooker(Onlooker):
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._stock.committed(partitions, timeout)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return self._stock.offsets_for_times(partitions, timeout)
 
     def topics(self) -> frozenset[str]:
         self.lists += 1

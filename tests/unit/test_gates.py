@@ -275,6 +275,46 @@ def test_what_a_subscription_costs_a_topic_does_not_grow_with_their_number(
     assert looks[0] == looks[1] > 0, "each goes through all topics"
 
 
+def several(member: Member, **state: Any) -> None:
+    """It subscribes to nine topics, ``t0`` to ``t8``, which are replaced, too."""
+    for n in range(9):
+        successor = Successor(f"u{n}", f"id-u{n}", 2, **state)
+        member.views.put(TopicView(f"t{n}", f"id-t{n}", (1, 1), modes_of(2, 2), successor=successor))
+    member.names = [f"t{n}" for n in range(9)]
+
+
+def test_successors_that_are_announced_together_are_looked_up_together() -> None:
+    """Each answer may take ``fetch.wait.max.ms``: it comes after that to a fetch."""
+    member = Member()
+    several(member)
+    assert len(member.topics()) == 18
+    assert member.stock.listings[1:] == [{f"u{n}" for n in range(9)}]
+    member.topics()
+    assert len(member.stock.listings) == 2
+
+
+def test_successor_that_is_not_there_yet_keeps_no_other_from_being_subscribed_to() -> None:
+    member = Member("u3")
+    several(member)
+    assert {*member.topics()} == {f"{letter}{n}" for letter in "tu" for n in range(9)} - {"u3"}
+    member.stock.absent.clear()
+    assert "u3" in member.topics()
+
+
+def test_log_starts_of_all_gates_are_requested_together() -> None:
+    member = Member()
+    several(member, switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5})
+    member.mine = {(f"t{n}", 0) for n in range(9)}
+    member.topics()
+    for n in range(9):
+        member.deliver(f"t{n}", 0, 5)
+        member.stock.first[f"t{n}", 1] = 5
+    member.look()
+    assert member.stock.listings[1:] == [{f"t{n}" for n in range(9)}]
+    member.look(ASK_S)
+    assert not member.gates.shut & {f"u{n}" for n in range(9)}
+
+
 def test_another_topic_of_the_successors_name_has_no_gate() -> None:
     member = Member()
     member.views.put(TopicView("b", "another", (1, 1), modes_of(2, 2)))
