@@ -99,7 +99,7 @@ class GroupClient(Protocol):
     def commit(self, offsets: Mapping[Key, Committed]) -> None: ...
 
     def have_topics(self, topics: Mapping[str, bool]) -> Collection[str]:
-        """Return which topics brokers have, of such as another one of them has created a moment ago. Creates none.
+        """Return which of the topics brokers have, to which one of them has only just added them. Creates none.
 
         Args:
             topics: topic -> whether it has replaced another one.
@@ -432,25 +432,25 @@ class Gates:
         for key, position in self._client.positions([key for key in gate.keys if key in held]).items():
             at = self._starts.start_of(key) if position is None else position
             if at is None:  # no answer was received, and the client library starts where the group is
-                at = gate.committed.get(key[1])
-            if at is None or at < gate.successor.read_up_to[key[1]]:
-                behind.append(key)
+                at = gate.committed.get(key[1], 0)
+            if at < gate.successor.read_up_to[key[1]]:
+                behind.append(key[1])
         if behind and self._now_s() >= gate.log_starts_s:  # retention may have taken the rest
-            self._ask_log_starts(gate, behind)
-        return [p for _, p in behind if gate.log_starts.get(p, -1) < gate.successor.read_up_to[p]]
+            self._ask_log_starts()
+        return [p for p in behind if gate.log_starts.get(p, 0) < gate.successor.read_up_to[p]]
 
-    def _ask_log_starts(self, gate: Gate, keys: Iterable[Key]) -> None:
-        """Request them, and what other gates are due to request: a broker may answer after a fetch of this member has
-        waited for records (``fetch.wait.max.ms``)."""
+    def _ask_log_starts(self) -> None:
+        """Of all gates for which it is time, in one request: the answer to it may come after that to a fetch, which
+        waits for records (``fetch.wait.max.ms``)."""
         now_s = self._now_s()
-        due = {gate.view.topic: (gate, {*keys})}
-        for each in self._gates.values():
-            if not each.opened and now_s >= each.log_starts_s and each.view.topic not in due:
-                due[each.view.topic] = each, {(each.view.topic, p) for p in each.unread(each.committed)}
-        found = self._client.log_starts({key for _, late in due.values() for key in late})
-        for each, late in due.values():
-            each.log_starts_s = now_s + LOG_STARTS_S if late else each.log_starts_s
-            each.log_starts |= {key[1]: found[key] for key in late if key in found}
+        due: dict[Gate, list[Key]] = {}
+        for gate in self._gates.values():
+            if not gate.done and now_s >= gate.log_starts_s and (unread := gate.unread({})):
+                due[gate] = [(gate.view.topic, partition) for partition in unread]
+                gate.log_starts_s = now_s + LOG_STARTS_S
+        found = self._client.log_starts({key for keys in due.values() for key in keys})
+        for gate, keys in due.items():
+            gate.log_starts |= {key[1]: found[key] for key in keys if key in found}
 
     def _take_in(self, gate: Gate, answer: Mapping[Key, Committed | None]) -> bool:
         """Keep what the group has committed on the predecessor, if all of it is known."""
@@ -544,8 +544,7 @@ class Gates:
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
         late = gate.unread(committed)
         if gate.successor.read_up_to and late and self._now_s() >= gate.log_starts_s:
-            # Retention may have taken the rest.
-            self._ask_log_starts(gate, [(gate.view.topic, partition) for partition in late])
+            self._ask_log_starts()  # retention may have taken the rest
         return has_read(gate.view, committed, gate.log_starts)
 
     # Opening

@@ -282,25 +282,27 @@ class LibrdkafkaGroup:
             # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
             with suppress(KafkaException):
                 self._stock.list_topics(topic, timeout=ANSWER_S)
-        new = topics.keys() - found
-        if self._has_topics(new - self._missed):
-            found |= new - self._missed
+        new = sorted(topics.keys() - found)
+        there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
-        for topic in random.sample(sorted(new - found), len(new - found)):  # the same ones must not always come first
+        for topic in random.sample(new, len(new)):  # the same ones must not always come first
             if time.monotonic() >= deadline_s:
                 break
-            if self._has_topics([topic]):
-                found.add(topic)
+            if self._has_topics(self._asked, [topic]):
+                there.append(topic)
             else:
                 self._missed.add(topic)
-        return found
+        # The client itself subscribes by what it has learned. It is asked once, since its fetch is answered first.
+        if there and not self._has_topics(self._stock, there):
+            self._missed.update(there)
+            return found
+        return found.union(there)
 
-    def _has_topics(self, topics: Collection[str]) -> bool:
-        """Whether brokers have them all. Asked by the client itself, which then subscribes by what it has learned."""
+    def _has_topics(self, client: Any, topics: Collection[str]) -> bool:
         # Not by list_topics(): within a callback, it makes confluent_kafka abort at that poll's next callback.
         asked = [TopicPartition(topic, 0, OFFSET_END) for topic in topics]
         try:
-            errors = [p.error for p in self._stock.offsets_for_times(asked, timeout=ANSWER_S)] if asked else []
+            errors = [p.error for p in client.offsets_for_times(asked, timeout=ANSWER_S)]
         except KafkaException as failure:
             errors = [failure.args[0]]
         missing = [error for error in errors if error and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED]

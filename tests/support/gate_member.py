@@ -59,6 +59,9 @@ class Stock:
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         self.listings.append({p.topic for p in partitions})
+        return self.listed(partitions)
+
+    def listed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         if self.absent.intersection(p.topic for p in partitions):
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return [TopicPartition(p.topic, p.partition, self.first.get((p.topic, p.partition), 0)) for p in partitions]
@@ -74,12 +77,14 @@ class SomeOnlooker(Onlooker):
         self._stock = stock
         self.there: set[str] = set()
         self.lists = self.closes = 0
+        self.listings: list[set[str]] = []
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._stock.committed(partitions, timeout)
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return self._stock.offsets_for_times(partitions, timeout)
+        self.listings.append({p.topic for p in partitions})
+        return self._stock.listed(partitions)
 
     def topics(self) -> frozenset[str]:
         self.lists += 1

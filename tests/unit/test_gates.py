@@ -284,7 +284,7 @@ def several(member: Member, **state: Any) -> None:
 
 
 def test_successors_that_are_announced_together_are_looked_up_together() -> None:
-    """Each answer may take ``fetch.wait.max.ms``: it comes after that to a fetch."""
+    """By the client itself: each answer may take ``fetch.wait.max.ms``, as it comes after that to a fetch."""
     member = Member()
     several(member)
     assert len(member.topics()) == 18
@@ -310,9 +310,29 @@ def test_log_starts_of_all_gates_are_requested_together() -> None:
         member.deliver(f"t{n}", 0, 5)
         member.stock.first[f"t{n}", 1] = 5
     member.look()
-    assert member.stock.listings[1:] == [{f"t{n}" for n in range(9)}]
+    assert (member.onlooker.listings[1:], member.stock.listings[1:]) == ([{f"t{n}" for n in range(9)}], [])
     member.look(ASK_S)
     assert not member.gates.shut & {f"u{n}" for n in range(9)}
+
+
+def test_log_start_of_a_partition_that_is_replayed_is_requested_with_those_of_other_gates() -> None:
+    """The group has committed it to its end, the application went back, and retention takes it meanwhile."""
+    member = Member()
+    several(member, switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5})
+    member.mine = {("t0", 0), ("t1", 0)}
+    member.topics()
+    member.commits("t1", 5, None, note=None)
+    member.deliver("t1", 0, 2)
+    for _ in range(3):
+        member.look(LOG_STARTS_S)
+    assert "this member to read t1 [0]" in waits(member)["t1"]
+    member.stock.first["t1", 0] = 5
+    member.look(LOG_STARTS_S)
+    assert "the group to commit t1 [1]" in waits(member)["t1"]
+
+
+def waits(member: Member) -> dict[str, str]:
+    return {gate["topic"]: gate["waits_for"] for gate in member.gates.stats()}
 
 
 def test_another_topic_of_the_successors_name_has_no_gate() -> None:
@@ -542,13 +562,13 @@ def test_first_commit_of_an_owner_is_not_set_back(monkeypatch: pytest.MonkeyPatc
     member = Member()
     member.sealed(0, 0)
     assert member.look()
-    listed = member.stock.offsets_for_times
+    listed = member.stock.listed
 
-    def owner_commits(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+    def owner_commits(partitions: list[TopicPartition]) -> list[TopicPartition]:
         member.commits("b", None, 500, note=None)
-        return listed(partitions, timeout)
+        return listed(partitions)
 
-    monkeypatch.setattr(member.stock, "offsets_for_times", owner_commits)
+    monkeypatch.setattr(member.stock, "listed", owner_commits)
     member.look(UNCOMMITTED_S)
     assert member.stock.committed_offsets["b", 1] == (500, None)
 
