@@ -26,7 +26,7 @@ from modeaware.clients.gates import ANSWER_S, ASK_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.names import physical_topic
-from modeaware.confluent.partitions import LibrdkafkaOffsets, key_of, parts_of
+from modeaware.confluent.partitions import SINGLE_ANSWER_S, LibrdkafkaOffsets, key_of, parts_of
 from modeaware.librdkafka import (
     OFFSET_END,
     Consumer,
@@ -278,31 +278,28 @@ class LibrdkafkaGroup:
 
     def have_topics(self, topics: Mapping[str, bool]) -> set[str]:
         found = {topic for topic, is_switched in topics.items() if is_switched}
-        for topic in () if self._is_inside() else found & self._missed:
-            # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
-            with suppress(KafkaException):
-                self._stock.list_topics(topic, timeout=ANSWER_S)
         new = sorted(topics.keys() - found)
         there: list[str] = []
         deadline_s = time.monotonic() + ANSWER_S
+        for topic in () if self._is_inside() else found & self._missed:
+            # librdkafka keeps for minutes that its user may not see a topic, and would subscribe by that.
+            if time.monotonic() < deadline_s:
+                with suppress(KafkaException):
+                    self._stock.list_topics(topic, timeout=ANSWER_S)
         for topic in random.sample(new, len(new)):  # the same ones must not always come first
-            if time.monotonic() >= deadline_s:
-                break
-            if self._has_topics(self._asked, [topic]):
+            if time.monotonic() < deadline_s and self._has_topics(self._asked, [topic], SINGLE_ANSWER_S):
                 there.append(topic)
-            else:
-                self._missed.add(topic)
         # The client itself subscribes by what it has learned. It is asked once, since its fetch is answered first.
-        if there and not self._has_topics(self._stock, there):
+        if there and not self._has_topics(self._stock, there, ANSWER_S):
             self._missed.update(there)
             return found
         return found.union(there)
 
-    def _has_topics(self, client: Any, topics: Collection[str]) -> bool:
+    def _has_topics(self, client: Any, topics: Collection[str], timeout_s: float) -> bool:
         # Not by list_topics(): within a callback, it makes confluent_kafka abort at that poll's next callback.
         asked = [TopicPartition(topic, 0, OFFSET_END) for topic in topics]
         try:
-            errors = [p.error for p in client.offsets_for_times(asked, timeout=ANSWER_S)]
+            errors = [p.error for p in client.offsets_for_times(asked, timeout=timeout_s)]
         except KafkaException as failure:
             errors = [failure.args[0]]
         missing = [error for error in errors if error and error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED]

@@ -62,6 +62,8 @@ def test_group_that_comes_when_the_topic_is_let_go_commits_nothing_by_itself() -
 def test_successor_that_the_client_did_not_see_is_looked_at_anew_before_it_is_subscribed_to(inside: bool) -> None:
     member = Member("b")
     member.inside = inside
+    member.onlooker.sees_all = True
+    assert member.topics() == ("a",)
     member.sealed(0, 0)
     assert member.topics() == ("a", "b")
     assert member.stock.renewed == ["b"] * (not inside), "within a callback, confluent_kafka would abort"
