@@ -99,7 +99,7 @@ class GroupClient(Protocol):
     def commit(self, offsets: Mapping[Key, Committed]) -> None: ...
 
     def have_topics(self, topics: Mapping[str, bool]) -> Collection[str]:
-        """Return which of the topics brokers have, to which one of them has only just added them. Creates none.
+        """Return which of the topics brokers know by now, one of which has only just created them. Creates none.
 
         Args:
             topics: topic -> whether it has replaced another one.
@@ -186,8 +186,8 @@ class Gates:
         return self.subscribed
 
     def _absent(self, topics: Iterable[str]) -> set[str]:
-        """Return those that brokers do not have yet, which another one of them has created a moment ago; not asked
-        about what the application has named, but where that name is an alias, to which a topic comes back."""
+        """Return those that brokers do not know yet, one of which has only just created them. They are not asked about
+        what the application has named, unless that is an alias, to which a topic comes back."""
         before = predecessors(self._views.views())
         new = {
             topic: view.successor
@@ -440,8 +440,8 @@ class Gates:
         return [p for p in behind if gate.log_starts.get(p, 0) < gate.successor.read_up_to[p]]
 
     def _ask_log_starts(self) -> None:
-        """Of all gates for which it is time, in one request: the answer to it may come after that to a fetch, which
-        waits for records (``fetch.wait.max.ms``)."""
+        """Of all gates for which it is time, in one request: its answer may come after that to a fetch, which waits for
+        records (``fetch.wait.max.ms``)."""
         now_s = self._now_s()
         due: dict[Gate, list[Key]] = {}
         for gate in self._gates.values():
