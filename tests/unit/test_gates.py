@@ -324,7 +324,7 @@ def test_log_start_of_a_partition_that_is_replayed_is_requested_with_those_of_ot
     member.mine = {("t0", 0), ("t1", 0)}
     member.topics()
     member.commits("t1", 5, None, note=None)
-    member.deliver("t1", 0, 2)
+    member.stock.positions["t1", 0] = 2
     for _ in range(3):
         member.look(LOG_STARTS_S)
     assert "this member to read t1 [0]" in waits(member)["t1"]
