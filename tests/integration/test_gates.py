@@ -128,17 +128,23 @@ def test_deleted_successor_is_no_error_of_an_application_that_has_not_named_it(
 
 
 class StockWriter(Background):
-    """A producer that knows no modes. While it writes, the topic's end is not final, until the fence is due."""
+    """A producer that knows no modes. Its transaction is open as long as it writes: the topic's end is not final."""
 
     def __init__(self, following: Following) -> None:
         super().__init__()
         self._producer, self._topic = Producer(following.served.conf), following.topic
+        self._open = Producer({**following.served.conf, "transactional.id": following.topic})
+        self._open.init_transactions(30)
+        self._open.begin_transaction()
+        self._open.produce(self._topic, partition=0)
+        assert self._open.flush(30) == 0
 
     def work(self) -> None:
         for number in itertools.count():
             if self.done.wait(0.02):
                 break
             self._producer.produce(self._topic, b"%d" % number, b"stock")
+        self._open.abort_transaction(30)
         assert self._producer.flush(30) == 0
 
 
@@ -156,7 +162,7 @@ def test_latest_group_that_begins_at_a_shut_gate_skips_nothing_by_a_rebalance(
 
     with ExitStack() as stack, Writer(following.producer, following.name) as writer:
         with StockWriter(following):
-            following.replace()
+            following.replace(fence="none")
             eventually(lambda: drain_topic(following.served.servers, following.successor), 60)
             stack.enter_context(first)
             readers.await_held(following.topic, 12)

@@ -169,6 +169,12 @@ class ChainActions(Actions):
             if is_there and not now.has_fence and now.let_go_ms is not None:
                 self.world.delete(record.topic)
 
+    def delete_left_over(self) -> None:
+        """The owner deletes a successor that stayed when its replacement was undone: somebody had written to it."""
+        topic = self.world.topics.get(self.command.successor)
+        if topic is not None and topic.touched and topic.topic_id not in self.judge.chain and not self.asked:
+            self.world.delete(topic.name)
+
     def adopt(self) -> None:
         for record, now in self.aliases():
             topic = self.world.topics.get(record.topic)
@@ -269,6 +275,8 @@ def settle(world: World, actions: ChainActions) -> None:
         else:
             actions.go_away()
             actions.delete_unfenced()
+            actions.look_again()
+            actions.delete_left_over()
             actions.replace()
     else:
         left = [(record.topic, reasons_of(record)) for record in unfinished(world)]
