@@ -428,16 +428,14 @@ class Gates:
 
     def _behind(self, gate: Gate, held: Collection[Key]) -> list[int]:
         """The partitions of the predecessor of which the application has not been given all by this member."""
-        behind = []
+        given = dict(gate.successor.read_up_to)  # what others hold is theirs to read
         for key, position in self._client.positions([key for key in gate.keys if key in held]).items():
             at = self._starts.start_of(key) if position is None else position
-            if at is None:  # no answer was received, and the client library starts where the group is
-                at = gate.committed.get(key[1], 0)
-            if at < gate.successor.read_up_to[key[1]]:
-                behind.append(key[1])
-        if behind and self._now_s() >= gate.log_starts_s:  # retention may have taken the rest
-            self._ask_log_starts()
-        return [p for p in behind if gate.log_starts.get(p, 0) < gate.successor.read_up_to[p]]
+            # Without an answer the client library starts where the group is.
+            given[key[1]] = gate.committed.get(key[1], 0) if at is None else at
+        if gate.unread(given) and self._now_s() >= gate.log_starts_s:
+            self._ask_log_starts()  # retention may have taken the rest
+        return gate.unread(given)
 
     def _ask_log_starts(self) -> None:
         """Of all gates for which it is time, in one request: its answer may come after that to a fetch, which waits for
@@ -542,8 +540,7 @@ class Gates:
         return not has_read and not self._reads(gate.view.topic, given)
 
     def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
-        late = gate.unread(committed)
-        if gate.successor.read_up_to and late and self._now_s() >= gate.log_starts_s:
+        if gate.unread(committed) and self._now_s() >= gate.log_starts_s:
             self._ask_log_starts()  # retention may have taken the rest
         return has_read(gate.view, committed, gate.log_starts)
 

@@ -111,16 +111,16 @@ class LibrdkafkaOffsets:
         ``poll`` waits meanwhile. Where many leaders are away, only some partitions are requested one by one in a call.
         """
         asked = [TopicPartition(*key, OFFSET_BEGINNING) for key in sorted(keys)]
-        found = self.answered(asked, ANSWER_S) if asked else {}
+        found = self._answered(asked, ANSWER_S) if asked else {}
         if not found and len(asked) > 1:
             deadline_s = time.monotonic() + ANSWER_S
             for each in random.sample(asked, len(asked)):  # the same silent ones must not always come first
                 if time.monotonic() >= deadline_s:
                     break
-                found |= self.answered([each], SINGLE_ANSWER_S)
+                found |= self._answered([each], SINGLE_ANSWER_S)
         return found
 
-    def answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
+    def _answered(self, asked: list[TopicPartition], timeout_s: float) -> dict[Key, int]:
         """Request offsets once, by the timestamps in ``asked``; those without an answer are left out."""
         try:
             answer = self._stock.offsets_for_times(asked, timeout=timeout_s)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
 from modeaware.clients.gates import ASK_S, LOG_STARTS_S, SELDOM_S, UNCOMMITTED_S
-from modeaware.confluent.gates import Onlooker
+from modeaware.confluent.gates import LibrdkafkaGroup, Onlooker
 from modeaware.confluent.names import LogicalName
 from modeaware.confluent.ownership import GroupConf
 from modeaware.topic_view import Successor, TopicView
@@ -266,23 +266,21 @@ def test_what_a_subscription_costs_a_topic_does_not_grow_with_their_number(
     looks = []
     for count in (10, 100):
         member = Member()
-        for n in range(count):
-            successor = Successor(f"u{n}", f"id-u{n}", 2, switched=True)
-            member.views.put(TopicView(f"t{n}", f"id-t{n}", (1, 1), modes_of(2, 2), successor=successor))
+        several(member, count, switched=True)
         views = Mock(side_effect=member.views.views)
         monkeypatch.setattr(member.views, "views", views)
-        member.names = ["^t"] if is_pattern else [f"t{n}" for n in range(count)]
+        member.names = ["^t"] if is_pattern else member.names
         assert len(member.topics()) == count + len(member.names)
         looks.append(views.call_count)
     assert looks[0] == looks[1] > 0, "each goes through all topics"
 
 
-def several(member: Member, **state: Any) -> None:
-    """It subscribes to nine topics, ``t0`` to ``t8``, which are replaced, too."""
-    for n in range(9):
+def several(member: Member, count: int = 9, **state: Any) -> None:
+    """It subscribes to topics that are replaced, too: ``t0`` and so on by ``u0`` and so on."""
+    for n in range(count):
         successor = Successor(f"u{n}", f"id-u{n}", 2, **state)
         member.views.put(TopicView(f"t{n}", f"id-t{n}", (1, 1), modes_of(2, 2), successor=successor))
-    member.names = [f"t{n}" for n in range(9)]
+    member.names = [f"t{n}" for n in range(count)]
 
 
 def test_successors_that_are_announced_together_are_looked_up_together() -> None:
@@ -331,6 +329,17 @@ def test_log_start_of_a_partition_that_is_replayed_is_requested_with_those_of_ot
     member.stock.first["t1", 0] = 5
     member.look(LOG_STARTS_S)
     assert "the group to commit t1 [1]" in waits(member)["t1"]
+
+
+def test_log_starts_are_not_requested_any_more_where_retention_has_taken_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member()
+    log_starts = Mock(return_value={("a", 0): 5, ("a", 1): 5})
+    monkeypatch.setattr(LibrdkafkaGroup, "log_starts", log_starts)
+    member.sealed(5, 5)
+    member.stock.down = SILENT
+    for _ in range(3):
+        assert not member.look(LOG_STARTS_S)
+    assert log_starts.call_count == 1
 
 
 def waits(member: Member) -> dict[str, str]:
