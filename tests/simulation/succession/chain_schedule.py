@@ -172,7 +172,7 @@ class ChainActions(Actions):
     def delete_left_over(self) -> None:
         """The owner deletes a successor that stayed when its replacement was undone: somebody had written to it."""
         topic = self.world.topics.get(self.command.successor)
-        if topic is not None and topic.touched and topic.topic_id not in self.judge.chain and not self.asked:
+        if topic is not None and topic.touched and topic.topic_id not in self.judge.chain:
             self.world.delete(topic.name)
 
     def adopt(self) -> None:
@@ -275,7 +275,6 @@ def settle(world: World, actions: ChainActions) -> None:
         else:
             actions.go_away()
             actions.delete_unfenced()
-            actions.look_again()
             actions.delete_left_over()
             actions.replace()
     else:
