@@ -170,9 +170,12 @@ class ChainActions(Actions):
                 self.world.delete(record.topic)
 
     def delete_left_over(self) -> None:
-        """The owner deletes a successor that stayed when its replacement was undone: somebody had written to it."""
+        """The owner deletes a topic that keeps the next one from its name: a successor that stayed when its replacement
+        was undone, because somebody had written to it, or one that somebody has created in its place."""
         topic = self.world.topics.get(self.command.successor)
-        if topic is not None and topic.touched and topic.topic_id not in self.judge.chain:
+        if topic is None or topic.topic_id in self.judge.chain:
+            return
+        if topic.touched or topic.topic_id not in self.judge.announced:
             self.world.delete(topic.name)
 
     def adopt(self) -> None:
