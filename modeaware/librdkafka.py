@@ -7,7 +7,10 @@ underneath ours. ``confluent_kafka`` is the module itself, which shows what it e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Generic, TypeVar
 
 import confluent_kafka as confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING as OFFSET_BEGINNING
@@ -49,3 +52,56 @@ NO_ANSWER = frozenset(
 gives _DESTROY_BROKER."""
 C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 """librdkafka's own functions for the hashes of :mod:`partitioners`, which are faster than the same in Python."""
+RENEW_S = 10.0
+"""A client without an answer for so long is made anew: librdkafka may have removed all brokers from its list, after one
+that had just started named none, and then never connects again (librdkafka#5301)."""
+_C = TypeVar("_C")
+_A = TypeVar("_A")
+
+
+class Renewed(Generic[_C]):
+    """A client for requests: made when it is first needed, and anew after :data:`RENEW_S`. For one thread.
+
+    Args:
+        make: makes a client.
+        close: closes one.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], _C],
+        close: Callable[[_C], object] = lambda _: None,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make, self._close, self._monotonic_s = make, close, monotonic_s
+        self._client: _C | None = None
+        self._silent_since_s: float | None = None
+
+    def ask(self, request: Callable[[_C], _A]) -> _A:
+        """Return what ``request`` returns for the client; raise what it or the constructor raises."""
+        now_s = self._monotonic_s()
+        if self._client is None:
+            self._client = self._make()
+        try:
+            answer = request(self._client)
+        except KafkaException as error:
+            if error.args[0].code() in NO_ANSWER:
+                self._renew_if_silent(now_s)
+            raise
+        self._silent_since_s = None
+        return answer
+
+    def _renew_if_silent(self, now_s: float) -> None:
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s - self._silent_since_s >= RENEW_S:
+            self._silent_since_s = now_s
+            with suppress(KafkaException):  # no token for the new one, say: the old one stays
+                new = self._make()
+                self.close()
+                self._client = new
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._close(self._client)
+            self._client = None

@@ -433,9 +433,14 @@ class Gates:
             at = self._starts.start_of(key) if position is None else position
             # Without an answer the client library starts where the group is.
             given[key[1]] = gate.committed.get(key[1], 0) if at is None else at
-        if gate.unread(given) and self._now_s() >= gate.log_starts_s:
+        return self._unread(gate, given)
+
+    def _unread(self, gate: Gate, committed: Mapping[int, int]) -> list[int]:
+        unread = gate.unread(committed)
+        if unread and self._now_s() >= gate.log_starts_s:
             self._ask_log_starts()  # retention may have taken the rest
-        return gate.unread(given)
+            unread = gate.unread(committed)
+        return unread
 
     def _ask_log_starts(self) -> None:
         """Of all gates for which it is time, in one request: its answer may come after that to a fetch, which waits for
@@ -459,8 +464,8 @@ class Gates:
         if committed != gate.committed:
             gate.committed, gate.moved_s = committed, self._now_s()
         gate.noted = {partition for partition, at in found.items() if at.metadata}
-        gate.has_read = self._has_read(gate, gate.committed)
-        is_at_end = committed.keys().isdisjoint(gate.unread(committed))
+        is_at_end = committed.keys().isdisjoint(self._unread(gate, committed))
+        gate.has_read = has_read(gate.view, committed, gate.log_starts)
         gate.has_expired = not committed or (is_at_end and self._group_id in gate.successor.groups)
         return True
 
@@ -538,11 +543,6 @@ class Gates:
         """Whether the group reads the successor by its own name, and has never read the predecessor."""
         has_read = bool(gate.committed) or self._group_id in gate.successor.groups
         return not has_read and not self._reads(gate.view.topic, given)
-
-    def _has_read(self, gate: Gate, committed: Mapping[int, int]) -> bool:
-        if gate.unread(committed) and self._now_s() >= gate.log_starts_s:
-            self._ask_log_starts()  # retention may have taken the rest
-        return has_read(gate.view, committed, gate.log_starts)
 
     # Opening
 

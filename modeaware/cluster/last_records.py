@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import RENEW_S, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import PartitionFacts
 
 LOOK_S = 1.0
 """How long all searches of one look may take."""
+ANSWER_S = 2.0
 LAST_READ, FURTHER = 64, 12
 """How many offsets before the end are read first, and how many times as many each next time."""
 _SETTINGS = {
@@ -67,6 +68,7 @@ class LastRecords:
         self._reading: dict[Partition, _Search] = {}  # what the consumer is assigned, and for which search
         self._found: dict[Partition, tuple[_Log, int]] = {}
         self._consumer: Consumer | None = None
+        self._heard_s = 0.0  # when it has returned something, or was made
 
     def find(self, topic_ids: Mapping[str, str], logs: Mapping[Partition, PartitionFacts]) -> dict[Partition, int]:
         """Return the offset behind the last record, for each of ``logs`` of which it is known by now.
@@ -118,6 +120,7 @@ class LastRecords:
         consumer = self._consumer
         if consumer is None:
             consumer = self._consumer = Consumer(self._conf)
+            self._heard_s = deadline_s
         # A search that begins anew reads from its own start: what the one before it has read is unknown to it.
         if gone := [key for key, search in self._reading.items() if self._searches.get(key) is not search]:
             consumer.incremental_unassign([TopicPartition(*key) for key in gone])
@@ -127,9 +130,13 @@ class LastRecords:
         while self._searches and self._monotonic_s() < deadline_s:
             sought: set[Partition] = set()
             for message in consumer.consume(500, timeout=0.1):
+                self._heard_s = deadline_s
                 topic, partition = message.topic(), message.partition()
                 if topic is not None and partition is not None and (topic, partition) not in sought:
                     self._take((topic, partition), message, consumer, sought)
+        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # by a consumer that reaches no broker, or markers
+            consumer.get_watermark_offsets(TopicPartition(*next(iter(self._searches))), timeout=ANSWER_S)
+            self._heard_s = deadline_s
 
     def _take(self, key: Partition, message: Message, consumer: Consumer, sought: set[Partition]) -> None:
         """Take in what the consumer returns of a partition; of one that is ``sought``, the rest is from before that."""

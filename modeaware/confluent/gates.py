@@ -33,6 +33,7 @@ from modeaware.librdkafka import (
     KafkaError,
     KafkaException,
     Message,
+    Renewed,
     TopicPartition,
 )
 from modeaware.modelog.connection import connection_conf
@@ -189,39 +190,31 @@ class Onlooker:
     librdkafka keeps every partition that a consumer was asked about. Once the topic is deleted it queues an error for
     each of them every second, until the partition is assigned and given back: without end for one that other members
     read. So it is not the application's consumer that is asked, which also has to wait for the answer to a fetch first
-    (``fetch.wait.max.ms``). Made when it is first needed.
+    (``fetch.wait.max.ms``).
     """
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         same = {"group.id": group_id, "isolation.level": conf.get("isolation.level", "read_committed")}
         self._conf = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
-        self._consumer: Consumer | None = None
-
-    @property
-    def _client(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = Consumer(self._conf)
-        return self._consumer
+        self._client = Renewed(lambda: Consumer(self._conf), lambda consumer: consumer.close())
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return self._client.committed(partitions, timeout=timeout)
+        return self._client.ask(lambda consumer: consumer.committed(partitions, timeout=timeout))
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        return self._client.offsets_for_times(partitions, timeout=timeout)
+        return self._client.ask(lambda consumer: consumer.offsets_for_times(partitions, timeout=timeout))
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics; empty: no answer."""
         try:
-            found = self._client.list_topics(timeout=ANSWER_S).topics
+            found = self._client.ask(lambda consumer: consumer.list_topics(timeout=ANSWER_S)).topics
         except KafkaException as error:
             log.debug("%s: topics not known: %s", self._conf["group.id"], error)
             return frozenset()
         return frozenset(name for name, topic in found.items() if topic.error is None)
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._client.close()
 
 
 class LibrdkafkaGroup:

@@ -19,7 +19,7 @@ from modeaware.clients.assignment import hidden, possible_hidden, rejoin_turns, 
 from modeaware.clients.starts import Key
 from modeaware.config import with_topic_config
 from modeaware.errors import ModeSourceError
-from modeaware.librdkafka import AdminClient, KafkaError, KafkaException
+from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, Renewed
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
@@ -117,7 +117,7 @@ class GroupDescriber:
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         self._conf = connection_conf(conf, "group")
         self._group_id = group_id
-        self._admin: Any = None
+        self._admin: Renewed[Any] = Renewed(lambda: AdminClient(self._conf))
 
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
         """Return the assignment of the generation in which ``member`` was given ``given``.
@@ -145,14 +145,12 @@ class GroupDescriber:
         return GroupAssignment(description.protocol, topics)
 
     def _request(self) -> Any:
-        if self._admin is None:
-            self._admin = AdminClient(self._conf)
         try:
             # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout runs out while the
             # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not.
             # Its deprecation concerns us alone; where warnings are errors the call would fail.
             warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
-            found = self._admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S)
+            found = self._admin.ask(lambda admin: admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
             raise self._unknown(error.args[0]) from error
         for group in found:
@@ -167,7 +165,7 @@ class GroupDescriber:
         return GroupUnknown(f"group {self._group_id} not described: {error.str()}", final=final)
 
     def close(self) -> None:
-        self._admin = None
+        self._admin.close()
 
 
 def _decoded(data: bytes | None) -> dict[str, tuple[int, ...]]:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
-from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import RENEW_S, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 from modeaware.modelog.replay import Replay
 
@@ -377,7 +377,8 @@ class Tail:
             self._position = 0
             self._sink.begin()
         marked_by_s = 0.0
-        fresh_until_s = self._clock.monotonic_s() + GRACE_S
+        heard_s = self._clock.monotonic_s()
+        fresh_until_s = heard_s + GRACE_S
         with closing(LogStream(self._conf, self._topic, self._position, clock=self._clock)) as stream:
             while not self._stopped():
                 young = self._clock.monotonic_s() < fresh_until_s
@@ -390,13 +391,19 @@ class Tail:
                         raise
                     if isinstance(error, LogAbsent):
                         self._sink.absent()  # librdkafka retries every second, and continues when there is one
+                        heard_s = self._clock.monotonic_s()
+                    elif self._clock.monotonic_s() - heard_s > RENEW_S:
+                        raise
                     else:
                         self._sink.failed(error)
                     continue
                 self._pass_on(stream, records)
+                heard_s = self._clock.monotonic_s() if records else heard_s
                 try:
                     target = stream.target(MARKER_WAIT_S)
                 except LogUnreachable as error:
+                    if self._clock.monotonic_s() - heard_s > RENEW_S:
+                        raise
                     logger.debug("%s; retrying", error)
                     continue
                 if target is None:

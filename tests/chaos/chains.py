@@ -22,7 +22,7 @@ from modeaware.errors import ModeAwareError
 from modeaware.topic_view import Successor
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.plain import create_topic
-from tests.chaos.setting import PARTITIONS, Setting
+from tests.chaos.setting import IDEMPOTENT, PARTITIONS, Setting
 from tests.chaos.tasks import Task, insist, outcome, until
 from tests.chaos.watch import Watch
 from tests.support.background import Background
@@ -47,13 +47,7 @@ CLOSED_S = 75.0
 """librdkafka commits a last time: for as long as a session at most (45 s), once its requests have timed out."""
 REFUSED = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 """What stock producers are told of a topic that is fenced, or gone."""
-AWARE = {
-    "enable.idempotence": True,
-    "max.in.flight.requests.per.connection": 1,
-    "modeaware.on.resize": "ignore",
-}
-"""With more requests in flight librdkafka may count the first batch of a partition as acknowledged that its new leader
-has refused (confluent-kafka-go#921)."""
+AWARE = {**IDEMPOTENT, "modeaware.on.resize": "ignore"}
 
 
 class TransactionalWriter(Writer):
@@ -244,7 +238,15 @@ class Replacer(Task):
     def _listed(self) -> set[str]:
         """Return the topics that the brokers have now."""
         listed: set[str] = set()
-        insist(lambda: listed.update(self._brokers.list_topics(timeout=CALL_S).topics), INSIST_S)
+
+        def attempt() -> None:
+            try:
+                listed.update(self._brokers.list_topics(timeout=CALL_S).topics)
+            except KafkaException:  # librdkafka may have forgotten every broker for good (librdkafka#5301)
+                self._brokers = AdminClient(self._setting.conf)
+                raise
+
+        insist(attempt, INSIST_S)
         return listed
 
     def _note_end(self, reading: Reading, writers: Mapping[str, Writer]) -> None:

@@ -25,7 +25,7 @@ import modeaware
 from modeaware.topic_view import TopicView
 from tests.chaos.journal import UNPLACED, Journal, Kind, pack_bounds
 from tests.chaos.record import NO_VERSION, Identity, key_bytes, number_of, value_bytes, version_number
-from tests.chaos.setting import GROUPS, KEYS, LOWEST_TARGET, PARTITIONS, WRITERS, Setting
+from tests.chaos.setting import GROUPS, IDEMPOTENT, KEYS, LOWEST_TARGET, PARTITIONS, WRITERS, Setting
 from tests.chaos.tasks import insist
 
 log = logging.getLogger("client")
@@ -176,7 +176,7 @@ class Sender(Client):
         self._sequence = 0
         self._rate_per_s = setting.rate_per_s * writer.share
         self._sent_s, self._due = time.monotonic(), 0.0
-        self.conf |= {"acks": "all", "enable.idempotence": True, "linger.ms": 20}
+        self.conf |= {"acks": "all", **IDEMPOTENT, "linger.ms": 20}
         if writer.transactional:
             self.conf |= {"transactional.id": name, "transaction.timeout.ms": 15_000}
         self._producer = modeaware.Producer(self.conf) if writer.aware else PlainProducer(self.conf)

@@ -62,6 +62,9 @@ class Group:
 _CLASSIC = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
 _LATEST = {"auto.offset.reset": "latest"}
 
+IDEMPOTENT: Mapping[str, bool | int] = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+"""With more requests in flight librdkafka may lose or double a batch when a leader changes (confluent-kafka-go#921: the
+first one of a partition, refused by its new leader, counts as acknowledged; librdkafka#4953)."""
 WRITERS = (
     Writer("aware-idempotent", aware=True, transactional=False, share=0.34),
     Writer("aware-transactional", aware=True, transactional=True, share=0.22),

@@ -11,7 +11,7 @@ import pytest
 from modeaware.cluster import last_records
 from modeaware.cluster.last_records import LAST_READ, LastRecords
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import RENEW_S, KafkaError, KafkaException, TopicPartition
 from modeaware.lifecycle.facts import PartitionFacts
 
 TOPIC, OTHER, ID = "orders", "other", "id"
@@ -47,7 +47,7 @@ class Scripted:
     def __init__(self, conf: dict[str, Any]) -> None:
         self.starts: list[int] = []
         self.held: dict[str, TopicPartition] = {}
-        self.closed = False
+        self.closed, self.asked, self.forgets = False, 0, not self.made
         self.made.append(self)
 
     def assignment(self) -> list[TopicPartition]:
@@ -70,6 +70,12 @@ class Scripted:
         if isinstance(found, KafkaException):
             raise found
         return found
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        self.asked += 1
+        if self.forgets:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return 0, LOG.end_offset
 
     def close(self) -> None:
         self.closed = True
@@ -149,3 +155,26 @@ def test_a_failure_of_the_consumer_is_an_error_and_closes_it(scripted: type[Scri
     with pytest.raises(ClusterError, match="cannot read the last records"):
         search.find({TOPIC: ID}, {(TOPIC, 0): LOG})
     assert scripted.made[0].closed
+
+
+def test_a_consumer_that_returns_nothing_for_long_and_reaches_no_broker_is_made_anew(
+    scripted: type[Scripted], search: LastRecords
+) -> None:
+    def silent_looks() -> int:
+        """How many looks return nothing until the consumer is asked whether it reaches a broker."""
+        scripted.script = [[] for _ in range(100)]
+        before = sum(each.asked for each in scripted.made)
+        for number in range(100):
+            assert search.find({TOPIC: ID}, {(TOPIC, 0): LOG}) == {}, (
+                "markers and aborted records, as many as there are"
+            )
+            if sum(each.asked for each in scripted.made) > before:
+                return number
+        raise AssertionError("it is never asked")
+
+    with pytest.raises(ClusterError, match="cannot read the last records"):
+        silent_looks()
+    assert silent_looks() >= RENEW_S / 2
+    scripted.script = [[Told(TOPIC, 99_999)]]
+    assert search.find({TOPIC: ID}, {(TOPIC, 0): LOG}) == {(TOPIC, 0): 100_000}
+    assert [each.asked for each in scripted.made] == [1, 1]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized
-from modeaware.librdkafka import NO_ANSWER, KafkaError, KafkaException
+from modeaware.librdkafka import NO_ANSWER, RENEW_S, KafkaError, KafkaException
 from modeaware.modelog import topic as topic_module
 from modeaware.modelog.connection import cluster_key, tail_conf
-from modeaware.modelog.reader import LogAbsent, LogRewound, LogUnreachable, to_error
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, LogUnreachable, Tail, to_error
 from modeaware.modelog.topic import ensure_mode_log, log_weakness, unfit, weakness
+from tests.support.simulated import SimClock
 
 
 def token(_config: str) -> tuple[str, float]:
@@ -188,3 +191,39 @@ def test_a_log_that_was_made_while_brokers_were_down_is_told(
     assert (weak or "").count("; ") == max(len(told) - 1, 0)
     assert (weak is None) is (not told)
     assert [each for each in told if each not in str(weak)] == []
+
+
+@pytest.mark.parametrize(
+    ("polled", "asked", "clients"),
+    [
+        (LogUnreachable("no answer"), 0, 2),
+        (None, LogUnreachable("no answer"), 2),
+        (LogAbsent("no such topic"), 0, 1),
+    ],
+)
+def test_log_that_cannot_be_reached_for_long_is_read_by_a_new_client(
+    monkeypatch: pytest.MonkeyPatch, polled: Exception | None, asked: int | Exception, clients: int
+) -> None:
+    """The first client polls and requests the end as said here, every second; the second one without fault."""
+    clock = SimClock()
+    made: list[float] = []
+
+    def make(*_args: object, **_kwargs: object) -> Mock:
+        made.append(clock.monotonic_s())
+        faults = len(made) == 1
+        target = Mock(side_effect=asked if faults and isinstance(asked, Exception) else None, return_value=0)
+        return Mock(position=0, poll_or_ask=partial(poll, polled if faults else None), target=target)
+
+    def poll(error: Exception | None, _timeout_s: float) -> list[LogRecord]:
+        clock.advance(1_000)
+        if error is not None:
+            raise error
+        return []
+
+    monkeypatch.setattr("modeaware.modelog.reader.LogStream", make)
+    sink = Mock(wanted=lambda: not made or clock.monotonic_s() < made[0] + 3 * RENEW_S)
+    tail = Tail({}, "log", sink, clock)
+    sink.reached_end.side_effect = lambda _: tail.stop()
+    tail.run()
+    assert len(made[:2]) == clients
+    assert all(RENEW_S < later - made[0] < RENEW_S + 3 for later in made[1:2])
