@@ -151,7 +151,10 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
     for code, why in (*objections_to_replacement(command, facts), *_objections_to_change(command, current, facts)):
         raise _refusal(command.topic, code, why)
     if awaits_handover(current):
-        why = "groups still read what was written before its last shrink: wait (--describe shows what it waits for)"
+        shown = f"modeaware topics --describe --topic {command.topic}"
+        why = (
+            f"groups still read what was written before its last shrink. Once they have committed that, repeat: {shown}"
+        )
         raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if evacuated := [p for p, retired in current.retired.items() if retired.evacuated]:
         why = (
