@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 import confluent_kafka as confluent_kafka
@@ -55,6 +54,8 @@ C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: m
 RENEW_S = 10.0
 """A client without an answer for so long is made anew: librdkafka may have removed all brokers from its list, after one
 that had just started named none, and then never connects again (librdkafka#5301)."""
+REFUSED_S = 60.0
+"""How much later that is tried again where no new one can be made."""
 _C = TypeVar("_C")
 _A = TypeVar("_A")
 
@@ -95,13 +96,15 @@ class Renewed(Generic[_C]):
         if self._silent_since_s is None:
             self._silent_since_s = now_s
         elif now_s - self._silent_since_s >= RENEW_S:
-            self._silent_since_s = now_s
-            with suppress(KafkaException):  # no token for the new one, say: the old one stays
+            try:
                 new = self._make()
-                self.close()
-                self._client = new
+            except KafkaException:  # no token, say, which it has awaited for 10 s: the old one stays
+                self._silent_since_s = self._monotonic_s() + REFUSED_S
+                return
+            self.close()
+            self._client, self._silent_since_s = new, self._monotonic_s()
 
     def close(self) -> None:
-        if self._client is not None:
-            self._close(self._client)
-            self._client = None
+        client, self._client, self._silent_since_s = self._client, None, None
+        if client is not None:
+            self._close(client)

@@ -134,8 +134,8 @@ class LastRecords:
                 topic, partition = message.topic(), message.partition()
                 if topic is not None and partition is not None and (topic, partition) not in sought:
                     self._take((topic, partition), message, consumer, sought)
-        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # by a consumer that reaches no broker, or markers
-            consumer.get_watermark_offsets(TopicPartition(*next(iter(self._searches))), timeout=ANSWER_S)
+        if self._searches and deadline_s - self._heard_s >= RENEW_S:  # markers alone, or a consumer without brokers
+            consumer.list_topics(next(iter(self._searches))[0], timeout=ANSWER_S)
             self._heard_s = deadline_s
 
     def _take(self, key: Partition, message: Message, consumer: Consumer, sought: set[Partition]) -> None:

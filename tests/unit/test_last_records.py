@@ -71,11 +71,10 @@ class Scripted:
             raise found
         return found
 
-    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+    def list_topics(self, topic: str, timeout: float) -> None:
         self.asked += 1
         if self.forgets:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        return 0, LOG.end_offset
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     def close(self) -> None:
         self.closed = True

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from modeaware.librdkafka import RENEW_S, KafkaError, KafkaException, Renewed
+from modeaware.librdkafka import REFUSED_S, RENEW_S, KafkaError, KafkaException, Renewed
 
 NO_ANSWER, REFUSED = KafkaError._TIMED_OUT, KafkaError.GROUP_AUTHORIZATION_FAILED
 
@@ -68,14 +68,14 @@ def test_client_stays_while_no_new_one_can_be_made() -> None:
     asked.refused = True
     assert [asked.at(RENEW_S, NO_ANSWER), asked.at(RENEW_S + 1, NO_ANSWER)] == [1, 1]
     assert not asked.closed
-    asked.refused = False
-    assert [asked.at(2 * RENEW_S, NO_ANSWER), asked.at(2 * RENEW_S + 1)] == [1, 2]
+    asked.refused, later_s = False, 2 * RENEW_S + REFUSED_S
+    assert [asked.at(later_s - 1, NO_ANSWER), asked.at(later_s, NO_ANSWER), asked.at(later_s + 1)] == [1, 1, 2]
 
 
 def test_closed_client_is_made_again_when_it_is_needed() -> None:
     asked = Asked()
     asked.client.close()
-    assert asked.at(0) == 1
+    assert asked.at(0, NO_ANSWER) == 1
     asked.client.close()
     asked.client.close()
-    assert (asked.closed, asked.at(1)) == ([1], 2)
+    assert (asked.closed, asked.at(RENEW_S, NO_ANSWER), asked.at(RENEW_S + 1)) == ([1], 2, 2)
