@@ -151,9 +151,9 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
     for code, why in (*objections_to_replacement(command, facts), *_objections_to_change(command, current, facts)):
         raise _refusal(command.topic, code, why)
     if awaits_handover(current):
-        shown = f"modeaware topics --describe --topic {command.topic}"
         why = (
-            f"groups still read what was written before its last shrink. Once they have committed that, repeat: {shown}"
+            "groups still read what was written before its last shrink. Repeat the request once they have "
+            f"committed that ('modeaware topics --describe --topic {command.topic}' shows which groups)"
         )
         raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if evacuated := [p for p, retired in current.retired.items() if retired.evacuated]:
