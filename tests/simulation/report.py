@@ -42,12 +42,15 @@ class Report:
     """What became of a range of seeds.
 
     Attributes:
+        coverage: what struck in schedules that resize a topic: (fault, phase) -> how often.
+        met: what happened in schedules that replace topics: its name -> how often.
         steps: how many schedules had how many steps.
         shrunk: in how many a shrink was completed.
         failures: seed -> (invariant, or the kind of error; what it says).
     """
 
     coverage: Coverage = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     shrunk: int = 0
     failures: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -63,6 +66,7 @@ class Report:
 
     def add(self, other: Report) -> None:
         self.coverage.update(other.coverage)
+        self.met.update(other.met)
         self.steps.update(other.steps)
         self.shrunk += other.shrunk
         self.failures.update(other.failures)
@@ -73,7 +77,7 @@ class Report:
     def problems(self, at_least: int) -> list[str]:
         """What a run has to show and does not: pairs met too seldom, pairs that cannot be, short schedules, shrinks."""
         found = []
-        for fault in Fault:
+        for fault in Fault if self.coverage else ():
             for index, phase in enumerate(PHASES):
                 count, impossible = self.coverage[fault, index], (fault, phase) in IMPOSSIBLE
                 if impossible and count:
@@ -88,8 +92,10 @@ class Report:
 
     def text(self) -> str:
         rate = self.schedules / self.seconds if self.seconds else 0.0
-        lines = [f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES)]
-        for fault in Fault:
+        lines = [f"{what:<22}{count:>10}" for what, count in sorted(self.met.items())]
+        if self.coverage:
+            lines.append(f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES))
+        for fault in Fault if self.coverage else ():
             counts = (self.coverage[fault, index] for index in range(len(PHASES)))
             lines.append(f"{fault.label:<22}" + "".join(f"{count:>10}" for count in counts))
         lines += [
@@ -123,17 +129,19 @@ def run_range(first: int, count: int) -> Report:
     return report
 
 
-def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcome:
-    """Run the schedule of a seed."""
-    if seed >= CHAIN_FROM:
-        return run_chain(seed, story)
-    return run_replacement(seed, story) if seed >= REPLACE_FROM else run_resizes(seed, coverage, story)
+def run(seed: int, report: Report, story: list[str] | None = None) -> Outcome:
+    """Run the schedule of a seed; ``report`` is told what happened in it."""
+    if seed < REPLACE_FROM:
+        return run_resizes(seed, report.coverage, story)
+    world = run_chain(seed, story) if seed >= CHAIN_FROM else run_replacement(seed, story)
+    report.met.update(world.hits)
+    return world
 
 
 def run_one(seed: int, report: Report) -> None:
     """Run one schedule, and note in ``report`` how it went."""
     try:
-        outcome = run(seed, report.coverage)
+        outcome = run(seed, report)
     except Violation as violation:
         report.failures[seed] = (violation.invariant, str(violation))
     except Exception as error:  # noqa: BLE001 - whatever a broken guard leads to is a finding; it names its seed
@@ -172,7 +180,7 @@ def tell_story(seed: int) -> tuple[list[str], Exception | None]:
     story: list[str] = []
     with seams():
         try:
-            run(seed, Coverage(), story)
+            run(seed, Report(), story)
         except Exception as error:  # noqa: BLE001 - the end of the story, whatever it is
             return story, error
     return story, None

@@ -10,13 +10,13 @@ from tests.simulation.report import (
     CHAIN_FROM,
     DELETE_FROM,
     LEAST_SHRUNK,
-    LEAST_STEPS,
     REPLACE_FROM,
     Report,
     run_many,
     tell_story,
 )
 from tests.simulation.schedule import EVACUATE_FROM
+from tests.simulation.succession.world import FAULTS
 
 SCHEDULES = 400
 WITH_EVACUATIONS = 400
@@ -44,8 +44,8 @@ def test_no_schedule_with_evacuations_breaks_an_invariant() -> None:
 def test_no_schedule_with_replacements_breaks_an_invariant() -> None:
     report = run_many(REPLACE_FROM, WITH_REPLACEMENTS, processes=1)
     assert report.failures == {}, report.text()
-    assert report.shrunk >= WITH_REPLACEMENTS * LEAST_SHRUNK
-    assert report.median_steps >= LEAST_STEPS
+    assert report.problems(at_least=1) == []
+    assert {fault.label for fault in FAULTS} <= report.met.keys()
 
 
 def test_no_schedule_with_deletions_breaks_an_invariant() -> None:
