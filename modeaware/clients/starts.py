@@ -99,12 +99,13 @@ class Starts:
 
     Attributes:
         has_commit: partitions the group is known to have a committed offset for.
+        predecessors: successor -> the view of the topic that it replaces, as last seen.
     """
 
     def __init__(self, views: Views, reset: str, group: str = "") -> None:
         self._views = views
         self._group = group
-        self._predecessors: Mapping[str, TopicView] = {}
+        self.predecessors: Mapping[str, TopicView] = {}
         self.earliest = reset.lower() in EARLIEST
         self.latest = reset.lower() in LATEST
         self._lock = threading.Lock()
@@ -130,7 +131,7 @@ class Starts:
 
     def assigning(self, topics: Iterable[str]) -> None:
         """Partitions of ``topics`` are being assigned; their views have been verified, as far as they could be."""
-        self._predecessors = gate.predecessors(self._views.views())
+        self.predecessors = gate.predecessors(self._views.views())
         for topic in topics:
             view = self._views.view(topic)
             self.remember(view)
@@ -141,16 +142,22 @@ class Starts:
                     }
                 self.has_commit = {key for key in self.has_commit if key[0] != topic}
                 self._created_again[topic] = set()
-                self._ids[topic] = view.topic_id
+                self._ids[topic] = self._topic_id(topic)
             else:
-                self._ids[topic] = view.topic_id or self._ids.get(topic)
+                self._ids[topic] = self._topic_id(topic) or self._ids.get(topic)
+
+    def _topic_id(self, topic: str) -> str | None:
+        """The id of the topic by its own record, or by that of the topic which it has replaced."""
+        topic_id = self._views.view(topic).topic_id
+        before = self.predecessors.get(topic) if topic_id is None else None
+        return before.successor.topic_id if before is not None and before.successor is not None else topic_id
 
     def _is_another(self, topic: str, topic_id: str | None) -> bool:
         """Whether the name belongs to another topic than the one with ``topic_id``."""
-        view = self._views.view(topic)
-        if topic_id is None or view.topic_id == topic_id:
+        known = self._topic_id(topic)
+        if topic_id is None or known == topic_id:
             return False
-        if view.topic_id is not None or self._views.recorded((topic,)):
+        if known is not None or self._views.recorded((topic,)):
             return True
         return self._views.live_id(topic, VERIFY_TIMEOUT_S) not in (None, topic_id)  # the record was taken back
 
@@ -166,12 +173,16 @@ class Starts:
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
-        commits = offsets.committed(parts) if group else dict.fromkeys(parts)
+        earlier = {topic: self._earlier(topic) for topic, _ in parts} if group and not self.earliest else {}
+        ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
+        answer = offsets.committed(parts | ends) if group else dict.fromkeys(parts)
+        commits = {key: answer[key] for key in parts & answer.keys()}
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
         if group:
             self._tell_of_deleted({topic for topic, _ in new})
-        resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
+        reads_on = {topic for topic, views in earlier.items() if any(_is_reading(view, answer) for view in views)}
+        resumed = {key: at for key in new if (at := self._resume_offset(key, reads_on)) is not None}
         to_name = new if self.earliest or self.latest else set()
         behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
         named: Mapping[Key, int] = {}
@@ -179,6 +190,8 @@ class Starts:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
         log_starts = offsets.log_starts(behind) if behind else {}
         unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
+        if not answer.keys() >= ends:
+            unknown |= {key for key in new if earlier[key[0]]}
         starts = {}
         for key in commits.keys() - unknown if ask_again else commits:
             start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
@@ -195,16 +208,29 @@ class Starts:
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
-        return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
+        return (self.latest and marked) or key[0] in self.predecessors or offset < self.reclaimed_to(key)
 
-    def _resume_offset(self, key: Key) -> int | None:
+    def _earlier(self, topic: str) -> list[TopicView]:
+        """The topics before a successor that decide where the group begins it: those that are still there, let go."""
+        found: list[TopicView] = []
+        view = self.predecessors.get(topic)
+        if view is not None and gate.start_offset(view, self._group) is not None:
+            return found
+        while view is not None and view not in found and view.successor is not None and view.successor.remains:
+            found.append(view)
+            view = self.predecessors.get(view.topic)
+        return found
+
+    def _resume_offset(self, key: Key, reads_on: Collection[str]) -> int | None:
         topic, partition = key
         view = self._views.view(topic)
         if self.earliest:
             return None
-        predecessor = self._predecessors.get(topic)
-        if predecessor is not None and (start := gate.start_offset(predecessor, self._group)) is not None:
-            return start
+        predecessor = self.predecessors.get(topic)
+        if predecessor is not None:
+            start = gate.start_offset(predecessor, self._group, reads_on=topic in reads_on)
+            if start is not None:
+                return start
         if not self.latest and view.is_readable(partition):
             return None
         if topic in self._created_again and partition not in self._created_again[topic]:
@@ -216,8 +242,8 @@ class Starts:
 
     def _tell_of_deleted(self, topics: Collection[str]) -> None:
         """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
-        for topic in sorted(self._predecessors.keys() & set(topics) - self._told):
-            before = self._predecessors[topic]
+        for topic in sorted(self.predecessors.keys() & set(topics) - self._told):
+            before = self.predecessors[topic]
             if before.successor is not None and before.successor.gone:
                 self._told.add(topic)
                 logger.log(
@@ -243,13 +269,13 @@ class Starts:
 
     def started(self, key: Key, offset: int | None) -> None:
         """``key`` starts at ``offset``; None or a negative one: the client library decides."""
-        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id)
+        self._started[key] = _Started(offset, self._topic_id(key[0]))
 
     def hidden(self, key: Key) -> None:
         """``key`` is not read for a while. A view that hides it has its topic's id, which none had when it started."""
         before = self._started.get(key, _Started(None, None))
         if before.topic_id is None:
-            self._started[key] = before._replace(topic_id=self._views.view(key[0]).topic_id)
+            self._started[key] = before._replace(topic_id=self._topic_id(key[0]))
 
     def forget(self, keys: Iterable[Key]) -> None:
         """``keys`` are no longer assigned."""
@@ -279,7 +305,7 @@ class Starts:
 
         At the start of a topic that replaces another one that is no error for ``auto.offset.reset`` to decide.
         """
-        waited = key[0] in self._predecessors and offset == self.start_of(key)
+        waited = key[0] in self.predecessors and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
 
     def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
@@ -299,6 +325,12 @@ class Starts:
             for key, start in starts.items()
             if start is not None
             and start >= 0
-            and self._started[key].topic_id in (None, self._views.view(key[0]).topic_id)
+            and self._started[key].topic_id in (None, self._topic_id(key[0]))
             and (key[0] in with_modes if leaving else self._views.view(key[0]).mode(key[1]) is PartitionMode.READ_ONLY)
         }
+
+
+def _is_reading(view: TopicView, committed: Mapping[Key, int | None]) -> bool:
+    return gate.is_reading(
+        view, {p: at for (topic, p), at in committed.items() if topic == view.topic and at is not None}
+    )

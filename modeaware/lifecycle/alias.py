@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import Advance, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
@@ -149,9 +149,9 @@ def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> Non
 def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int) -> None:
     """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
     (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
-    go: groups that have not come to it yet would not count; on the way back, before its predecessor is gone: until then
-    its name is an alias. Refuse a second predecessor of one successor, and to replace a successor before a compacted
-    predecessor is gone: a straggler has to be copied to it.
+    go: groups that have not come to it yet would not count; a shrink, and any on the way back, before its predecessor
+    is gone: groups may still come, and until then its name is an alias. Refuse a second predecessor of one successor,
+    and to replace a successor before a compacted predecessor is gone: a straggler has to be copied to it.
 
     A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
 
@@ -168,7 +168,7 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
         if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
             _refuse_early_return(command, facts, record, now_ms)
             continue
-        waits = _is_held(command.topic, facts.topic_id, record, has_alias=has_alias)
+        waits = _is_held(command, facts.topic_id, record, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
             raise RequestRefused(
                 f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
@@ -178,7 +178,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
             )
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
         if waits or (shares and not is_alias(record)):
-            end = "that is done" if replacement.let_go_ms is None else _deleted(record.topic)
+            is_done = replacement.let_go_ms is not None or isinstance(command, DeletePartitionsCommand)
+            end = _deleted(record.topic) if is_done else "that is done"
             raise RequestRefused(
                 f"topic {replacement.successor!r} replaces {record.topic!r}: wait until {end}",
                 code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -190,19 +191,24 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
             raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(record.topic))
 
 
-def _is_held(topic: str, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
-    """Return whether ``record`` is that of a predecessor for which a change of the topic has to wait.
+def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
+    """Return whether ``record`` is that of a predecessor for which the command has to wait.
+
+    Retired partitions of a successor are emptied without the groups that are still on the predecessor: its shrink waits
+    until that is gone, and nobody comes from there any more (invariant I1).
 
     Args:
         topic_id: None: not known, and it is taken for the successor.
         has_alias: the name is an alias as well: of another topic than the successor that speaks for itself.
     """
     now = record.replacement
-    if now is None or now.successor != topic:
+    if now is None or now.successor != command.topic:
         return False
     if has_alias and topic_id is not None and now.successor_id not in (None, topic_id):
         return False
-    return now.let_go_ms is None or (has_alias and not is_alias(record))
+    return now.let_go_ms is None or (
+        not is_alias(record) and (has_alias or isinstance(command, DeletePartitionsCommand))
+    )
 
 
 def _deleted(topic: str) -> str:

@@ -163,8 +163,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     if found.topic_id is None:
         return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
     doubt = found.groups_doubt
-    is_doubtful = doubt is not None and not doubt.hidden and doubt.settling is None
-    if found.untouched is None or is_doubtful:
+    if found.untouched is None or _is_doubtful(found):
         if now_ms < replacement.requested_ms + COMING_MS:
             return Advance()
         reason = reasons.UNAVAILABLE if found.untouched is None or doubt is None else doubt_reason(doubt)
@@ -184,6 +183,12 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding, record.topic_id),))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
     return Advance(with_replacement(record, announced), due_ms=now_ms)
+
+
+def _is_doubtful(found: TopicFacts) -> bool:
+    """Return whether groups may have offsets on the topic, of an earlier one of its name, that do not show now."""
+    doubt = found.groups_doubt
+    return doubt is not None and not doubt.hidden and doubt.settling is None
 
 
 def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
@@ -420,6 +425,8 @@ class _Move:
             return replacement, (), None
         if replacement.reason != reasons.SUCCESSOR_GONE:
             return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
+        if found.topic_id is not None and _is_doubtful(found):
+            return replacement, (), reasons.SUCCESSOR_GONE
         if found.topic_id is not None and _as_intended(found, replacement):
             if overriding := _overriding(found, replacement):
                 removal = RemoveConfigs(found.topic, found.topic_id, overriding, self._record.topic_id)

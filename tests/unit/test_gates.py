@@ -723,6 +723,49 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     assert member.starts.find([("b", 0)], offsets).starts.get(("b", 0)) == others.get(reset)
 
 
+@pytest.mark.parametrize("committed", [4, 5, None])
+def test_group_that_still_reads_a_topic_that_was_let_go_without_it_skips_nothing_of_the_successor(
+    committed: int | None,
+) -> None:
+    """Its offsets were set later, say. One that begins now has nothing to read there."""
+    member = Member(reset="latest")
+    member.told(switched=True, read_up_to={0: 5, 1: 5}, let_go=True)
+    member.commits("a", None, 5)
+    member.commits("a", committed, note=None)
+    member.stock.first = {("b", 0): 2}
+    offsets = SimpleNamespace(
+        committed=lambda keys: {(p.topic, p.partition): p.offset if p.offset >= 0 else None
+                                for p in member.stock.committed([TopicPartition(*key) for key in keys], 1.0)},
+        log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
+        log_ends=lambda keys: dict.fromkeys(keys, 9),
+    )  # fmt: skip
+    reads_on = committed == 4
+    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): 2 if reads_on else 9}
+    assert not member.look(), "the gate is shut"
+    kept = {key: at for key, (at, _) in member.stock.committed_offsets.items() if key[0] == "b"}
+    assert kept == ({("b", 0): 0, ("b", 1): 0} if reads_on else {}), "it finds the start anew when it has read the rest"
+    member.deliver("a", 0, 5)
+    member.look(SELDOM_S)
+    assert member.look(SELDOM_S)
+    offsets.committed = lambda keys: {key: 3 if key[0] == "b" else None for key in keys if key[0] == "b"}
+    assert member.starts.find([("b", 0)], offsets, ask_again=True).unknown == set(), "its own commit decides"
+    offsets.committed = lambda keys: dict.fromkeys(key for key in keys if key[0] == "b")
+    assert member.starts.find([("b", 0)], offsets, ask_again=True).unknown == {("b", 0)}
+
+
+def test_successor_that_was_created_anew_is_another_topic() -> None:
+    """Without a record of its own: the predecessor's says so. Where it was read and where it started mean nothing."""
+    member = Member()
+    member.sealed(5, 5)
+    member.starts.assigning(["b"])
+    member.starts.started(("b", 0), 7)
+    assert not member.starts.is_of_another_topic(("b", 0))
+    assert member.starts.idle([("b", 0)], leaving=True) == {}
+    member.told(topic_id="id-b-anew")
+    member.look()
+    assert member.starts.is_of_another_topic(("b", 0))
+
+
 def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     member = Member()
     for _ in range(2):

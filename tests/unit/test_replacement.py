@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
-from modeaware.clients.gate import has_read, is_open, needs_predecessor, segments, start_offset, written_topic
+from modeaware.clients.gate import (
+    has_read,
+    is_open,
+    is_reading,
+    needs_predecessor,
+    segments,
+    start_offset,
+    written_topic,
+)
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import record_after, refuse_alias
 from modeaware.lifecycle.commands import (
     Advance,
+    CreatePartitionsCommand,
     CreateTopic,
     DeleteTopic,
     FenceTopic,
@@ -251,10 +260,13 @@ def test_a_successor_that_was_deleted_after_the_switch_is_created_anew() -> None
     assert again.effects == (CreateTopic(TOPIC, record.topic_id, NAME, 2, -1),)
     other = replace(successor(ends=4), topic_id="id-3")
     assert step(found.record, seen(other), NOW_MS + ANNOUNCE_MS).effects == ()
-    made = step(found.record, seen(replace(other, partitions=successor().partitions)), NOW_MS + ANNOUNCE_MS).record
+    empty = replace(other, partitions=successor().partitions)
+    doubt = replace(empty, groups_doubt=GroupsDoubt("a coordinator is away"))
+    assert step(found.record, seen(doubt), NOW_MS + ANNOUNCE_MS).record is None, "groups may have offsets on its name"
+    made = step(found.record, seen(empty), NOW_MS + ANNOUNCE_MS).record
     assert made is not None
     assert (replacement(made).successor_id, replacement(made).reason) == ("id-3", None)
-    overriding = replace(other, partitions=successor().partitions, configs=NO_FENCE)
+    overriding = replace(empty, configs=NO_FENCE)
     assert step(found.record, seen(overriding), NOW_MS + ANNOUNCE_MS).effects == (
         RemoveConfigs(NAME, "id-3", tuple(NO_FENCE), record.topic_id),
     )
@@ -662,13 +674,26 @@ def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
 def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared() -> None:
     begun = switched()
     done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
-    for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), replace(shrink(1), topic=NAME)):
-        with pytest.raises(RequestRefused, match="replaces 'orders'") as caught:
+    for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), CreatePartitionsCommand(NAME, 9)):
+        with pytest.raises(RequestRefused, match="replaces 'orders': wait until that is done") as caught:
             refuse_alias(command, TopicFacts("", ID), [begun], NOW_MS)
         assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
         refuse_alias(command, TopicFacts("", ID), [done], NOW_MS)
     with pytest.raises(RequestRefused, match="replaces 'orders'"):
         refuse_alias(ReplaceTopicCommand("other", NAME, 2), TopicFacts("", "another-id"), [done], NOW_MS)
+
+
+def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
+    """A group that has an offset on the predecessor alone would not be waited for."""
+    begun, command = switched(), replace(shrink(1), topic=NAME)
+    done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
+    for record in (begun, done):
+        with pytest.raises(RequestRefused, match="replaces 'orders': wait until 'orders' is deleted") as caught:
+            refuse_alias(command, TopicFacts("", ID), [record], NOW_MS)
+        assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    gone = record_after(done, EPOCH, NOW_MS)
+    assert gone is not None
+    refuse_alias(command, TopicFacts("", ID), [gone], NOW_MS)
 
 
 def test_a_topic_that_was_let_go_is_kept_so_whatever_is_known_of_groups_and_leaders() -> None:
@@ -726,5 +751,7 @@ def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
     assert view.successor is not None
     let_go = replace(view, successor=replace(view.successor, let_go=True))
     assert (start_offset(let_go, "billing"), start_offset(let_go, "late")) == (0, None)
+    assert start_offset(let_go, "late", reads_on=is_reading(let_go, {0: 9})) == 0, "it still reads the predecessor"
+    assert start_offset(let_go, "late", reads_on=is_reading(let_go, {0: 10})) is None
     assert start_offset(TopicView.unlisted(TOPIC), "billing") is None
     assert CONFIG.fence_after_ms == 60_000

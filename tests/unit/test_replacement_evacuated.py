@@ -32,7 +32,6 @@ from tests.support.lifecycle import (
     log,
     look,
     refusal,
-    shrink,
 )
 
 NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
@@ -80,13 +79,12 @@ def let_go(record: TopicRecord) -> bool:
 
 
 def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() -> None:
-    """A straggler has to be copied to it. A shrink of it comes to an end, and may wait for no other topic."""
-    onward, shrunk = ReplaceTopicCommand(NAME, "orders-v3", 1, evacuate=True), replace(shrink(1), topic=NAME)
+    """A straggler has to be copied to it."""
+    onward = ReplaceTopicCommand(NAME, "orders-v3", 1, evacuate=True)
     done = record(let_go_ms=NOW_MS)
     with pytest.raises(RequestRefused, match="wait until 'orders' is deleted") as refused:
         refuse_alias(onward, TopicFacts(NAME, ID), [done], NOW_MS)
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    refuse_alias(shrunk, TopicFacts(NAME, ID), [done], NOW_MS)
     for through in (record(let_go_ms=NOW_MS, gone_ms=NOW_MS), record(let_go_ms=NOW_MS, evacuation_epoch=None)):
         refuse_alias(onward, TopicFacts(NAME, ID), [through], NOW_MS)
 

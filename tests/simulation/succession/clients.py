@@ -8,6 +8,7 @@ from modeaware.clients.gate import (
     awaits_group,
     has_read,
     is_open,
+    is_reading,
     needs_predecessor,
     read_topics,
     start_offset,
@@ -261,8 +262,9 @@ class Group:
         log = topic.logs[partition]
         own = None
         if member.reader is not None:
-            before = member.reader.before().get(topic.name)
-            own = start_offset(before, self.name) if before is not None else None
+            before = member.reader.before()
+            if (view := before.get(topic.name)) is not None:
+                own = start_offset(view, self.name, reads_on=self._reads_on(view, before))
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
         start = self._latest(topic, partition, member)
@@ -276,6 +278,17 @@ class Group:
         if self.aware and not (self.world.chains and self.world.is_successor(topic)):
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
         return start
+
+    def _reads_on(self, view: TopicView, before: dict[str, TopicView]) -> bool:
+        """Whether it has not finished one of the topics before a successor that remain."""
+        return (
+            view.successor is not None
+            and view.successor.remains
+            and (
+                is_reading(view, self._held(view))
+                or (view.topic in before and self._reads_on(before[view.topic], before))
+            )
+        )
 
     def _latest(self, topic: SimTopic, partition: int, member: Member) -> int:
         """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
