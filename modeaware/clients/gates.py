@@ -36,11 +36,9 @@ from modeaware.clients.gate import (
     awaits_group,
     has_read,
     is_open,
-    is_reading,
     logical_topic,
     predecessors,
     read_topics,
-    start_offset,
 )
 from modeaware.clients.starts import BrokerOffsets, Key, Starts
 from modeaware.config import ClientConfig
@@ -270,7 +268,7 @@ class Gates:
             names: what the application subscribes to.
         """
         concerned = {topic for topic, _ in given} | set(self.subscribed)
-        before = self._starts.predecessors = predecessors(self._views.views())
+        before = predecessors(self._views.views())
         if self._follows:
             patterns = [name for name in names if name.startswith("^")]
             matched = (v.topic for v in before.values() if any(self._match(each, v.topic) for each in patterns))
@@ -494,7 +492,6 @@ class Gates:
             gate.waits_for = "an answer of the brokers to what the group has committed" if ready else gate.waits_for
             return
         gate.asked = True
-        self._keep_start(gate, answer)
         gate.has_moved = self._has_moved(gate, answer, within)
         handled = self._handled(gate)
         is_handled = gate.has_read and has_read(gate.view, handled, gate.log_starts)
@@ -506,14 +503,6 @@ class Gates:
         elif ready:
             late = format_ranges(gate.unread(handled))
             gate.waits_for = f"the group to commit {gate.view.topic} [{late}] to its end"
-
-    def _keep_start(self, gate: Gate, answer: Mapping[Key, Committed | None]) -> None:
-        """Commit the start of the successor for a group that still reads a topic which was let go without it: once it
-        has, ``latest`` would be the start."""
-        if start_offset(gate.view, self._group_id) == 0 or not is_reading(gate.view, gate.committed):
-            return
-        if missing := [key for key in gate.successor_keys if answer[key] is None]:
-            self._client.commit(dict.fromkeys(missing, Committed(0)))
 
     def _note_read(self, gate: Gate, mine: Collection[Key], answer: Mapping[Key, Committed | None]) -> bool:
         """Note at this member's commits that the last records are handled; return whether there was one to be noted."""

@@ -85,8 +85,9 @@ class Found(NamedTuple):
 
 
 class _Started(NamedTuple):
-    offset: int | None
-    topic_id: str | None
+    offset: int | None = None
+    topic_id: str | None = None
+    predecessor: TopicView | None = None
 
 
 class Starts:
@@ -96,16 +97,17 @@ class Starts:
         views: the client's share.
         reset: ``auto.offset.reset``.
         group: the consumer's group.
+        follows: it comes to a successor from the predecessor, not by name alone.
 
     Attributes:
         has_commit: partitions the group is known to have a committed offset for.
-        predecessors: successor -> the view of the topic that it replaces, as last seen.
     """
 
-    def __init__(self, views: Views, reset: str, group: str = "") -> None:
+    def __init__(self, views: Views, reset: str, group: str = "", *, follows: bool = True) -> None:
         self._views = views
         self._group = group
-        self.predecessors: Mapping[str, TopicView] = {}
+        self._follows = follows
+        self._predecessors: Mapping[str, TopicView] = {}
         self.earliest = reset.lower() in EARLIEST
         self.latest = reset.lower() in LATEST
         self._lock = threading.Lock()
@@ -131,7 +133,7 @@ class Starts:
 
     def assigning(self, topics: Iterable[str]) -> None:
         """Partitions of ``topics`` are being assigned; their views have been verified, as far as they could be."""
-        self.predecessors = gate.predecessors(self._views.views())
+        self._predecessors = gate.predecessors(self._views.views())
         for topic in topics:
             view = self._views.view(topic)
             self.remember(view)
@@ -142,22 +144,16 @@ class Starts:
                     }
                 self.has_commit = {key for key in self.has_commit if key[0] != topic}
                 self._created_again[topic] = set()
-                self._ids[topic] = self._topic_id(topic)
+                self._ids[topic] = view.topic_id
             else:
-                self._ids[topic] = self._topic_id(topic) or self._ids.get(topic)
-
-    def _topic_id(self, topic: str) -> str | None:
-        """The id of the topic by its own record, or by that of the topic which it has replaced."""
-        topic_id = self._views.view(topic).topic_id
-        before = self.predecessors.get(topic) if topic_id is None else None
-        return before.successor.topic_id if before is not None and before.successor is not None else topic_id
+                self._ids[topic] = view.topic_id or self._ids.get(topic)
 
     def _is_another(self, topic: str, topic_id: str | None) -> bool:
         """Whether the name belongs to another topic than the one with ``topic_id``."""
-        known = self._topic_id(topic)
-        if topic_id is None or known == topic_id:
+        view = self._views.view(topic)
+        if topic_id is None or view.topic_id == topic_id:
             return False
-        if known is not None or self._views.recorded((topic,)):
+        if view.topic_id is not None or self._views.recorded((topic,)):
             return True
         return self._views.live_id(topic, VERIFY_TIMEOUT_S) not in (None, topic_id)  # the record was taken back
 
@@ -173,7 +169,7 @@ class Starts:
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
-        earlier = {topic: self._earlier(topic) for topic, _ in parts} if group and not self.earliest else {}
+        earlier = {topic: self._earlier(topic) for topic, _ in parts} if group else {}
         ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
         answer = offsets.committed(parts | ends) if group else dict.fromkeys(parts)
         commits = {key: answer[key] for key in parts & answer.keys()}
@@ -208,17 +204,17 @@ class Starts:
         """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
-        return (self.latest and marked) or key[0] in self.predecessors or offset < self.reclaimed_to(key)
+        return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
 
     def _earlier(self, topic: str) -> list[TopicView]:
         """The topics before a successor that decide where the group begins it: those that are still there, let go."""
         found: list[TopicView] = []
-        view = self.predecessors.get(topic)
-        if view is not None and gate.start_offset(view, self._group) is not None:
+        view = self._predecessors.get(topic)
+        if self.earliest or not self._follows or (view and gate.start_offset(view, self._group) is not None):
             return found
         while view is not None and view not in found and view.successor is not None and view.successor.remains:
             found.append(view)
-            view = self.predecessors.get(view.topic)
+            view = self._predecessors.get(view.topic)
         return found
 
     def _resume_offset(self, key: Key, reads_on: Collection[str]) -> int | None:
@@ -226,7 +222,7 @@ class Starts:
         view = self._views.view(topic)
         if self.earliest:
             return None
-        predecessor = self.predecessors.get(topic)
+        predecessor = self._predecessors.get(topic)
         if predecessor is not None:
             start = gate.start_offset(predecessor, self._group, reads_on=topic in reads_on)
             if start is not None:
@@ -242,8 +238,8 @@ class Starts:
 
     def _tell_of_deleted(self, topics: Collection[str]) -> None:
         """Log that topics which ``topics`` have replaced were deleted before the group had read them; each once."""
-        for topic in sorted(self.predecessors.keys() & set(topics) - self._told):
-            before = self.predecessors[topic]
+        for topic in sorted(self._predecessors.keys() & set(topics) - self._told):
+            before = self._predecessors[topic]
             if before.successor is not None and before.successor.gone:
                 self._told.add(topic)
                 logger.log(
@@ -269,13 +265,14 @@ class Starts:
 
     def started(self, key: Key, offset: int | None) -> None:
         """``key`` starts at ``offset``; None or a negative one: the client library decides."""
-        self._started[key] = _Started(offset, self._topic_id(key[0]))
+        before = self._predecessors.get(key[0])
+        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, before)
 
     def hidden(self, key: Key) -> None:
         """``key`` is not read for a while. A view that hides it has its topic's id, which none had when it started."""
-        before = self._started.get(key, _Started(None, None))
+        before = self._started.get(key, _Started())
         if before.topic_id is None:
-            self._started[key] = before._replace(topic_id=self._topic_id(key[0]))
+            self._started[key] = before._replace(topic_id=self._views.view(key[0]).topic_id)
 
     def forget(self, keys: Iterable[Key]) -> None:
         """``keys`` are no longer assigned."""
@@ -289,11 +286,19 @@ class Starts:
 
     def start_of(self, key: Key) -> int | None:
         """Return where ``key`` started, as it was given to :meth:`started`."""
-        return self._started.get(key, _Started(None, None)).offset
+        return self._started.get(key, _Started()).offset
 
     def is_of_another_topic(self, key: Key) -> bool:
-        """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id."""
-        return self._is_another(key[0], self._started.get(key, _Started(None, None)).topic_id)
+        """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id.
+
+        A successor has no record of its own: that of its predecessor names another one.
+        """
+        start = self._started.get(key, _Started())
+        was = start.predecessor.successor if start.predecessor is not None else None
+        now = self._views.view(start.predecessor.topic).successor if start.predecessor is not None else None
+        if was is not None and now is not None and now.topic == was.topic and now.topic_id != was.topic_id:
+            return True
+        return self._is_another(key[0], start.topic_id)
 
     def reclaimed_to(self, key: Key) -> int:
         """Return the offset below which the records of ``key`` were deleted, by the view; 0 where none were."""
@@ -305,7 +310,7 @@ class Starts:
 
         At the start of a topic that replaces another one that is no error for ``auto.offset.reset`` to decide.
         """
-        waited = key[0] in self.predecessors and offset == self.start_of(key)
+        waited = key[0] in self._predecessors and offset == self.start_of(key)
         return offset >= 0 and (waited or offset < self.reclaimed_to(key))
 
     def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
@@ -325,7 +330,7 @@ class Starts:
             for key, start in starts.items()
             if start is not None
             and start >= 0
-            and self._started[key].topic_id in (None, self._topic_id(key[0]))
+            and self._started[key].topic_id in (None, self._views.view(key[0]).topic_id)
             and (key[0] in with_modes if leaving else self._views.view(key[0]).mode(key[1]) is PartitionMode.READ_ONLY)
         }
 

@@ -66,7 +66,7 @@ class Consumer(librdkafka.Consumer):
         stock: Any = super()
         self._stock = stock
         group = GroupConf.of(rest)
-        self._starts = Starts(views, group.offset_reset, group.group_id)
+        self._starts = Starts(views, group.offset_reset, group.group_id, follows=config.on_replace != "named")
         self._gates = Gates(
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
             is_inside=lambda: self._hook.inside or self._hook.polling,

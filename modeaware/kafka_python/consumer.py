@@ -81,7 +81,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             settings.config, views.wait_ready, views.error, ClientErrors(timeout=FirstViewTimeout)
         )
         group_id = self.config["group_id"] or ""
-        self._starts = Starts(views, self.config["auto_offset_reset"], group_id)
+        reset, follows = self.config["auto_offset_reset"], settings.config.on_replace != "named"
+        self._starts = Starts(views, reset, group_id, follows=follows)
         self._gates = gates = Gates(
             KafkaPythonGroup(self, self._starts, has_group=self._has_group),
             group_id,

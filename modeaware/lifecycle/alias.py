@@ -178,8 +178,7 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
             )
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
         if waits or (shares and not is_alias(record)):
-            is_done = replacement.let_go_ms is not None or isinstance(command, DeletePartitionsCommand)
-            end = _deleted(record.topic) if is_done else "that is done"
+            end = "that is done" if replacement.let_go_ms is None else _deleted(record.topic)
             raise RequestRefused(
                 f"topic {replacement.successor!r} replaces {record.topic!r}: wait until {end}",
                 code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -194,8 +193,8 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
 def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
     """Return whether ``record`` is that of a predecessor for which the command has to wait.
 
-    Retired partitions of a successor are emptied without the groups that are still on the predecessor: its shrink waits
-    until that is gone, and nobody comes from there any more (invariant I1).
+    A shrink does not wait for groups that are still on the predecessor, so it is refused until that is gone (invariant
+    I1).
 
     Args:
         topic_id: None: not known, and it is taken for the successor.
@@ -206,9 +205,9 @@ def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *
         return False
     if has_alias and topic_id is not None and now.successor_id not in (None, topic_id):
         return False
-    return now.let_go_ms is None or (
-        not is_alias(record) and (has_alias or isinstance(command, DeletePartitionsCommand))
-    )
+    if now.let_go_ms is None or is_alias(record):
+        return now.let_go_ms is None
+    return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, now.successor_id))
 
 
 def _deleted(topic: str) -> str:

@@ -93,8 +93,8 @@ _TEXTS = {
     "(modeaware alias forget)",
     GROUP_SUBSCRIBED: "group {group} has members that are subscribed to the topic or assigned it, and might create it "
     "again: it is deleted once they have stopped, or use the successor",
-    PREDECESSOR_FIRST: "the topic {group}, which this one has replaced, is deleted before it. One that was replaced "
-    "with --fence none never is: delete that yourself",
+    PREDECESSOR_FIRST: "the topic {group}, which this one has replaced, goes first. One that was replaced with "
+    "--fence none is never deleted: delete that yourself",
     NO_SUCCESSOR: "the successor was deleted, and records with it: the topic stays, with what it still holds. Delete "
     "it yourself once nothing needs it",
     DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more where the answer to the "

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -57,7 +57,7 @@ from modeaware.spark.offsets import (
     resolve,
     tasks,
 )
-from modeaware.spark.snapshot import TopicClient, topic_segments
+from modeaware.spark.snapshot import TIMEOUT_S, TopicClient, topic_segments
 from modeaware.topic_view import TopicView
 from modeaware.wire.security import bootstrap_servers
 
@@ -292,14 +292,20 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         ends: dict[str, Mapping[int, int]] = {}
         looked_at = self._chain or self._views()
-        self._look(ends, looked_at)
+        for view in looked_at:
+            try:
+                self._look(ends, view)
+            except ClusterError as error:
+                if not self._goes(view, error):
+                    raise
         # The views come last: records behind these ends that a shrink in them forbids are stragglers.
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:
             if not view.applies_to(ids.get(view.topic)):  # the chain leads back to the name
-                del ends[view.topic]
-        self._look(ends, self._chain)
+                ends.pop(view.topic, None)
+        for view in self._chain:
+            self._look(ends, view)
         self._given, self._log_ends = next_positions(self._chain, ends, self._position, self._given), ends
         latest = Offsets(self._given, self._ids, self._skipped())
         if self._position is not None:  # here, where it can be told before Spark has noted the batch
@@ -349,14 +355,29 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         # Spark has asked for the end of the first batch before it asks where that begins: records may lie between.
         return {p: min(offset, ends.get(p, offset)) for p, offset in begin.items()}
 
-    def _look(self, ends: dict[str, Mapping[int, int]], views: Iterable[TopicView]) -> None:
-        """Add the ends of the topics that are missing in ``ends``."""
-        for topic, view in ((view.topic, view) for view in views if view.topic not in ends):
-            if needs_look(view, self._position):
-                partitions = self._partitions(topic)  # first: it may find that this is another topic
-                ends[topic] = self._client(topic).ends(partitions)
-            else:
-                ends[topic] = (self._position or {})[topic]
+    def _look(self, ends: dict[str, Mapping[int, int]], view: TopicView) -> None:
+        """Add the ends of the topic to ``ends``, if they are missing there."""
+        topic = view.topic
+        if topic in ends:
+            return
+        if needs_look(view, self._position):
+            partitions = self._partitions(topic)  # first: it may find that this is another topic
+            ends[topic] = self._client(topic).ends(partitions)
+        else:
+            ends[topic] = (self._position or {})[topic]
+
+    def _goes(self, view: TopicView, error: ClusterError) -> bool:
+        """Return whether ``error`` says that a topic is not there which was replaced, and that is noted now or soon: it
+        may be deleted at any time once it is read."""
+        until_s = time.monotonic() + TIMEOUT_S
+        while error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
+            found = [each for each in self._views() if each.topic == view.topic and each.applies_to(view.topic_id)]
+            if not found:
+                return True
+            if found[0].successor is None or not found[0].successor.switched:
+                return False
+            time.sleep(POLL_S)  # until the controller has noted it
+        return False
 
     def _partitions(self, topic: str) -> list[int]:
         # The id comes before the ends: ends of a new topic must not be kept under the old one's id.

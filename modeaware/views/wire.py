@@ -227,6 +227,7 @@ class WireSource:
                 held_id = self._store.view(name).topic_id
                 if held_id is not None and held_id in answer.removed_topic_ids:
                     gone.append(name)
+                    self._leave_behind(self._store.view(name))
                 elif name in unknown:
                     if self._is_confirmed(name):
                         gone.append(name)
@@ -236,8 +237,6 @@ class WireSource:
                     # Silence is no tombstone (invariant I4): the record may be one that the endpoint cannot read.
                     errors[name] = code
             self._doubted = {name: due for name, due in self._doubted.items() if name in unknown.difference(gone)}
-            for name in gone:
-                self._leave_behind(self._store.view(name))
             self._store.publish((), gone)
         if errors:
             names = ", ".join(

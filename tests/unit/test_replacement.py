@@ -687,10 +687,11 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     """A group that has an offset on the predecessor alone would not be waited for."""
     begun, command = switched(), replace(shrink(1), topic=NAME)
     done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
-    for record in (begun, done):
-        with pytest.raises(RequestRefused, match="replaces 'orders': wait until 'orders' is deleted") as caught:
+    for record, until in ((begun, "that is done"), (done, "'orders' is deleted")):
+        with pytest.raises(RequestRefused, match=f"replaces 'orders': wait until {until}") as caught:
             refuse_alias(command, TopicFacts("", ID), [record], NOW_MS)
         assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    refuse_alias(command, TopicFacts("", "another-id"), [done], NOW_MS)
     gone = record_after(done, EPOCH, NOW_MS)
     assert gone is not None
     refuse_alias(command, TopicFacts("", ID), [gone], NOW_MS)

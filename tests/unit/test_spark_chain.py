@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, ConfigError, ModeSourceError
+from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeSourceError
 from modeaware.spark import datasource
 from modeaware.spark.datasource import BatchReader, StreamReader, parse_options
 from modeaware.spark.errors import RecordsLost
@@ -32,6 +33,7 @@ class World:
         logs: topic and partition -> how many records it has.
         starts: topic and partition -> the log start, where it is not 0.
         deleted: the topics that are gone.
+        on_absent: is called when one of them is described.
         looks: the topics that were described.
         ids, following: the id of each topic, and the one that replaces it.
     """
@@ -40,6 +42,7 @@ class World:
         self.logs = {(topic, p): 0 for topic, count in COUNTS.items() for p in range(count)}
         self.starts: dict[tuple[str, int], int] = {}
         self.deleted: set[str] = set()
+        self.on_absent: Callable[[], object] = lambda: None
         self.looks: list[str] = []
         self.ids = {topic: f"id-{topic}" for topic in COUNTS}
         self.following = dict(NEXT)
@@ -92,7 +95,9 @@ class Client:
     def describe(self) -> TopicDescription:
         self._world.looks.append(self._topic)
         if self._topic in self._world.deleted:
-            raise ClusterError(f"topic {self._topic} cannot be described")
+            self._world.on_absent()
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ClusterError(f"topic {self._topic} cannot be described", code=unknown)
         return TopicDescription(list(range(COUNTS[self._topic])), self._world.ids[self._topic])
 
     def starts(self, partitions: Any) -> dict[int, int]:
@@ -222,6 +227,46 @@ def test_a_topic_that_is_let_go_and_read_may_be_deleted(world: World) -> None:
     query.restart()
     world.write("b")
     assert query.step() == [OffsetRange("b", 0, 4, 5)]
+
+
+@pytest.mark.parametrize("noted", ["before", "during", "after"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_that_is_let_go_and_deleted_between_two_batches_fails_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, noted: str, restarted: bool
+) -> None:
+    """The controller lets it go, deletes it and notes that before a look at it, within one, or shortly after."""
+    query = Query()
+    world.write("a", 5)
+    world.seal("a")
+    for _ in range(2):
+        world.write("b")
+        query.step()
+    query.step()
+    if restarted:
+        world.seal("a", let_go=True)
+        query.restart()
+    world.write("b", 2)
+    world.deleted.add("a")
+    slept: list[float] = []
+    if noted == "before":
+        world.delete("a")
+    elif noted == "during":
+        world.on_absent = lambda: world.delete("a")
+    monkeypatch.setattr(datasource.time, "sleep", lambda each_s: (slept.append(each_s), world.delete("a")))
+    assert query.step() == [OffsetRange("b", 0, 2, 4)]
+    assert bool(slept) == (noted == "after")
+    assert query.positions() == {"b": {0: 4, 1: 0}}
+    world.write("b")
+    assert query.step() == [OffsetRange("b", 0, 4, 5)]
+
+
+def test_a_topic_that_is_not_replaced_and_not_there_fails_a_query_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasource.time, "sleep", lambda _s: pytest.fail("nothing is waited for"))
+    world.deleted.add("a")
+    with pytest.raises(ClusterError, match="cannot be described"):
+        Query().step()
 
 
 def test_a_topic_that_is_deleted_unread_fails_the_query_unless_it_may_lose_records(world: World) -> None:

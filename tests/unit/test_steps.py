@@ -92,6 +92,17 @@ class TestTheWholeWay:
         assert topic_phase(step.record) == "done"
         assert look(step.record, facts(logs={P: log(10, 10)})).record is None
 
+    def test_nothing_is_drained_or_deleted_while_groups_may_come_from_a_predecessor(self) -> None:
+        """One that was adopted in the middle of the shrink, say."""
+        behind = facts(logs=FULL, groups=READ, predecessor="older")
+        waiting = after(retiring(), behind)
+        assert (waiting.modes[P], waiting.retired[P].reason) == (RO, "predecessor-first:older")
+        proved = after(waiting, facts(logs=FULL, groups=READ))
+        assert proved.modes[P] is NONE
+        step = look(proved, behind)
+        assert step.record is not None
+        assert (step.effects, step.record.modes[P]) == ((), RO)
+
     def test_retention_waits_for_the_topic_s_own(self) -> None:
         record = retiring(delay_ms=-1)
         for start in (0, 9):

@@ -202,6 +202,9 @@ class TestNeverBack:
         wire.ask()
         assert wire.held() is None
         assert wire.views.confirm_due_s is None
+        wire.endpoint.views["orders"] = view  # it was, all the time
+        wire.ask()
+        assert wire.held() == view
 
     @pytest.mark.parametrize("turn", ["denied", "told without a record", "removed by the other source"])
     def test_what_is_not_said_to_be_unknown_any_more_is_no_doubt(self, wire: Wire, turn: str) -> None:
