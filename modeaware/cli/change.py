@@ -306,7 +306,8 @@ def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> i
         state = "continues in the controller"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
-        tell(f"Left. The change {state}", *_hints(args, topic))
+        hints = _hints(args, topic)
+        tell(f"Left. The change {state}", *(hints if isinstance(command, DeletePartitionsCommand) else hints[:1]))
         return INTERRUPTED
     check_count(topic, seen, command.total_count)
     print(f"{topic}: done.")

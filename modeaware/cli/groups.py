@@ -20,7 +20,7 @@ from modeaware.cli.session import (
 )
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.groups import find_groups
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommitOffsets
@@ -117,7 +117,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit offset 0 on each partition of a successor that a stopped group has no commit on."""
+    """Commit the log start of each partition of a successor that a stopped group has no commit on: below it
+    ``auto.offset.reset`` would decide, which is ``latest`` by default."""
     group, name, log = args.group, args.topic, session.read_log()
     found = [(r, r.replacement) for r in log.replaced if r.replacement is not None]
     found.sort(key=lambda each: each[1].gone_ms is not None)  # an alias comes last
@@ -140,14 +141,20 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if not missing:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
         return 0
-    ends = session.cluster.offsets((old.topic, p) for p in range(len(old.modes)))
-    unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
+    logs = session.cluster.offsets([(old.topic, p) for p in range(len(old.modes))] + [(name, p) for p in missing])
+    starts = {p: logs[name, p].log_start for p in missing if (name, p) in logs}
+    if silent := set(missing) - starts.keys():
+        why = f"topic {name!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
+        raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=name)
+    unread = sum(unread_offsets(on_old, p, logs[t, p].end_offset, logs[t, p].log_start) for t, p in logs if t != name)
     if unread:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
-    tell(f"{group}: begins at offset 0 of partitions {format_ranges(missing)} of {name}.")
+    if lost := sum(starts.values()):
+        tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
+    tell(f"{group}: begins at the start of partitions {format_ranges(missing)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, dict.fromkeys(missing, 0))])
+    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
     if failure is not None:
         raise failure
     print(f"{group}: prepared. Start it on {name}.")

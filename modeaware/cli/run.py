@@ -60,7 +60,7 @@ def variables(settings: list[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith(PREFIX) or name in NOT_TEXT:
-            raise ConfigError(f"--set {setting}: give a setting of clients, {PREFIX}...=VALUE")
+            raise ConfigError(f"--set {name}: give a setting of clients, {PREFIX}...=VALUE")
         split_client_config({name: value})
         found[variable_of(name)] = value
     return found

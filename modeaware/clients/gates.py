@@ -88,8 +88,12 @@ class GroupClient(Protocol):
     def positions(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         """Return up to where the application was given partitions that this member is assigned; None: nothing yet."""
 
-    def committed(self, keys: Collection[Key]) -> Mapping[Key, Committed | None]:
-        """Return what the group has committed; None: nothing."""
+    def committed(self, keys: Collection[Key], *, after_own: bool = False) -> Mapping[Key, Committed | None]:
+        """Return what the group has committed; None: nothing.
+
+        Args:
+            after_own: with what this member has sent so far.
+        """
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -578,7 +582,11 @@ class Gates:
             return
         positions = self._client.positions([key for key in missing if key in mine])
         # A position is committed by the application, or in its name: it may not have handled the last record yet.
-        idle = [key for key, position in positions.items() if position is None or not self._auto_commit]
+        idle = [key for key, position in positions.items() if position is None]
+        read = [] if self._auto_commit else [key for key, position in positions.items() if position is not None]
+        if read:  # the application may have committed since
+            now = self._client.committed(read, after_own=True)
+            idle += [key for key in read if key in now and now[key] is None]
         starts = {key: start for key in idle if (start := self._starts.start_of(key)) is not None and start >= 0}
         unowned = [key for key in missing if key not in mine]
         if unowned and now_s >= gate.since_s + UNCOMMITTED_S:

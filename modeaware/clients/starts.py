@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from modeaware.clients import gate
@@ -64,8 +64,12 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
 class BrokerOffsets(Protocol):
     """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
 
-    def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets; None where it has none."""
+    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> Mapping[Key, int | None]:
+        """Return the group's committed offsets; None where it has none.
+
+        Args:
+            others: partitions to ask about, too, of topics that the consumer may have no right to: these are left out.
+        """
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -115,6 +119,7 @@ class Starts:
         self._ids: dict[str, str | None] = {}  # the last known ids of topics of which partitions were assigned
         self._created_again: dict[str, set[int]] = {}  # and their partitions that have started since
         self._started: dict[Key, _Started] = {}
+        self._reads_on: set[str] = set()  # the ids of successors to which the group comes from a topic before them
         self._told: set[str] = set()
         self.has_commit: set[Key] = set()
 
@@ -171,14 +176,16 @@ class Starts:
         self.assigning({topic for topic, _ in parts})
         earlier = {topic: self._earlier(topic) for topic, _ in parts} if group else {}
         ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
-        answer = offsets.committed(parts | ends) if group else dict.fromkeys(parts)
-        commits = {key: answer[key] for key in parts & answer.keys()}
+        commits: Mapping[Key, int | None] = dict.fromkeys(parts)
+        if group:
+            answer = offsets.committed(parts, ends) if ends else offsets.committed(parts)
+            self._reads_on |= {_led_to(views[0]) for views in earlier.values() if _reads_one_of(views, answer)}
+            commits = {key: answer[key] for key in parts & answer.keys()}
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
         if group:
             self._tell_of_deleted({topic for topic, _ in new})
-        reads_on = {topic for topic, views in earlier.items() if any(_is_reading(view, answer) for view in views)}
-        resumed = {key: at for key in new if (at := self._resume_offset(key, reads_on)) is not None}
+        resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
         to_name = new if self.earliest or self.latest else set()
         behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
         named: Mapping[Key, int] = {}
@@ -186,8 +193,6 @@ class Starts:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
         log_starts = offsets.log_starts(behind) if behind else {}
         unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
-        if not answer.keys() >= ends:
-            unknown |= {key for key in new if earlier[key[0]]}
         starts = {}
         for key in commits.keys() - unknown if ask_again else commits:
             start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
@@ -217,15 +222,15 @@ class Starts:
             view = self._predecessors.get(view.topic)
         return found
 
-    def _resume_offset(self, key: Key, reads_on: Collection[str]) -> int | None:
+    def _resume_offset(self, key: Key) -> int | None:
         topic, partition = key
         view = self._views.view(topic)
         if self.earliest:
             return None
         predecessor = self._predecessors.get(topic)
         if predecessor is not None:
-            start = gate.start_offset(predecessor, self._group, reads_on=topic in reads_on)
-            if start is not None:
+            reads_on = _led_to(predecessor) in self._reads_on
+            if (start := gate.start_offset(predecessor, self._group, reads_on=reads_on)) is not None:
                 return start
         if not self.latest and view.is_readable(partition):
             return None
@@ -335,7 +340,14 @@ class Starts:
         }
 
 
-def _is_reading(view: TopicView, committed: Mapping[Key, int | None]) -> bool:
-    return gate.is_reading(
-        view, {p: at for (topic, p), at in committed.items() if topic == view.topic and at is not None}
+def _led_to(predecessor: TopicView) -> str:
+    """The id of the topic that has replaced another one."""
+    return "" if predecessor.successor is None else predecessor.successor.topic_id
+
+
+def _reads_one_of(views: Sequence[TopicView], committed: Mapping[Key, int | None]) -> bool:
+    """Whether a group with these offsets has not finished one of the topics, which are replaced."""
+    return any(
+        gate.is_reading(view, {p: at for (topic, p), at in committed.items() if topic == view.topic and at is not None})
+        for view in views
     )

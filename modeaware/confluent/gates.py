@@ -245,9 +245,9 @@ class LibrdkafkaGroup:
         places = self._stock.position(parts_of(keys))
         return {key_of(p): p.offset if p.offset >= 0 else None for p in places}
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
-        try:
-            answer = self._asked.committed(parts_of(keys), timeout=ANSWER_S)
+    def committed(self, keys: Collection[Key], *, after_own: bool = False) -> dict[Key, Committed | None]:
+        try:  # another client's request may overtake this one's commits
+            answer = (self._stock if after_own else self._asked).committed(parts_of(keys), timeout=ANSWER_S)
         except KafkaException as error:
             log.debug("%s: committed offsets not known: %s", self._group_id, error)
             return {}

@@ -161,7 +161,8 @@ class Membership:
         revoked = {key_of(p) for p in partitions}
         held = revoked & self._partitions.held if self._conf.incremental else set(self._partitions.held)
         idle = self._partitions.idle_before_leaving(held)
-        self._late, self._retry_s = set(), None
+        self._late = self._late - revoked if self._conf.incremental else set()
+        self._retry_s = self._retry_s if self._late else None
         self._changing, self._hidden = revoked, set()
         try:
             # A revocation of hidden partitions only is none to the application.

@@ -75,11 +75,11 @@ class LibrdkafkaOffsets:
         self._group_id = group_id
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
         if not keys:
             return {}
         try:
-            answer = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
+            answer = self._stock.committed(parts_of({*keys, *others}), timeout=TIMEOUT_S)
         except KafkaException as error:
             log.warning(
                 "%s: committed offsets not known (%s): librdkafka decides the start of %d partitions",
@@ -364,7 +364,8 @@ class Partitions:
             log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
         self._declined |= target - chosen.keys()
         self.hide(target - chosen.keys())
-        placed = {key: chosen[key] for key in target & chosen.keys() if chosen[key].offset != OFFSET_INVALID}
+        is_set = {key for key, place in chosen.items() if place.offset not in (OFFSET_INVALID, OFFSET_STORED)}
+        placed = {key: chosen[key] for key in target & is_set}
         shown_before = placed.keys() & self.held
         self._chosen |= {key: placed[key] for key in placed.keys() - shown_before}
         later = self.show(target & chosen.keys())

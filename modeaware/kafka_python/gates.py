@@ -29,9 +29,9 @@ ANSWER_MS = 1000 * ANSWER_S
 class _Offsets(KafkaPythonOffsets):
     """Leaves out what the coordinator does not answer in time: it is requested again."""
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
         try:
-            return super().committed(keys)
+            return super().committed(keys, others)
         except KafkaError as error:
             log.debug("committed offsets not known: %s", error)
             return {}
@@ -71,7 +71,7 @@ class KafkaPythonGroup:
         places = {key: subscription.position(TopicPartition(*key)) for key in keys if key in assigned}
         return {key: None if place is None else place.offset for key, place in places.items()}
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
+    def committed(self, keys: Collection[Key], *, after_own: bool = False) -> dict[Key, Committed | None]:
         if not self._has_group:
             read = self._offsets_of(self._consumer._partitions.held().intersection(keys))
             return {key: None if (at := read.get(key)) is None else Committed(at) for key in keys}

@@ -23,6 +23,7 @@ from modeaware.kafka_python._gateway import (
     KafkaError,
     KafkaTimeoutError,
     OffsetAndMetadata,
+    TopicAuthorizationFailedError,
     TopicPartition,
 )
 from modeaware.topic_view import TopicView
@@ -52,10 +53,16 @@ class KafkaPythonOffsets:
         self._consumer = consumer
         self._timeout_ms = timeout_ms
 
-    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        partitions = {TopicPartition(*key) for key in keys}
-        commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
-        return {key: commits[key].offset if key in commits else None for key in keys}
+    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
+        wanted = {*keys, *others}
+        partitions = {TopicPartition(*key) for key in wanted}
+        try:
+            commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
+        except TopicAuthorizationFailedError:
+            if not others:
+                raise
+            return self.committed(keys)
+        return {key: commits[key].offset if key in commits else None for key in wanted}
 
     def log_starts(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._consumer.beginning_offsets, keys)

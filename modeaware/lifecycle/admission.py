@@ -311,11 +311,14 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
     logs = {p: facts.partitions[p] for p in record.retired}
     losses = [
         f"group {name!r}: {count}"
-        for name, group in sorted(facts.groups.items())
-        if (count := sum(unread_offsets(group, p, log.end_offset, log.log_start) for p, log in logs.items())) > 0
-    ]
+        for name in sorted({*record.required_groups, *facts.groups})
+        if (count := sum(unread_offsets(facts.groups.get(name), p, log.end_offset, log.log_start)
+                         for p, log in logs.items())) > 0
+    ]  # fmt: skip
     total = sum(log.end_offset - log.log_start for log in logs.values())
     detail = f"; unread of it: {', '.join(losses)}" if losses else "; every listed group has read it all"
+    if facts.groups_doubt is not None:
+        detail += f"; there may be more groups: {facts.groups_doubt.detail}"
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
 
 

@@ -82,10 +82,10 @@ _TEXTS = {
     FENCE_UNKNOWN: "not every leader answers the probe of the fence: check the brokers, and the controller's log; or, "
     "until the switch, undo (--undo) and replace it with --fence none",
     GROUP_NOT_MOVED: "group {group} has no offset on the successor: run its consumers with modeaware; or stop "
-    "them, commit offset 0 there for it (modeaware groups prepare), and start them on the successor; or waive it "
+    "them, commit its start there for it (modeaware groups prepare), and start them on the successor; or waive it "
     "(modeaware groups waive)",
     SUCCESSOR_GONE: "the successor was deleted, and records with it; it is created anew, for producers have no topic "
-    "to write to. If another topic has its name by now, delete that one",
+    "to write to. If another topic has its name by now, with records or offsets of groups, delete that one",
     NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
     "use it, but others do. Delete it, and turn off the automatic creation of topics",
     LEADS_NOWHERE: "the topic that the name leads to was deleted. Clients that use the name fail, or use a topic that "

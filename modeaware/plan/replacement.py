@@ -13,6 +13,7 @@ from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.reports.describe import end_text
 
 FENCE_MS = 1_000
 """About how long it takes until every leader refuses data, and the ends are read."""
@@ -160,15 +161,6 @@ def _to_do(name: str, group: GroupFacts, command: ReplaceTopicCommand) -> str:
     return f"nothing where all members run modeaware; else {move}"
 
 
-def _end_of(plan: ReplacementPlan) -> str:
-    """Return what becomes of the topic."""
-    if plan.fence == "none":
-        return f"{plan.topic} is never deleted (--fence none)."
-    if plan.delay_ms is None:
-        return f"{plan.topic} is deleted once its own retention has emptied it, and every group has moved."
-    return f"{plan.topic} is DELETED once every group has moved, {plan.delay_ms} ms from now at the earliest."
-
-
 def replacement_text(plan: ReplacementPlan) -> list[str]:
     """Return the plan in lines."""
     replicas = (
@@ -183,7 +175,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     lines = [
         f"{old}: {plan.partition_count} -> {plan.num_partitions} partitions, by the new topic {new} ({replicas}).",
         f"Producers with modeaware write to {new} from the switch on, and a group reads it once it has read {old}.",
-        f"{copied} {_end_of(plan)}",
+        f"{copied} {end_text(plan.topic, plan.fence, plan.delay_ms)}.",
     ]
     lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
     lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]

@@ -10,7 +10,7 @@ from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitio
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import format_ranges
 from modeaware.plan.file import DRAINED, RETENTION
-from modeaware.reports.describe import reclaim_text
+from modeaware.reports.describe import end_text, reclaim_text
 
 _DEFAULT = "the cluster's default"
 
@@ -97,7 +97,7 @@ class _Deletes:
 
 @dataclass(frozen=True)
 class Shrink(_Deletes):
-    """Fewer writable partitions; those from ``command.total_count`` on are retired. Never a deletion of the topic.
+    """Fewer writable partitions; those from ``command.total_count`` on are retired. The topic stays.
 
     Attributes:
         before: the number of writable ones now.
@@ -148,7 +148,7 @@ class AcceptStateLoss:
 
 @dataclass(frozen=True)
 class Replace(_Deletes):
-    """A new topic in the place of this one, with another number of partitions. Never a deletion of the topic.
+    """A new topic in the place of this one, which is deleted in the end, with another number of partitions.
 
     Attributes:
         before: the number of writable partitions now.
@@ -178,7 +178,8 @@ class Replace(_Deletes):
     def lines(self) -> list[str]:
         command = self.command
         head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.successor}"
-        return [head, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
+        end = f"    policy {self.policy}: {end_text(command.topic, command.fence, self.delay_ms)}"
+        return [head, end, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
 
 
 Step = Create | AlterConfigs | Grow | Shrink | AcceptStateLoss | Replace

@@ -482,6 +482,15 @@ def reclaim_text(command: DeletePartitionsCommand, deletes: bool) -> str:
     return f"their records are deleted once every group has consumed them{earliest}"
 
 
+def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
+    """Return what becomes of a topic that is replaced; ``delay_ms`` None: its own retention decides."""
+    if fence == "none":
+        return f"{topic} is never deleted (--fence none)"
+    if delay_ms is None:
+        return f"{topic} is deleted once its own retention has emptied it, and every group has moved"
+    return f"{topic} is DELETED once every group has moved, {delay_ms} ms from now at the earliest"
+
+
 def _group_lines(topic: TopicDescription) -> list[str]:
     lines = []
     if topic.phase != "done" and topic.required_groups:

@@ -372,7 +372,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         until_s = time.monotonic() + TIMEOUT_S
         while error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
             found = [each for each in self._views() if each.topic == view.topic and each.applies_to(view.topic_id)]
-            if not found:
+            if not found or not needs_look(found[0], self._position):
                 return True
             if found[0].successor is None or not found[0].successor.switched:
                 return False

@@ -19,12 +19,14 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from cachetools import LRUCache
+
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import SUCCESSION, Successor, TopicView
-from modeaware.views.store import ViewStore
+from modeaware.views.store import REMEMBERED_IDS, ViewStore
 from modeaware.wire.security import security_protocol
 
 logger = logging.getLogger(__name__)
@@ -75,6 +77,7 @@ class WireSource:
         self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
         self._replaced: set[str] = set()  # topics with another id than that of the server's record
+        self._denied: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)  # the ids of topics that went so
         self._doubted: dict[str, float] = {}  # topics that were unknown once -> when to ask again
         self._counter = 0
         self._contradicted: set[str] = set()
@@ -231,6 +234,8 @@ class WireSource:
                 elif name in unknown:
                     if self._is_confirmed(name):
                         gone.append(name)
+                        if held_id is not None:  # it may be the broker that is wrong
+                            self._denied[held_id] = self._store.view(name).version
                 elif topic is None or code:
                     errors[name] = code
                 elif self._ours and not _has_record(topic) and topic.topic_id is None:
@@ -290,8 +295,9 @@ class WireSource:
         fit = []
         for view in views:
             held = self._store.held(view.topic)
-            past = None if view.topic_id is None else self._store.past_ids.get(view.topic_id)
-            if past is not None and view.version <= past:
+            topic_id = view.topic_id or ""
+            past, denied = self._store.past_ids.get(topic_id), self._denied.get(topic_id)
+            if (past is not None and view.version <= past) or (denied is not None and view.version < denied):
                 logger.debug("%s still returns a topic %r that was recreated since", self.server, view.topic)
                 continue
             if held is not None and held.topic_id != view.topic_id and not self._store.is_aside(view.topic_id):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from modeaware import AdminClient as OurAdminClient
@@ -74,8 +75,16 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     with RunningGroup(site.servers, filled, group):
         refused = eventually(lambda: (told := site.run(*prepare, "--yes")).status and told)
         assert f"group {group!r} has members: stop them" in refused.err
+    produce_keyed(site.servers, name, [(b"k", b"v")] * 3, partition=3)
+    admin = AdminClient({"bootstrap.servers": site.servers})
+    (deleted,) = admin.delete_records([TopicPartition(name, 3, 2)]).values()
+    deleted.result(30)
     prepared = eventually(lambda: not (told := site.run(*prepare, "--yes")).status and told, interval_s=0.5)
     assert prepared.out == f"{group}: prepared. Start it on {name}.\n"
+    assert f"WARNING: retention has deleted 2 offsets of {name} that it has not read." in prepared.err
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(4)])
+    (offsets,) = admin.list_consumer_group_offsets([asked]).values()
+    assert [each.offset for each in offsets.result(30).topic_partitions or ()] == [0, 0, 0, 2]
     assert "nothing to do" in site.run(*prepare, "--yes").out
     again = site.run("replace", filled, *WAIT)
     assert again.status == 0, again.err

@@ -11,8 +11,10 @@ import pytest
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import TopicCommand
+from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import advance
+from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import MAX_PARTITIONS, MAX_RECORD_BYTES, DeleteTopicPartitions, TopicRecord
 from tests.support.lifecycle import (
     CONFIG,
@@ -87,6 +89,15 @@ class TestShrink:
         assert "group 'behind': 9" in message
         assert "ahead" not in message
         assert "at the marker" not in message
+
+    def test_immediate_delete_tells_of_groups_that_are_not_listed(self) -> None:
+        rules = (GroupRule(REQUIRE, "spark", "*", "", NOW_MS),)
+        doubt = GroupsDoubt("no right to see all groups", hidden=True)
+        seen = facts(logs={p: log(10) for p in range(12)}, groups_doubt=doubt)
+        message = ask(shrink(10, immediate_delete=True), seen=seen, rules=rules).message
+        assert message is not None
+        assert "unread of it: group 'spark': 20" in message
+        assert message.endswith("there may be more groups: no right to see all groups")
 
     def test_a_record_that_would_not_fit_the_log_is_refused(self) -> None:
         """Counted with every proof in it: it must fit on the day the drain is done, not only today."""

@@ -78,6 +78,7 @@ def test_what_is_shown() -> None:
         "  ~ the shrink in progress continues although s, t keep state",
         "i (f, line 30)",
         "  ~ partitions: 12 -> 4, by the new topic i-v2",
+        "      policy drained: i is DELETED once every group has moved, 60000 ms from now at the earliest",
         "      + x: 1",
         "      + y: 2",
         "Topics: 6 to change, 1 in progress, 1 as declared, 1 refused.",

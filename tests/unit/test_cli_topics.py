@@ -119,6 +119,10 @@ def test_proposed_commands_connect_as_this_one_did(
         f"Watch it:     modeaware topics {where} --describe --topic t",
         f"Take it back: modeaware topics {where} --undo --topic t",
     ]
+    monkeypatch.setattr(Change, "carry_out", lambda *_: "growing")
+    assert cli.main(["grow", "t", "--to", "8", "--wait", "--yes", *SERVER, *file]) == 130
+    watch = f"Watch it:     modeaware topics {where} --describe --topic t"
+    assert capsys.readouterr().err.splitlines()[-1] == watch, "an undo would not take a growth back"
 
 
 LISTED = [ListedTopic(name, name, name.startswith("__"), 1) for name in ("__offsets", "a-b", "a.b", "aXb", "c")]

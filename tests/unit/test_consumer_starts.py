@@ -11,7 +11,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gates import ANSWER_S
 
@@ -146,6 +146,8 @@ class World:
             before_join=lambda: None,
             assigned=lambda given: given,
             unsettled=False,
+            settle=lambda *_: None,
+            due_s=lambda: None,
             withheld=set(withheld),
         )
         stock: Any = self.stock
@@ -434,6 +436,41 @@ def test_offset_that_a_callback_chose_holds_for_a_partition_that_is_shown_later(
     world.partitions.hide({("t", 1)})
     assert world.partitions.show({("t", 1)}) == set()
     assert world.stock.sought == {1: 45}, "it is chosen for once"
+
+
+def test_callback_may_name_what_is_stored_for_an_offset() -> None:
+    world = World("latest")
+    world.view, world.stock.end = view(1, 3, 3), dict.fromkeys(range(3), 40)
+    world.partitions.assign([TopicPartition("t", p) for p in range(3)])
+    member = world.member()
+
+    def on_assign(_: object, partitions: list[TopicPartition]) -> None:
+        member.assign([TopicPartition("t", p.partition, OFFSET_STORED) for p in partitions], incremental=False)
+
+    member.subscription = Subscription(("t",), on_assign)
+    world.view = TopicView("t", "id", (1, 2), modes_of(3, 2, NONE))
+    member.apply(None)
+    assert world.partitions.held == {("t", 0), ("t", 1)}
+    assert world.stock.sought == {}, "they are read on"
+
+
+def test_partition_that_waits_to_be_shown_is_shown_although_another_one_is_revoked() -> None:
+    world = World("latest")
+    world.view, world.stock.end = view(1, 3, 3), dict.fromkeys(range(3), 40)
+    world.partitions.assign([TopicPartition("t", p) for p in range(3)])
+    world.conf = GroupConf("g", incremental=True, offset_reset="latest")
+    member = world.member()
+    member.subscription = Subscription(("t",))
+    world.view = TopicView("t", "id", (1, 2), modes_of(3, 1, NONE))
+    member.apply(None)
+    world.view, world.stock.failures["seek"] = view(3, 3, 3), [KafkaError._STATE] * 2
+    member.apply(None)
+    assert world.partitions.held == {("t", 0)}
+    member._revoke(world.stock, [TopicPartition("t", 2)], lost=False)
+    assert member.due_s() is not None
+    member._retry_s = 0.0
+    member.apply(None)
+    assert world.partitions.held == {("t", 0), ("t", 1)}
 
 
 @pytest.mark.parametrize("ends", ["seek", "assign"])

@@ -713,7 +713,7 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     member.sealed(5, 5)
     member.stock.first = {("b", 0): 2, ("b", 1): 0}
     offsets = SimpleNamespace(
-        committed=lambda keys: dict.fromkeys(keys),
+        committed=lambda keys, others=(): dict.fromkeys(keys),
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
@@ -735,19 +735,42 @@ def test_group_that_still_reads_a_topic_that_was_let_go_without_it_skips_nothing
     member.commits("a", committed, note=None)
     member.stock.first = {("b", 0): 2}
     offsets = SimpleNamespace(
-        committed=lambda keys: {(p.topic, p.partition): p.offset if p.offset >= 0 else None
-                                for p in member.stock.committed([TopicPartition(*key) for key in keys], 1.0)},
+        committed=lambda keys, others=(): {
+            (p.topic, p.partition): p.offset if p.offset >= 0 else None
+            for p in member.stock.committed([TopicPartition(*key) for key in (*keys, *others)], 1.0)
+        },
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
-    )  # fmt: skip
-    reads_on = committed == 4
-    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): 2 if reads_on else 9}
+    )
+    start = 2 if committed == 4 else 9
+    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): start}
+    member.commits("a", 5, note=None)
+    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): start}, "as long as its gate is not open"
+    member.commits("a", 4, note=None)
     by_name = Starts(member.views, "latest", "g", follows=False)
     assert by_name.find([("b", 0)], offsets).starts == {("b", 0): 9}, "it reads the successor alone"
-    offsets.committed = lambda keys: {key: 3 if key[0] == "b" else None for key in keys if key[0] == "b"}
-    assert member.starts.find([("b", 0)], offsets, ask_again=True).unknown == set(), "its own commit decides"
-    offsets.committed = lambda keys: dict.fromkeys(key for key in keys if key[0] == "b")
-    assert member.starts.find([("b", 0)], offsets, ask_again=True).unknown == {("b", 0)}
+    no_right = SimpleNamespace(
+        committed=lambda keys, others: dict.fromkeys(keys), log_starts=offsets.log_starts, log_ends=offsets.log_ends
+    )
+    stranger = Starts(member.views, "latest", "other")
+    assert stranger.find([("b", 0)], no_right, ask_again=True) == ({("b", 0): 9}, set())
+
+
+def test_start_is_not_committed_over_what_the_application_has_just_committed() -> None:
+    """Another client of ours asks what is committed, and its request may overtake the application's commit."""
+    member = Member(auto_commit=False)
+    member.sealed(5, 5)
+    member.commits("a", 5, 5, note=None)
+    member.deliver("a", 0, 5)
+    member.stock.positions["b", 0] = 3
+    member.commits("b", 3, note=None)
+    member.onlooker.committed = lambda partitions, timeout: [
+        p if p.topic == "b" else each
+        for p, each in zip(partitions, member.stock.committed(partitions, timeout), strict=True)
+    ]
+    member.starts.started(("b", 0), 0)
+    assert member.look(SELDOM_S)
+    assert member.stock.committed_offsets["b", 0] == (3, None)
 
 
 def test_successor_that_was_created_anew_is_another_topic() -> None:

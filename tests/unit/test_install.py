@@ -304,3 +304,9 @@ def test_a_bad_setting_starts_nothing(setting: str, capsys: pytest.CaptureFixtur
         variables([setting])
     assert main(["run", "--set", setting, "app.py"]) == 1
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_an_error_about_a_setting_of_the_client_library_does_not_show_its_value() -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.password") as caught:
+        variables(["sasl.password=geheim"])
+    assert "geheim" not in str(caught.value)

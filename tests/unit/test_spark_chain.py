@@ -229,7 +229,7 @@ def test_a_topic_that_is_let_go_and_read_may_be_deleted(world: World) -> None:
     assert query.step() == [OffsetRange("b", 0, 4, 5)]
 
 
-@pytest.mark.parametrize("noted", ["before", "during", "after"])
+@pytest.mark.parametrize("noted", ["before", "during", "after", "never"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_topic_that_is_let_go_and_deleted_between_two_batches_fails_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, noted: str, restarted: bool
@@ -253,9 +253,17 @@ def test_a_topic_that_is_let_go_and_deleted_between_two_batches_fails_nothing(
     elif noted == "during":
         world.on_absent = lambda: world.delete("a")
     monkeypatch.setattr(datasource.time, "sleep", lambda each_s: (slept.append(each_s), world.delete("a")))
+    if noted == "never" and restarted:  # what it has read is not known
+        monkeypatch.setattr(datasource, "TIMEOUT_S", 0.0)
+        with pytest.raises(ClusterError, match="cannot be described"):
+            query.step()
+        return
+    if noted == "never":
+        world.seal("a", let_go=True)
+        monkeypatch.setattr(datasource.time, "sleep", lambda _s: pytest.fail("it is read"))
     assert query.step() == [OffsetRange("b", 0, 2, 4)]
     assert bool(slept) == (noted == "after")
-    assert query.positions() == {"b": {0: 4, 1: 0}}
+    assert query.positions()["b"] == {0: 4, 1: 0}
     world.write("b")
     assert query.step() == [OffsetRange("b", 0, 4, 5)]
 

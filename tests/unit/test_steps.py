@@ -314,6 +314,8 @@ class TestAtRest:
 
     def test_records_go_once_the_policy_lets_them(self) -> None:
         both = seen(READ, cleanup_policy="compact,delete")  # the job's offsets have expired
+        behind = replace(both, predecessor="older")
+        assert look(resting(), behind).record is None, "nor while groups may come from a predecessor"
         step = look(resting(), both)
         assert step.record is not None
         assert (step.record.retired[P].replica_state, step.effects) == (ReplicaState.DELETION_STARTED, ())

@@ -202,7 +202,11 @@ class TestNeverBack:
         wire.ask()
         assert wire.held() is None
         assert wire.views.confirm_due_s is None
-        wire.endpoint.views["orders"] = view  # it was, all the time
+        older = replace(view, version=(view.version[0], view.epoch - 1))
+        wire.endpoint.views["orders"] = older  # a standby that lags behind
+        wire.ask()
+        assert wire.held() is None
+        wire.endpoint.views["orders"] = view  # it was there all the time
         wire.ask()
         assert wire.held() == view
 
