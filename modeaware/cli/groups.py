@@ -137,24 +137,32 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    missing = [p for p in partitions if on_new is None or p not in on_new.committed]
-    if not missing:
+    held = {} if on_new is None else on_new.committed
+
+    def look() -> dict[int, int]:
+        """Return the log starts of the partitions that it would not begin at an offset of its own."""
+        logs = session.cluster.offsets((name, p) for p in partitions)
+        if silent := [p for p in partitions if (name, p) not in logs]:
+            why = f"topic {name!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
+            raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=name)
+        return {p: log.log_start for (_, p), log in logs.items() if held.get(p, -1) < log.log_start}
+
+    starts = look()
+    if not starts:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
         return 0
-    logs = session.cluster.offsets([(old.topic, p) for p in range(len(old.modes))] + [(name, p) for p in missing])
-    starts = {p: logs[name, p].log_start for p in missing if (name, p) in logs}
-    if silent := set(missing) - starts.keys():
-        why = f"topic {name!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
-        raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=name)
-    unread = sum(unread_offsets(on_old, p, logs[t, p].end_offset, logs[t, p].log_start) for t, p in logs if t != name)
+    ends = session.cluster.offsets((old.topic, p) for p in range(len(old.modes)))
+    unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
     if unread:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
-    if lost := sum(starts.values()):
+    if len(ends) < len(old.modes) and now.gone_ms is None:
+        tell(f"WARNING: some leaders of {old.topic} do not answer: it may not have read all of that.")
+    if lost := sum(start - held.get(p, 0) for p, start in starts.items()):
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
-    tell(f"{group}: begins at the start of partitions {format_ranges(missing)} of {name}.")
+    tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
+    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, look())])
     if failure is not None:
         raise failure
     print(f"{group}: prepared. Start it on {name}.")

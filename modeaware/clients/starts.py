@@ -68,7 +68,7 @@ class BrokerOffsets(Protocol):
         """Return the group's committed offsets; None where it has none.
 
         Args:
-            others: partitions to ask about, too, of topics that the consumer may have no right to: these are left out.
+            others: partitions of other topics, to which the consumer may have no right: then it has none there.
         """
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
@@ -176,11 +176,11 @@ class Starts:
         self.assigning({topic for topic, _ in parts})
         earlier = {topic: self._earlier(topic) for topic, _ in parts} if group else {}
         ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
-        commits: Mapping[Key, int | None] = dict.fromkeys(parts)
+        answer: Mapping[Key, int | None] = dict.fromkeys(parts)
         if group:
             answer = offsets.committed(parts, ends) if ends else offsets.committed(parts)
-            self._reads_on |= {_led_to(views[0]) for views in earlier.values() if _reads_one_of(views, answer)}
-            commits = {key: answer[key] for key in parts & answer.keys()}
+        self._reads_on |= {_led_to(views[0]) for views in earlier.values() if _reads_one_of(views, answer)}
+        commits = {key: answer[key] for key in parts & answer.keys()}
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
         if group:
@@ -193,6 +193,8 @@ class Starts:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
         log_starts = offsets.log_starts(behind) if behind else {}
         unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
+        if not answer.keys() >= ends:
+            unknown |= {key for key in new if earlier[key[0]]}
         starts = {}
         for key in commits.keys() - unknown if ask_again else commits:
             start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))

@@ -67,19 +67,30 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, OFFSET_INVALID) for topic, partition in sorted(keys)]
 
 
-class LibrdkafkaOffsets:
-    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits."""
+def answered(partitions: Iterable[TopicPartition]) -> dict[Key, TopicPartition]:
+    """Return those about which the coordinator has answered. A group without the right to a topic has nothing there."""
+    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    return {key_of(p): p for p in partitions if p.error is None or p.error.code() == denied}
 
-    def __init__(self, stock: Any, group_id: str) -> None:
+
+class LibrdkafkaOffsets:
+    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
+
+    Args:
+        onlooker: whom to ask about topics that are not assigned.
+    """
+
+    def __init__(self, stock: Any, group_id: str, onlooker: Any = None) -> None:
         self._stock = stock
         self._group_id = group_id
+        self._onlooker = onlooker or stock
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
     def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
         if not keys:
             return {}
         try:
-            answer = self._stock.committed(parts_of({*keys, *others}), timeout=TIMEOUT_S)
+            answer = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
         except KafkaException as error:
             log.warning(
                 "%s: committed offsets not known (%s): librdkafka decides the start of %d partitions",
@@ -90,7 +101,16 @@ class LibrdkafkaOffsets:
             if partition.error is not None:
                 log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
         self._leader_epochs = {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
-        return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
+        found = {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
+        return found | self._of_others(others)
+
+    def _of_others(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        try:
+            answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S) if keys else []
+        except KafkaException as error:
+            log.debug("%s: committed offsets of earlier topics not known: %s", self._group_id, error)
+            return {}
+        return {key: p.offset if p.offset >= 0 else None for key, p in answered(answer).items()}
 
     def placed(self, key: Key, offset: int) -> TopicPartition:
         """Return where to start. A committed offset keeps its leader epoch: by it librdkafka notices a truncated log.
@@ -190,6 +210,7 @@ class Partitions:
 
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
+        onlooker: as for :class:`LibrdkafkaOffsets`.
     """
 
     def __init__(
@@ -199,9 +220,10 @@ class Partitions:
         starts: Starts,
         view: Callable[[str], TopicView],
         is_shut: Callable[[str], bool] = lambda topic: False,
+        onlooker: Any = None,
     ) -> None:
         self._stock = stock
-        self._offsets = LibrdkafkaOffsets(stock, group_id)
+        self._offsets = LibrdkafkaOffsets(stock, group_id, onlooker)
         self._view = view
         self._is_shut = is_shut
         self._declined: set[Key] = set()
@@ -364,8 +386,8 @@ class Partitions:
             log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
         self._declined |= target - chosen.keys()
         self.hide(target - chosen.keys())
-        is_set = {key for key, place in chosen.items() if place.offset not in (OFFSET_INVALID, OFFSET_STORED)}
-        placed = {key: chosen[key] for key in target & is_set}
+        with_offset = {key for key, place in chosen.items() if place.offset not in (OFFSET_INVALID, OFFSET_STORED)}
+        placed = {key: chosen[key] for key in target & with_offset}
         shown_before = placed.keys() & self.held
         self._chosen |= {key: placed[key] for key in placed.keys() - shown_before}
         later = self.show(target & chosen.keys())

@@ -61,7 +61,7 @@ class KafkaPythonOffsets:
         except TopicAuthorizationFailedError:
             if not others:
                 raise
-            return self.committed(keys)
+            return {**dict.fromkeys(others), **self.committed(keys)}
         return {key: commits[key].offset if key in commits else None for key in wanted}
 
     def log_starts(self, keys: Collection[Key]) -> Offsets:

@@ -298,7 +298,7 @@ class WireSource:
             topic_id = view.topic_id or ""
             past, denied = self._store.past_ids.get(topic_id), self._denied.get(topic_id)
             if (past is not None and view.version <= past) or (denied is not None and view.version < denied):
-                logger.debug("%s still returns a topic %r that was recreated since", self.server, view.topic)
+                logger.debug("%s still returns an earlier view of %r, or of a topic before it", self.server, view.topic)
                 continue
             if held is not None and held.topic_id != view.topic_id and not self._store.is_aside(view.topic_id):
                 self._leave_behind(held)
