@@ -117,8 +117,8 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit the log start of each partition of a successor that a stopped group has no commit on: below it
-    ``auto.offset.reset`` would decide, which is ``latest`` by default."""
+    """Commit the log start of each partition of a successor on which a stopped group has no commit, or one below that:
+    there ``auto.offset.reset`` would decide, which is ``latest`` by default."""
     group, name, log = args.group, args.topic, session.read_log()
     found = [(r, r.replacement) for r in log.replaced if r.replacement is not None]
     found.sort(key=lambda each: each[1].gone_ms is not None)  # an alias comes last
@@ -137,10 +137,11 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    held = {} if on_new is None else on_new.committed
 
     def look() -> dict[int, int]:
-        """Return the log starts of the partitions that it would not begin at an offset of its own."""
+        """Return the log starts of the partitions on which it has no commit, or one below that."""
+        listed = find_groups(session.cluster, {name: partitions})[name].groups.get(group)
+        held = {} if listed is None else listed.committed
         logs = session.cluster.offsets((name, p) for p in partitions)
         if silent := [p for p in partitions if (name, p) not in logs]:
             why = f"topic {name!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
@@ -157,6 +158,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
     if len(ends) < len(old.modes) and now.gone_ms is None:
         tell(f"WARNING: some leaders of {old.topic} do not answer: it may not have read all of that.")
+    held = {} if on_new is None else on_new.committed
     if lost := sum(start - held.get(p, 0) for p, start in starts.items()):
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")

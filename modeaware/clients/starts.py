@@ -64,12 +64,11 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
 class BrokerOffsets(Protocol):
     """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
 
-    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> Mapping[Key, int | None]:
-        """Return the group's committed offsets; None where it has none.
+    def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
+        """Return the group's committed offsets; None where it has none."""
 
-        Args:
-            others: partitions of other topics, to which the consumer may have no right: then it has none there.
-        """
+    def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
+        """The same of topics that the consumer is not assigned; None, too, where it has no right to the topic."""
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
@@ -174,17 +173,13 @@ class Starts:
         """
         parts = set(keys)
         self.assigning({topic for topic, _ in parts})
-        earlier = {topic: self._earlier(topic) for topic, _ in parts} if group else {}
-        ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
-        answer: Mapping[Key, int | None] = dict.fromkeys(parts)
-        if group:
-            answer = offsets.committed(parts, ends) if ends else offsets.committed(parts)
-        self._reads_on |= {_led_to(views[0]) for views in earlier.values() if _reads_one_of(views, answer)}
-        commits = {key: answer[key] for key in parts & answer.keys()}
+        commits = offsets.committed(parts) if group else dict.fromkeys(parts)
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
+        in_doubt: set[Key] = set()
         if group:
             self._tell_of_deleted({topic for topic, _ in new})
+            in_doubt = self._look_at_earlier(new, offsets)
         resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
         to_name = new if self.earliest or self.latest else set()
         behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
@@ -192,11 +187,9 @@ class Starts:
         if to_name:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
         log_starts = offsets.log_starts(behind) if behind else {}
-        unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
-        if not answer.keys() >= ends:
-            unknown |= {key for key in new if earlier[key[0]]}
+        unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys()) | in_doubt
         starts = {}
-        for key in commits.keys() - unknown if ask_again else commits:
+        for key in commits.keys() - (unknown if ask_again else in_doubt):
             start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
             if start is not None:
                 starts[key] = start
@@ -212,6 +205,15 @@ class Starts:
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
+
+    def _look_at_earlier(self, new: Iterable[Key], offsets: BrokerOffsets) -> set[Key]:
+        """Find out whether the group still reads topics before those of ``new``; return the partitions of which that is
+        not known."""
+        earlier = {topic: views for topic in {topic for topic, _ in new} if (views := self._earlier(topic))}
+        ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
+        answer = offsets.committed_elsewhere(ends) if ends else {}
+        self._reads_on |= {_led_to(views[0]) for views in earlier.values() if _reads_one_of(views, answer)}
+        return set() if answer.keys() >= ends else {key for key in new if key[0] in earlier}
 
     def _earlier(self, topic: str) -> list[TopicView]:
         """The topics before a successor that decide where the group begins it: those that are still there, let go."""

@@ -26,7 +26,7 @@ from modeaware.clients.gates import ANSWER_S, ASK_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.confluent.names import physical_topic
-from modeaware.confluent.partitions import SINGLE_ANSWER_S, LibrdkafkaOffsets, answered, key_of, parts_of
+from modeaware.confluent.partitions import SINGLE_ANSWER_S, LibrdkafkaOffsets, key_of, parts_of
 from modeaware.librdkafka import (
     OFFSET_END,
     Consumer,
@@ -251,7 +251,7 @@ class LibrdkafkaGroup:
         except KafkaException as error:
             log.debug("%s: committed offsets not known: %s", self._group_id, error)
             return {}
-        found = answered(answer)
+        found = {key_of(p): p for p in answer if p.error is None}
         return {key: Committed(p.offset, _metadata_of(p)) if p.offset >= 0 else None for key, p in found.items()}
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:

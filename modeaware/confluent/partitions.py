@@ -67,17 +67,11 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, OFFSET_INVALID) for topic, partition in sorted(keys)]
 
 
-def answered(partitions: Iterable[TopicPartition]) -> dict[Key, TopicPartition]:
-    """Return those about which the coordinator has answered. A group without the right to a topic has nothing there."""
-    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
-    return {key_of(p): p for p in partitions if p.error is None or p.error.code() == denied}
-
-
 class LibrdkafkaOffsets:
     """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
 
     Args:
-        onlooker: whom to ask about topics that are not assigned.
+        onlooker: is asked about topics that are not assigned; None: ``stock``.
     """
 
     def __init__(self, stock: Any, group_id: str, onlooker: Any = None) -> None:
@@ -86,7 +80,7 @@ class LibrdkafkaOffsets:
         self._onlooker = onlooker or stock
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
-    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
         if not keys:
             return {}
         try:
@@ -101,16 +95,17 @@ class LibrdkafkaOffsets:
             if partition.error is not None:
                 log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
         self._leader_epochs = {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
-        found = {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
-        return found | self._of_others(others)
+        return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
 
-    def _of_others(self, keys: Collection[Key]) -> dict[Key, int | None]:
+    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:
-            answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S) if keys else []
+            answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S)
         except KafkaException as error:
-            log.debug("%s: committed offsets of earlier topics not known: %s", self._group_id, error)
+            log.warning("%s: committed offsets of earlier topics not known: %s", self._group_id, error)
             return {}
-        return {key: p.offset if p.offset >= 0 else None for key, p in answered(answer).items()}
+        denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        found = [p for p in answer if p.error is None or p.error.code() == denied]
+        return {key_of(p): p.offset if p.offset >= 0 else None for p in found}
 
     def placed(self, key: Key, offset: int) -> TopicPartition:
         """Return where to start. A committed offset keeps its leader epoch: by it librdkafka notices a truncated log.

@@ -18,7 +18,7 @@ from typing import Any
 
 from modeaware.clients.gates import ANSWER_S, Committed
 from modeaware.clients.starts import Key, Starts
-from modeaware.kafka_python._gateway import KafkaError, OffsetAndMetadata, TopicAuthorizationFailedError, TopicPartition
+from modeaware.kafka_python._gateway import KafkaError, OffsetAndMetadata, TopicPartition
 from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,9 @@ ANSWER_MS = 1000 * ANSWER_S
 class _Offsets(KafkaPythonOffsets):
     """Leaves out what the coordinator does not answer in time: it is requested again."""
 
-    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
         try:
-            return super().committed(keys, others)
+            return super().committed(keys)
         except KafkaError as error:
             log.debug("committed offsets not known: %s", error)
             return {}
@@ -75,12 +75,9 @@ class KafkaPythonGroup:
         if not self._has_group:
             read = self._offsets_of(self._consumer._partitions.held().intersection(keys))
             return {key: None if (at := read.get(key)) is None else Committed(at) for key in keys}
-        coordinator, topics = self._consumer._coordinator, {topic for topic, _ in keys}
+        coordinator = self._consumer._coordinator
         try:
             answer = coordinator.fetch_committed_offsets({TopicPartition(*key) for key in keys}, timeout_ms=ANSWER_MS)
-        except TopicAuthorizationFailedError:  # of a topic that it does not read, may be: to the group there is nothing
-            apart = [self.committed([k for k in keys if k[0] == topic]) for topic in topics] if len(topics) > 1 else []
-            return {key: at for found in apart for key, at in found.items()} if apart else dict.fromkeys(keys)
         except KafkaError as error:
             log.debug("%s: committed offsets not known: %s", coordinator.group_id, error)
             return {}

@@ -13,6 +13,7 @@ import logging
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from modeaware.clients.gate import READ
@@ -53,16 +54,17 @@ class KafkaPythonOffsets:
         self._consumer = consumer
         self._timeout_ms = timeout_ms
 
-    def committed(self, keys: Collection[Key], others: Collection[Key] = ()) -> dict[Key, int | None]:
-        wanted = {*keys, *others}
-        partitions = {TopicPartition(*key) for key in wanted}
-        try:
-            commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
-        except TopicAuthorizationFailedError:
-            if not others:
-                raise
-            return {**dict.fromkeys(others), **self.committed(keys)}
-        return {key: commits[key].offset if key in commits else None for key in wanted}
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        partitions = {TopicPartition(*key) for key in keys}
+        commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
+        return {key: commits[key].offset if key in commits else None for key in keys}
+
+    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        found: dict[Key, int | None] = dict.fromkeys(keys)
+        for topic in {topic for topic, _ in keys}:
+            with suppress(TopicAuthorizationFailedError):
+                found |= self.committed([key for key in keys if key[0] == topic])
+        return found
 
     def log_starts(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._consumer.beginning_offsets, keys)

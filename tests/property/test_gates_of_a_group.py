@@ -156,7 +156,7 @@ class Member:
     def positions(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         return {key: self.places[key] if key in self.moved else None for key in keys if key in self.places}
 
-    def committed(self, keys: Collection[Key]) -> Mapping[Key, Committed | None]:
+    def committed(self, keys: Collection[Key], *, after_own: bool = False) -> Mapping[Key, Committed | None]:
         self.world.now_s += 0.01
         return {key: self.world.committed.get(key) for key in self.world.answers(keys)}
 
@@ -268,6 +268,8 @@ class Offsets:
 
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         return {key: self.world.committed_offset(key) for key in self.world.answers(keys)}
+
+    committed_elsewhere = committed
 
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]:
         return dict.fromkeys(self.world.answers(keys), 0)

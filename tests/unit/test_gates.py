@@ -713,7 +713,8 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     member.sealed(5, 5)
     member.stock.first = {("b", 0): 2, ("b", 1): 0}
     offsets = SimpleNamespace(
-        committed=lambda keys, others=(): dict.fromkeys(keys),
+        committed=lambda keys: dict.fromkeys(keys),
+        committed_elsewhere=lambda keys: dict.fromkeys(keys),
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
@@ -734,11 +735,16 @@ def test_group_that_still_reads_a_topic_that_was_let_go_without_it_skips_nothing
     member.commits("a", None, 5)
     member.commits("a", committed, note=None)
     member.stock.first = {("b", 0): 2}
+    asked: list[set[str]] = []
+
+    def of_group(keys: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
+        asked.append({topic for topic, _ in keys})
+        found = member.stock.committed([TopicPartition(*key) for key in keys], 1.0)
+        return {(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in found}
+
     offsets = SimpleNamespace(
-        committed=lambda keys, others=(): {
-            (p.topic, p.partition): p.offset if p.offset >= 0 else None
-            for p in member.stock.committed([TopicPartition(*key) for key in (*keys, *others)], 1.0)
-        },
+        committed=of_group,
+        committed_elsewhere=of_group,
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
@@ -749,11 +755,15 @@ def test_group_that_still_reads_a_topic_that_was_let_go_without_it_skips_nothing
     member.commits("a", 4, note=None)
     by_name = Starts(member.views, "latest", "g", follows=False)
     assert by_name.find([("b", 0)], offsets).starts == {("b", 0): 9}, "it reads the successor alone"
-    no_answer = SimpleNamespace(
-        committed=lambda keys, others: dict.fromkeys(keys), log_starts=offsets.log_starts, log_ends=offsets.log_ends
-    )
+    member.commits("b", 7)
+    asked.clear()
+    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): 7}
+    assert asked == [{"b"}], "its own commit decides"
+    member.stock.committed_offsets.clear()
+    offsets.committed_elsewhere = lambda keys: {}
     later = Starts(member.views, "latest", "other")
-    assert later.find([("b", 0)], no_answer, ask_again=True) == ({}, {("b", 0)})
+    for ask_again in (True, False):  # the client library decides, and it is found again when it is shown
+        assert later.find([("b", 0)], offsets, ask_again=ask_again) == ({}, {("b", 0)})
 
 
 def test_start_is_not_committed_over_what_the_application_has_just_committed() -> None:
