@@ -137,11 +137,14 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
+    doubt = using[name].doubt
+    if on_new is None and doubt is not None and not doubt.hidden and doubt.settling in (None, group):
+        why = f"topic {name!r}: it is not known what group {group!r} has committed: {doubt.detail}; repeat the command"
+        raise ClusterError(why, code=ErrorCode.REQUEST_TIMED_OUT, topic=name)
+    held = {} if on_new is None else on_new.committed
 
     def look() -> dict[int, int]:
         """Return the log starts of the partitions on which it has no commit, or one below that."""
-        listed = find_groups(session.cluster, {name: partitions})[name].groups.get(group)
-        held = {} if listed is None else listed.committed
         logs = session.cluster.offsets((name, p) for p in partitions)
         if silent := [p for p in partitions if (name, p) not in logs]:
             why = f"topic {name!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
@@ -158,13 +161,13 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
     if len(ends) < len(old.modes) and now.gone_ms is None:
         tell(f"WARNING: some leaders of {old.topic} do not answer: it may not have read all of that.")
-    held = {} if on_new is None else on_new.committed
     if lost := sum(start - held.get(p, 0) for p, start in starts.items()):
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, look())])
+    starts = {p: start for p, start in look().items() if p in starts}  # that was a while ago
+    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
     if failure is not None:
         raise failure
     print(f"{group}: prepared. Start it on {name}.")

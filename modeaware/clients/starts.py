@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from modeaware.clients import gate
@@ -67,9 +67,6 @@ class BrokerOffsets(Protocol):
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         """Return the group's committed offsets; None where it has none."""
 
-    def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
-        """The same of topics that the consumer is not assigned; None, too, where it has no right to the topic."""
-
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
     def log_ends(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
@@ -100,16 +97,15 @@ class Starts:
         views: the client's share.
         reset: ``auto.offset.reset``.
         group: the consumer's group.
-        follows: it comes to a successor from the predecessor, not by name alone.
 
     Attributes:
         has_commit: partitions the group is known to have a committed offset for.
+        reads_on: the ids of successors to which the group comes from a topic before them: it skips nothing of these.
     """
 
-    def __init__(self, views: Views, reset: str, group: str = "", *, follows: bool = True) -> None:
+    def __init__(self, views: Views, reset: str, group: str = "") -> None:
         self._views = views
         self._group = group
-        self._follows = follows
         self._predecessors: Mapping[str, TopicView] = {}
         self.earliest = reset.lower() in EARLIEST
         self.latest = reset.lower() in LATEST
@@ -118,9 +114,9 @@ class Starts:
         self._ids: dict[str, str | None] = {}  # the last known ids of topics of which partitions were assigned
         self._created_again: dict[str, set[int]] = {}  # and their partitions that have started since
         self._started: dict[Key, _Started] = {}
-        self._reads_on: set[str] = set()  # the ids of successors to which the group comes from a topic before them
         self._told: set[str] = set()
         self.has_commit: set[Key] = set()
+        self.reads_on: set[str] = set()
 
     def remember(self, view: TopicView) -> None:
         """Keep the resume offsets of ``view``, for when a later view no longer has them (any thread).
@@ -176,10 +172,8 @@ class Starts:
         commits = offsets.committed(parts) if group else dict.fromkeys(parts)
         committed = {key: offset for key, offset in commits.items() if offset is not None}
         new = commits.keys() - committed.keys()
-        in_doubt: set[Key] = set()
         if group:
             self._tell_of_deleted({topic for topic, _ in new})
-            in_doubt = self._look_at_earlier(new, offsets)
         resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
         to_name = new if self.earliest or self.latest else set()
         behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
@@ -187,9 +181,9 @@ class Starts:
         if to_name:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
         log_starts = offsets.log_starts(behind) if behind else {}
-        unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys()) | in_doubt
+        unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
         starts = {}
-        for key in commits.keys() - (unknown if ask_again else in_doubt):
+        for key in commits.keys() - unknown if ask_again else commits:
             start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
             if start is not None:
                 starts[key] = start
@@ -206,34 +200,14 @@ class Starts:
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
 
-    def _look_at_earlier(self, new: Iterable[Key], offsets: BrokerOffsets) -> set[Key]:
-        """Find out whether the group still reads topics before those of ``new``; return the partitions of which that is
-        not known."""
-        earlier = {topic: views for topic in {topic for topic, _ in new} if (views := self._earlier(topic))}
-        ends = {(view.topic, p) for views in earlier.values() for view in views for p in range(len(view.modes))}
-        answer = offsets.committed_elsewhere(ends) if ends else {}
-        self._reads_on |= {_led_to(views[0]) for views in earlier.values() if _reads_one_of(views, answer)}
-        return set() if answer.keys() >= ends else {key for key in new if key[0] in earlier}
-
-    def _earlier(self, topic: str) -> list[TopicView]:
-        """The topics before a successor that decide where the group begins it: those that are still there, let go."""
-        found: list[TopicView] = []
-        view = self._predecessors.get(topic)
-        if self.earliest or not self._follows or (view and gate.start_offset(view, self._group) is not None):
-            return found
-        while view is not None and view not in found and view.successor is not None and view.successor.remains:
-            found.append(view)
-            view = self._predecessors.get(view.topic)
-        return found
-
     def _resume_offset(self, key: Key) -> int | None:
         topic, partition = key
         view = self._views.view(topic)
         if self.earliest:
             return None
         predecessor = self._predecessors.get(topic)
-        if predecessor is not None:
-            reads_on = _led_to(predecessor) in self._reads_on
+        if predecessor is not None and predecessor.successor is not None:
+            reads_on = predecessor.successor.topic_id in self.reads_on
             if (start := gate.start_offset(predecessor, self._group, reads_on=reads_on)) is not None:
                 return start
         if not self.latest and view.is_readable(partition):
@@ -342,16 +316,3 @@ class Starts:
             and self._started[key].topic_id in (None, self._views.view(key[0]).topic_id)
             and (key[0] in with_modes if leaving else self._views.view(key[0]).mode(key[1]) is PartitionMode.READ_ONLY)
         }
-
-
-def _led_to(predecessor: TopicView) -> str:
-    """The id of the topic that has replaced another one."""
-    return "" if predecessor.successor is None else predecessor.successor.topic_id
-
-
-def _reads_one_of(views: Sequence[TopicView], committed: Mapping[Key, int | None]) -> bool:
-    """Whether a group with these offsets has not finished one of the topics, which are replaced."""
-    return any(
-        gate.is_reading(view, {p: at for (topic, p), at in committed.items() if topic == view.topic and at is not None})
-        for view in views
-    )

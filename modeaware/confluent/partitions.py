@@ -68,16 +68,11 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
 
 
 class LibrdkafkaOffsets:
-    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
+    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits."""
 
-    Args:
-        onlooker: is asked about topics that are not assigned; None: ``stock``.
-    """
-
-    def __init__(self, stock: Any, group_id: str, onlooker: Any = None) -> None:
+    def __init__(self, stock: Any, group_id: str) -> None:
         self._stock = stock
         self._group_id = group_id
-        self._onlooker = onlooker or stock
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
     def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
@@ -96,16 +91,6 @@ class LibrdkafkaOffsets:
                 log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
         self._leader_epochs = {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
         return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
-
-    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        try:
-            answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S)
-        except KafkaException as error:
-            log.warning("%s: committed offsets of earlier topics not known: %s", self._group_id, error)
-            return {}
-        denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
-        found = [p for p in answer if p.error is None or p.error.code() == denied]
-        return {key_of(p): p.offset if p.offset >= 0 else None for p in found}
 
     def placed(self, key: Key, offset: int) -> TopicPartition:
         """Return where to start. A committed offset keeps its leader epoch: by it librdkafka notices a truncated log.
@@ -205,7 +190,6 @@ class Partitions:
 
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
-        onlooker: as for :class:`LibrdkafkaOffsets`.
     """
 
     def __init__(
@@ -215,10 +199,9 @@ class Partitions:
         starts: Starts,
         view: Callable[[str], TopicView],
         is_shut: Callable[[str], bool] = lambda topic: False,
-        onlooker: Any = None,
     ) -> None:
         self._stock = stock
-        self._offsets = LibrdkafkaOffsets(stock, group_id, onlooker)
+        self._offsets = LibrdkafkaOffsets(stock, group_id)
         self._view = view
         self._is_shut = is_shut
         self._declined: set[Key] = set()

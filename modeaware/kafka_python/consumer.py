@@ -81,8 +81,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             settings.config, views.wait_ready, views.error, ClientErrors(timeout=FirstViewTimeout)
         )
         group_id = self.config["group_id"] or ""
-        reset, follows = self.config["auto_offset_reset"], settings.config.on_replace != "named"
-        self._starts = Starts(views, reset, group_id, follows=follows)
+        self._starts = Starts(views, self.config["auto_offset_reset"], group_id)
         self._gates = gates = Gates(
             KafkaPythonGroup(self, self._starts, has_group=self._has_group),
             group_id,

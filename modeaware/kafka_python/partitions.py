@@ -13,7 +13,6 @@ import logging
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from typing import Any
 
 from modeaware.clients.gate import READ
@@ -24,7 +23,6 @@ from modeaware.kafka_python._gateway import (
     KafkaError,
     KafkaTimeoutError,
     OffsetAndMetadata,
-    TopicAuthorizationFailedError,
     TopicPartition,
 )
 from modeaware.topic_view import TopicView
@@ -58,13 +56,6 @@ class KafkaPythonOffsets:
         partitions = {TopicPartition(*key) for key in keys}
         commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
         return {key: commits[key].offset if key in commits else None for key in keys}
-
-    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        found: dict[Key, int | None] = dict.fromkeys(keys)
-        for topic in {topic for topic, _ in keys}:
-            with suppress(TopicAuthorizationFailedError):
-                found |= self.committed([key for key in keys if key[0] == topic])
-        return found
 
     def log_starts(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._consumer.beginning_offsets, keys)

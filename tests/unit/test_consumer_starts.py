@@ -215,20 +215,6 @@ def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaim
         assert world.resolve(OFFSET_INVALID) == [start]
 
 
-def test_earlier_topics_are_asked_about_elsewhere_and_without_a_right_nothing_is_committed_there() -> None:
-    """librdkafka queues errors for a deleted topic that the application's consumer was asked about."""
-    world, denied, silent = World("latest"), KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT
-    errors = [None, KafkaError(denied), KafkaError(silent)]
-    found = [
-        SimpleNamespace(topic="old", partition=p, offset=4 if p == 0 else -1001, error=errors[p]) for p in range(3)
-    ]
-    offsets = LibrdkafkaOffsets(world.stock, "g", Mock(committed=Mock(return_value=found)))
-    old = [("old", p) for p in range(3)]
-    assert offsets.committed_elsewhere(old) == {("old", 0): 4, ("old", 1): None}
-    silence = Mock(side_effect=KafkaException(KafkaError(silent)))
-    assert LibrdkafkaOffsets(world.stock, "g", Mock(committed=silence)).committed_elsewhere(old) == {}
-
-
 def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{Partitions.__module__}.RETRY_S", 0.0)
     world = World("latest")

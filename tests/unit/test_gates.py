@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
 from modeaware.clients.gates import ASK_S, LOG_STARTS_S, SELDOM_S, UNCOMMITTED_S
-from modeaware.clients.starts import Starts
 from modeaware.confluent.gates import LibrdkafkaGroup, Onlooker
 from modeaware.confluent.names import LogicalName
 from modeaware.confluent.ownership import GroupConf
@@ -714,7 +713,6 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     member.stock.first = {("b", 0): 2, ("b", 1): 0}
     offsets = SimpleNamespace(
         committed=lambda keys: dict.fromkeys(keys),
-        committed_elsewhere=lambda keys: dict.fromkeys(keys),
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
@@ -725,45 +723,33 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     assert member.starts.find([("b", 0)], offsets).starts.get(("b", 0)) == others.get(reset)
 
 
-@pytest.mark.parametrize("committed", [4, 5, None])
+@pytest.mark.parametrize(
+    ("committed", "follows", "start"), [(4, True, 2), (4, False, 9), (5, True, 9), (None, True, 9)]
+)
 def test_group_that_still_reads_a_topic_that_was_let_go_without_it_skips_nothing_of_the_successor(
-    committed: int | None,
+    committed: int | None, follows: bool, start: int
 ) -> None:
-    """Its offsets were set later, say. One that begins now has nothing to read there."""
-    member = Member(reset="latest")
+    """Its offsets were set later, say. Another one begins now, and a third one reads the successor by name."""
+    member = Member(reset="latest", on_replace="ordered" if follows else "named")
     member.told(switched=True, read_up_to={0: 5, 1: 5}, let_go=True)
     member.commits("a", None, 5)
     member.commits("a", committed, note=None)
-    member.stock.first = {("b", 0): 2}
-    asked: list[set[str]] = []
-
-    def of_group(keys: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
-        asked.append({topic for topic, _ in keys})
-        found = member.stock.committed([TopicPartition(*key) for key in keys], 1.0)
-        return {(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in found}
-
+    member.stock.first = {("b", 0): 2, ("c", 0): 2}
+    end = Successor("c", "id-c", 2, switched=True, let_go=True, read_up_to={0: 9, 1: 9})
+    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=end))
+    member.names = ["a"] if follows else ["b"]
+    member.gates.ask_before_joining(member.names)
+    assert member.stock.requests, "it is answered"
     offsets = SimpleNamespace(
-        committed=of_group,
-        committed_elsewhere=of_group,
+        committed=lambda keys: dict.fromkeys(keys),
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
-    start = 2 if committed == 4 else 9
-    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): start}
-    member.commits("a", 5, note=None)
-    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): start}, "as long as its gate is not open"
-    member.commits("a", 4, note=None)
-    by_name = Starts(member.views, "latest", "g", follows=False)
-    assert by_name.find([("b", 0)], offsets).starts == {("b", 0): 9}, "it reads the successor alone"
-    member.commits("b", 7)
-    asked.clear()
-    assert member.starts.find([("b", 0)], offsets).starts == {("b", 0): 7}
-    assert asked == [{"b"}], "its own commit decides"
-    member.stock.committed_offsets.clear()
-    offsets.committed_elsewhere = lambda keys: {}
-    later = Starts(member.views, "latest", "other")
-    for ask_again in (True, False):  # the client library decides, and it is found again when it is shown
-        assert later.find([("b", 0)], offsets, ask_again=ask_again) == ({}, {("b", 0)})
+    keys = [("b", 0), ("c", 0)]
+    assert member.starts.find(keys, offsets).starts == dict.fromkeys(keys, start)
+    member.commits("a", 5)
+    member.gates.ask_before_joining(member.names)
+    assert member.starts.find(keys, offsets).starts == dict.fromkeys(keys, start), "also once it has read the rest"
 
 
 def test_start_is_not_committed_over_what_the_application_has_just_committed() -> None:

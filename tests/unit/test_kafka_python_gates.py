@@ -11,7 +11,7 @@ import pytest
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -19,7 +19,6 @@ from modeaware.clients.gate import GATE_OPENED, READ
 from modeaware.clients.gates import UNCOMMITTED_S
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer
-from modeaware.kafka_python.partitions import KafkaPythonOffsets
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.kafka_python_offline import OFFLINE
 
@@ -35,7 +34,6 @@ class Member:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.log_starts = dict.fromkeys((*OLD, *NEW), 0)
         self.down = False
-        self.denied: set[str] = set()
         coordinator: Any = self.consumer._coordinator
         coordinator.fetch_committed_offsets = self._fetch
         coordinator.commit_offsets_sync = self._commit
@@ -47,8 +45,6 @@ class Member:
     def _fetch(self, keys: set[TopicPartition], timeout_ms: float) -> dict[TopicPartition, OffsetAndMetadata]:
         if self.down:
             raise KafkaTimeoutError
-        if self.denied & {key.topic for key in keys}:
-            raise TopicAuthorizationFailedError(self.denied)
         assert all(isinstance(key, TopicPartition) for key in keys), "kafka-python raises"
         return {key: self.committed[key] for key in keys if key in self.committed}
 
@@ -417,13 +413,3 @@ def test_topic_that_is_subscribed_to_is_requested_whatever_became_of_it(views: F
     named.consumer._forget_deleted()
     assert cluster._topics == {"orders"}
     named.close()
-
-
-def test_offsets_of_a_topic_without_a_right_to_it_are_left_out_if_others_are_asked_for(member: Member) -> None:
-    offsets = KafkaPythonOffsets(member.consumer, 1000)
-    member.committed = {NEW[0]: OffsetAndMetadata(3, "", -1), OLD[0]: OffsetAndMetadata(4, "", -1)}
-    assert offsets.committed_elsewhere([NEW[0], OLD[0], OLD[1]]) == {NEW[0]: 3, OLD[0]: 4, OLD[1]: None}
-    member.denied = {"orders"}
-    assert offsets.committed_elsewhere([NEW[0], OLD[0]]) == {NEW[0]: 3, OLD[0]: None}
-    with pytest.raises(TopicAuthorizationFailedError):
-        offsets.committed([OLD[0]])
