@@ -137,10 +137,6 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    doubt = using[name].doubt
-    if on_new is None and doubt is not None and not doubt.hidden and doubt.settling in (None, group):
-        why = f"topic {name!r}: it is not known what group {group!r} has committed: {doubt.detail}; repeat the command"
-        raise ClusterError(why, code=ErrorCode.REQUEST_TIMED_OUT, topic=name)
     held = {} if on_new is None else on_new.committed
 
     def look() -> dict[int, int]:

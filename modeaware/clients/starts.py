@@ -249,7 +249,8 @@ class Starts:
     def started(self, key: Key, offset: int | None) -> None:
         """``key`` starts at ``offset``; None or a negative one: the client library decides."""
         before = self._predecessors.get(key[0])
-        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, before)
+        now = None if before is None else self._views.view(before.topic)
+        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id, now)
 
     def hidden(self, key: Key) -> None:
         """``key`` is not read for a while. A view that hides it has its topic's id, which none had when it started."""

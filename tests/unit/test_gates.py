@@ -779,6 +779,8 @@ def test_successor_that_was_created_anew_is_another_topic() -> None:
     member.told(topic_id="id-b-anew")
     member.look()
     assert member.starts.is_of_another_topic(("b", 0))
+    member.starts.started(("b", 0), 3)
+    assert not member.starts.is_of_another_topic(("b", 0)), "it is the new one that has started"
 
 
 def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
