@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
@@ -138,16 +139,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
     held = {} if on_new is None else on_new.committed
-
-    def look() -> dict[int, int]:
-        """Return the log starts of the partitions on which it has no commit, or one below that."""
-        logs = session.cluster.offsets((name, p) for p in partitions)
-        if silent := [p for p in partitions if (name, p) not in logs]:
-            why = f"topic {name!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
-            raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=name)
-        return {p: log.log_start for (_, p), log in logs.items() if held.get(p, -1) < log.log_start}
-
-    starts = look()
+    starts = {p: start for p, start in _log_starts(session, name, partitions).items() if held.get(p, -1) < start}
     if not starts:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
         return 0
@@ -162,12 +154,20 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    starts = {p: start for p, start in look().items() if p in starts}  # that was a while ago
+    starts = _log_starts(session, name, starts)  # that was a while ago
     (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
     if failure is not None:
         raise failure
     print(f"{group}: prepared. Start it on {name}.")
     return 0
+
+
+def _log_starts(session: Session, topic: str, partitions: Collection[int]) -> dict[int, int]:
+    logs = session.cluster.offsets((topic, p) for p in partitions)
+    if silent := [p for p in partitions if (topic, p) not in logs]:
+        why = f"topic {topic!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
+        raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=topic)
+    return {p: log.log_start for (_, p), log in logs.items()}
 
 
 def _rule(args: argparse.Namespace) -> GroupRule:

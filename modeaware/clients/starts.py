@@ -278,10 +278,10 @@ class Starts:
         A successor has no record of its own: that of its predecessor names another one.
         """
         start = self._started.get(key, _Started())
-        was = start.predecessor.successor if start.predecessor is not None else None
-        now = self._views.view(start.predecessor.topic).successor if start.predecessor is not None else None
-        if was is not None and now is not None and now.topic == was.topic and now.topic_id != was.topic_id:
-            return True
+        if (before := start.predecessor) is not None:
+            was, now = before.successor, self._views.view(before.topic).successor
+            if was is not None and now is not None and now.topic == was.topic and now.topic_id != was.topic_id:
+                return True
         return self._is_another(key[0], start.topic_id)
 
     def reclaimed_to(self, key: Key) -> int:

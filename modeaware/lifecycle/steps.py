@@ -299,7 +299,7 @@ def _deletes(partition: int, now: _Pass) -> bool:
     """Return whether the records of an evacuated partition are due for deletion, and brokers would accept it
     (invariant I1)."""
     due = now.now_ms >= deletion_of(now.record).earliest_ms  # a later shrink may have a delay of its own
-    due = due and _waits_for_predecessor(now) is None
+    due = due and now.facts.predecessor is None
     return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
 
 

@@ -227,15 +227,15 @@ class WireSource:
             for name in missing:
                 topic = found.get(name)
                 code = None if topic is None else int(topic.error_code)
-                held_id = self._store.view(name).topic_id
-                if held_id is not None and held_id in answer.removed_topic_ids:
+                held = self._store.view(name)
+                if held.topic_id is not None and held.topic_id in answer.removed_topic_ids:
                     gone.append(name)
-                    self._leave_behind(self._store.view(name))
+                    self._leave_behind(held)
                 elif name in unknown:
                     if self._is_confirmed(name):
                         gone.append(name)
-                        if held_id is not None:  # it may be the broker that is wrong
-                            self._denied[held_id] = self._store.view(name).version
+                        if held.topic_id is not None:  # it may be the broker that is wrong
+                            self._denied[held.topic_id] = held.version
                 elif topic is None or code:
                     errors[name] = code
                 elif self._ours and not _has_record(topic) and topic.topic_id is None:
