@@ -303,7 +303,7 @@ def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> i
     try:
         change.wait(topic, ended=ended)
     except KeyboardInterrupt:
-        state = "continues in the controller"
+        state = "continues while a controller runs"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
         hints = _hints(args, topic)

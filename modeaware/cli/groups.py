@@ -20,7 +20,7 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.cluster.groups import find_groups
+from modeaware.cluster.groups import find_groups, group_commits
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
@@ -138,8 +138,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    held = {} if on_new is None else on_new.committed
-    starts = {p: start for p, start in _log_starts(session, name, partitions).items() if held.get(p, -1) < start}
+    starts, lost = _starts(session, group, name, partitions)
     if not starts:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
         return 0
@@ -149,25 +148,29 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
     if len(ends) < len(old.modes) and now.gone_ms is None:
         tell(f"WARNING: some leaders of {old.topic} do not answer: it may not have read all of that.")
-    if lost := sum(start - held.get(p, 0) for p, start in starts.items()):
+    if lost:
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    starts = _log_starts(session, name, starts)  # that was a while ago
-    (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
-    if failure is not None:
+    starts, _ = _starts(session, group, name, starts)  # that was a while ago: it may have read on since
+    failures = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)] if starts else [])
+    for failure in filter(None, failures):
         raise failure
     print(f"{group}: prepared. Start it on {name}.")
     return 0
 
 
-def _log_starts(session: Session, topic: str, partitions: Collection[int]) -> dict[int, int]:
+def _starts(session: Session, group: str, topic: str, partitions: Collection[int]) -> tuple[dict[int, int], int]:
+    """Return the log starts of the partitions on which a group has no commit, or one below that; and how many offsets
+    it has not read before these."""
+    held = group_commits(session.cluster, group, topic, partitions)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
         why = f"topic {topic!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
         raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=topic)
-    return {p: log.log_start for (_, p), log in logs.items()}
+    starts = {p: log.log_start for (_, p), log in logs.items() if held.get(p, -1) < log.log_start}
+    return starts, sum(start - held.get(p, 0) for p, start in starts.items())
 
 
 def _rule(args: argparse.Namespace) -> GroupRule:

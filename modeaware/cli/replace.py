@@ -432,7 +432,7 @@ def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTo
     try:
         change.wait(*watches, ended=ended, lost=lost)
     except KeyboardInterrupt:
-        state = "continues in the controller"
+        state = "continues while a controller runs"
         if change.is_embedded:
             state = f"rests until a controller runs: modeaware controller {server_options(args)}"
         switched = {topic for topic, watch in watches.items() if watch.is_switched}

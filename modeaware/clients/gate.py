@@ -166,31 +166,21 @@ def awaits_group(view: TopicView, group: str, committed: Mapping[int, int]) -> b
     return not successor.let_go or bool(committed) or group in successor.groups
 
 
-def is_reading(view: TopicView, committed: Mapping[int, int]) -> bool:
-    """Return whether a group has come to the topic of ``view``, which is replaced, and has not read it to its end.
-
-    Args:
-        committed: the group's offsets on it.
-    """
-    ends = view.successor.read_up_to if view.successor is not None and not view.successor.gone else {}
-    return any(offset < ends.get(partition, 0) for partition, offset in committed.items())
-
-
-def start_offset(view: TopicView, group: str, *, reads_on: bool = False) -> int | None:
+def start_offset(view: TopicView, group: str, *, has_used: bool = False) -> int | None:
     """Return where a group without a commit begins to read the successor: None: where ``auto.offset.reset`` says.
 
     Until the predecessor is let go that is 0 for a group that begins after the switch, too: what it would skip of the
     successor may be newer than what still comes on the predecessor, where a fence is lifted.
 
     Args:
-        reads_on: the group still reads the predecessor, or a topic before it (:func:`is_reading`): offsets that were
-            set for it when the topic was let go already, say. It goes on to the successor, and skips nothing of it.
+        has_used: the group has offsets on the predecessor, or on a topic before it: it comes back late, or they were
+            set for it. It goes on to the successor, and skips nothing of it.
     """
     successor = view.successor
     if successor is None:
         return None
     is_noted = group in successor.groups or not successor.groups_complete
-    return 0 if is_noted or reads_on or not successor.let_go else None
+    return 0 if is_noted or has_used or not successor.let_go else None
 
 
 @dataclass(eq=False)

@@ -36,7 +36,6 @@ from modeaware.clients.gate import (
     awaits_group,
     has_read,
     is_open,
-    is_reading,
     logical_topic,
     predecessors,
     read_topics,
@@ -469,11 +468,6 @@ class Gates:
         if committed != gate.committed:
             gate.committed, gate.moved_s = committed, self._now_s()
         gate.noted = {partition for partition, at in found.items() if at.metadata}
-        if self._follows and is_reading(gate.view, committed):
-            onward: Gate | None = gate
-            while onward is not None and onward.successor.topic_id not in self._starts.reads_on:
-                self._starts.reads_on.add(onward.successor.topic_id)
-                onward = onward.following
         is_at_end = committed.keys().isdisjoint(self._unread(gate, committed))
         gate.has_read = has_read(gate.view, committed, gate.log_starts)
         gate.has_expired = not committed or (is_at_end and self._group_id in gate.successor.groups)

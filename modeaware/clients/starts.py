@@ -67,6 +67,9 @@ class BrokerOffsets(Protocol):
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         """Return the group's committed offsets; None where it has none."""
 
+    def committed_elsewhere(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
+        """The same for topics that the consumer need not read, nor have a right to."""
+
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
 
     def log_ends(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
@@ -100,7 +103,6 @@ class Starts:
 
     Attributes:
         has_commit: partitions the group is known to have a committed offset for.
-        reads_on: the ids of successors to which the group comes from a topic before them: it skips nothing of these.
     """
 
     def __init__(self, views: Views, reset: str, group: str = "") -> None:
@@ -116,7 +118,6 @@ class Starts:
         self._started: dict[Key, _Started] = {}
         self._told: set[str] = set()
         self.has_commit: set[Key] = set()
-        self.reads_on: set[str] = set()
 
     def remember(self, view: TopicView) -> None:
         """Keep the resume offsets of ``view``, for when a later view no longer has them (any thread).
@@ -174,7 +175,10 @@ class Starts:
         new = commits.keys() - committed.keys()
         if group:
             self._tell_of_deleted({topic for topic, _ in new})
-        resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
+        used = self._used_before({topic for topic, _ in new}, offsets) if group else ()
+        resumed = {
+            key: offset for key in new if (offset := self._resume_offset(key, has_used=key[0] in used)) is not None
+        }
         to_name = new if self.earliest or self.latest else set()
         behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
         named: Mapping[Key, int] = {}
@@ -200,16 +204,32 @@ class Starts:
         marked = view.topic_id is not None or key[0] in self._created_again
         return (self.latest and marked) or key[0] in self._predecessors or offset < self.reclaimed_to(key)
 
-    def _resume_offset(self, key: Key) -> int | None:
+    def _used_before(self, topics: Iterable[str], offsets: BrokerOffsets) -> set[str]:
+        """Return the successors among ``topics`` to which the group, which was not noted at the switch, comes from a
+        topic before them: it has offsets there, or that is not known. It rather reads again than it skips."""
+        before: dict[str, set[Key]] = {}
+        for topic in () if self.earliest else topics:
+            view = self._predecessors.get(topic)
+            if view is None or gate.start_offset(view, self._group) is not None:
+                continue
+            passed = {topic}
+            while view is not None and view.topic not in passed:
+                passed.add(view.topic)
+                if view.successor is not None and not view.successor.gone:
+                    before.setdefault(topic, set()).update((view.topic, p) for p in range(len(view.modes)))
+                view = self._predecessors.get(view.topic)
+        answer = offsets.committed_elsewhere(set().union(*before.values())) if before else {}
+        return {topic for topic, keys in before.items() if any(answer.get(key, 0) is not None for key in keys)}
+
+    def _resume_offset(self, key: Key, *, has_used: bool) -> int | None:
         topic, partition = key
         view = self._views.view(topic)
         if self.earliest:
             return None
         predecessor = self._predecessors.get(topic)
-        if predecessor is not None and predecessor.successor is not None:
-            reads_on = predecessor.successor.topic_id in self.reads_on
-            if (start := gate.start_offset(predecessor, self._group, reads_on=reads_on)) is not None:
-                return start
+        start = None if predecessor is None else gate.start_offset(predecessor, self._group, has_used=has_used)
+        if start is not None:
+            return start
         if not self.latest and view.is_readable(partition):
             return None
         if topic in self._created_again and partition not in self._created_again[topic]:

@@ -20,7 +20,7 @@ from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.group_listing import ListedGroup, Listing, ask_in_batches, error_name, list_groups
 from modeaware.cluster.group_offsets import Commits, read_offsets
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from modeaware.wire.brokers import Brokers
@@ -174,6 +174,22 @@ def find_groups(
         )
 
     return {topic: found(topic) for topic in topics}
+
+
+def group_commits(cluster: Cluster, group: str, topic: str, partitions: Iterable[int]) -> Mapping[int, int]:
+    """Return what one group, listed or not, has committed on ``topic``. Raises ClusterError where that is not known."""
+    brokers = cluster.brokers
+    listed = _unlisted(brokers, Listing(), (group,))[group]
+    if isinstance(listed, GroupsDoubt):
+        unknown: str | None = listed.detail
+    else:
+        offsets = read_offsets(brokers, (listed,), {topic: partitions})
+        commits = offsets.of_topic[topic].get(group, _NO_COMMITS)
+        unknown = offsets.unknown.get(group, commits.unknown)
+    if unknown is not None:
+        why = f"topic {topic!r}: it is not known what group {group!r} has committed: {unknown}; repeat the command"
+        raise ClusterError(why, code=ErrorCode.REQUEST_TIMED_OUT, topic=topic)
+    return commits.offsets
 
 
 def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:

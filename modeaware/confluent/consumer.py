@@ -67,14 +67,15 @@ class Consumer(librdkafka.Consumer):
         self._stock = stock
         group = GroupConf.of(rest)
         self._starts = Starts(views, group.offset_reset, group.group_id)
+        onlooker = Onlooker(rest, group.group_id)
         self._gates = Gates(
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
             is_inside=lambda: self._hook.inside or self._hook.polling,
-            onlooker=Onlooker(rest, group.group_id), whole_names=group.whole_names, refresh_s=group.refresh_s,
+            onlooker=onlooker, whole_names=group.whole_names, refresh_s=group.refresh_s,
             creates_topics=group.creates_topics,
         )  # fmt: skip
         self._partitions = Partitions(
-            stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut
+            stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut, onlooker
         )
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)

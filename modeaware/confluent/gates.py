@@ -108,7 +108,7 @@ class Gates(gates.Gates):
         found = super().topics(names)
         if not self._lists:
             self._all, self._list_s, self._retry_wait_s = frozenset(), None, None
-            self._close_unused()
+            self.close_unused()
         return found
 
     def _without(self, pattern: str, left_out: Collection[str]) -> list[str]:
@@ -149,16 +149,17 @@ class Gates(gates.Gates):
             wait_s = ASK_S if self._retry_wait_s is None else min(2 * self._retry_wait_s, longest_s)
             self._retry_wait_s = wait_s
         self._list_s = None if wait_s is None else self._now_s() + wait_s
-        self._close_unused()
+        self.close_unused()
 
     def due_s(self) -> float | None:
         return min((at for at in (super().due_s(), self._list_s) if at is not None), default=None)
 
     def look(self, mine: Collection[Key], held: Collection[Key]) -> None:
         super().look(mine, held)
-        self._close_unused()
+        self.close_unused()
 
-    def _close_unused(self) -> None:
+    def close_unused(self) -> None:
+        """Close the onlooker where no gate needs it."""
         if super().due_s() is None and self._retry_wait_s is None:
             self.close()
 

@@ -153,6 +153,7 @@ class Membership:
             if waits or self._conf.static:
                 self._look_again()
         self._partitions.commit()
+        self._gates.close_unused()  # it may have been asked where partitions start
 
     def _revoke(self, consumer: Any, partitions: list[TopicPartition], *, lost: bool) -> None:
         callback = None

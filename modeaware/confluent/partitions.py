@@ -68,10 +68,15 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
 
 
 class LibrdkafkaOffsets:
-    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits."""
+    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits.
 
-    def __init__(self, stock: Any, group_id: str) -> None:
+    Args:
+        onlooker: whom to ask about topics that need not be assigned (:class:`~modeaware.confluent.gates.Onlooker`).
+    """
+
+    def __init__(self, stock: Any, group_id: str, onlooker: Any = None) -> None:
         self._stock = stock
+        self._onlooker = onlooker or stock
         self._group_id = group_id
         self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
@@ -90,6 +95,14 @@ class LibrdkafkaOffsets:
             if partition.error is not None:
                 log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
         self._leader_epochs = {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
+        return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
+
+    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        try:
+            answer = self._onlooker.committed(parts_of(keys), timeout=TIMEOUT_S)
+        except KafkaException as error:
+            log.warning("%s: committed offsets of earlier topics not known: %s", self._group_id, error)
+            return {}
         return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
 
     def placed(self, key: Key, offset: int) -> TopicPartition:
@@ -190,6 +203,7 @@ class Partitions:
 
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
+        onlooker: as for :class:`LibrdkafkaOffsets`.
     """
 
     def __init__(
@@ -199,9 +213,10 @@ class Partitions:
         starts: Starts,
         view: Callable[[str], TopicView],
         is_shut: Callable[[str], bool] = lambda topic: False,
+        onlooker: Any = None,
     ) -> None:
         self._stock = stock
-        self._offsets = LibrdkafkaOffsets(stock, group_id)
+        self._offsets = LibrdkafkaOffsets(stock, group_id, onlooker)
         self._view = view
         self._is_shut = is_shut
         self._declined: set[Key] = set()

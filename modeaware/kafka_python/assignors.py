@@ -119,6 +119,13 @@ class ReadableCooperativeStickyAssignor(
 ):
     """``cooperative-sticky`` (KIP-429) over the readable partitions."""
 
+    def metadata(self, topics: Collection[str]) -> Any:
+        """Without what this member owned of topics that it reads no more: a leader of another library gives it that
+        back, and kafka-python's 3.0.12 refuses such an assignment and joins again, for ever."""
+        joining = super().metadata(topics)
+        joining.owned_partitions = [owned for owned in joining.owned_partitions if owned.topic in topics]
+        return joining
+
 
 _READABLE: Mapping[Any, Callable[[ViewOf], ReadableAssignor]] = {
     RangePartitionAssignor: ReadableRangeAssignor,

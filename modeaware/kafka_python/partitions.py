@@ -57,6 +57,15 @@ class KafkaPythonOffsets:
         commits = self._consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
         return {key: commits[key].offset if key in commits else None for key in keys}
 
+    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        try:
+            return self.committed(keys)
+        except KafkaTimeoutError:
+            raise
+        except KafkaError as error:
+            log.warning("committed offsets of earlier topics not known: %s", error)
+            return {}
+
     def log_starts(self, keys: Collection[Key]) -> Offsets:
         return self._by_leader(self._consumer.beginning_offsets, keys)
 

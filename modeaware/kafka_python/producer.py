@@ -227,12 +227,12 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
     """
     dispatch, classify = sender._dispatch_error, transactions and transactions.classify_batch_error
 
-    def explained(batch: Any, exception: Any, response: Any) -> None:
+    def explained(batch: Any, exception: Any, partition_response: Any) -> None:  # kafka-python's names: it uses them
         error = None
         if type(exception) is _gateway.MessageSizeTooLargeError:
             topic, partition = batch.topic_partition
             error = refusals.explain(topic, partition, ReplacedTopicError)
-        dispatch(batch, error or exception, response)
+        dispatch(batch, error or exception, partition_response)
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
         if isinstance(error, ReplacedTopicError) and not transactions.is_transactional():

@@ -18,7 +18,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.intent import objection_to_change
 from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
-from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, Replacement, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.plan.file import DRAINED, DesiredTopic, ShrinkRules
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
@@ -231,8 +231,9 @@ def diff_replaced(
             raise _RefusedError(objection_to_change(now))
         if now.let_go_ms is not None:
             _check_successor(desired, now, successor)
-            return TopicDiff(desired.name, desired.where)
-        if desired.partitions != now.num_partitions:
+            if topic_phase(record) == "done" or now.delay_ms == RETENTION_DELAY_MS:  # which nobody waits for
+                return TopicDiff(desired.name, desired.where)
+        elif desired.partitions != now.num_partitions:
             remedy = "undo that (modeaware replace --undo)" if now.switched_ms is None else "wait until that is done"
             raise _RefusedError(
                 f"it is being replaced by {now.successor!r} with {now.num_partitions} partitions, not "

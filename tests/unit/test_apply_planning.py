@@ -405,6 +405,11 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
     assert (under_way.status, under_way.progress) == ("in_progress", "announce of its replacement by orders-v2")
     assert plan_of(replace(NOW, switched_ms=3)).progress == "drain of its replacement by orders-v2"
     assert "modeaware replace orders goes on" in plan_of(replace(NOW, reason=reasons.PAUSED)).notes[0]
+    there = CurrentTopic(4, frozenset({1}), topic_id="v2-id")
+    soon = replace(DONE, delay_ms=0, fence="config")
+    assert plan_of(soon, there).progress == "reclaim of its replacement by orders-v2", "with --wait until it is deleted"
+    assert plan_of(replace(soon, gone_ms=5), there).status == "unchanged"
+    assert plan_of(replace(soon, delay_ms=-1), there).status == "unchanged", "as long as its retention takes"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import closing
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,8 @@ from modeaware.clients.gates import ANSWER_S
 
 # Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
 from modeaware.clients.starts import Key, Starts, start_offset
+from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.gates import Onlooker
 from modeaware.confluent.group import Membership, Subscription
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.partitions import LibrdkafkaOffsets, Partitions
@@ -552,3 +555,16 @@ def test_what_was_withheld_under_a_subscription_is_read_once_the_application_ass
     world.partitions.manual = True
     world.member(withheld={("t", 1)}).apply(world.stock)
     assert world.partitions.held == {("t", 0), ("t", 1)}
+
+
+def test_topics_that_are_not_assigned_are_asked_about_by_another_client() -> None:
+    """librdkafka queues errors about every partition that a consumer was asked about, once its topic is deleted."""
+    stock, onlooker = Mock(), Mock()
+    onlooker.committed.return_value = [TopicPartition("a", 0, 5), TopicPartition("a", 1, OFFSET_INVALID)]
+    offsets = LibrdkafkaOffsets(stock, "g", onlooker)
+    assert offsets.committed_elsewhere([("a", 0), ("a", 1)]) == {("a", 0): 5, ("a", 1): None}
+    onlooker.committed.side_effect = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    assert offsets.committed_elsewhere([("a", 0)]) == {}, "not known"
+    stock.committed.assert_not_called()
+    with closing(Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})) as consumer:
+        assert isinstance(consumer._partitions._offsets._onlooker, Onlooker)

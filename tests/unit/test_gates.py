@@ -712,7 +712,8 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     member.sealed(5, 5)
     member.stock.first = {("b", 0): 2, ("b", 1): 0}
     offsets = SimpleNamespace(
-        committed=lambda keys: dict.fromkeys(keys),
+        committed=dict.fromkeys,
+        committed_elsewhere=dict.fromkeys,
         log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
@@ -723,33 +724,35 @@ def test_groups_noted_at_the_switch_start_at_the_beginning(reset: str, start: in
     assert member.starts.find([("b", 0)], offsets).starts.get(("b", 0)) == others.get(reset)
 
 
-@pytest.mark.parametrize(
-    ("committed", "follows", "start"), [(4, True, 2), (4, False, 9), (5, True, 9), (None, True, 9)]
-)
-def test_group_that_still_reads_a_topic_that_was_let_go_without_it_skips_nothing_of_the_successor(
-    committed: int | None, follows: bool, start: int
+@pytest.mark.parametrize(("committed", "start"), [(4, 2), (5, 2), (None, 9)])
+def test_late_group_that_has_used_the_predecessor_skips_nothing_of_the_successor(
+    committed: int | None, start: int
 ) -> None:
-    """Its offsets were set later, say. Another one begins now, and a third one reads the successor by name."""
-    member = Member(reset="latest", on_replace="ordered" if follows else "named")
+    """It comes back when the topic was let go without it, or its offsets were set then. Also once it has read that to
+    its end: it may have been restarted there. Another one begins now."""
+    member = Member(reset="latest")
     member.told(switched=True, read_up_to={0: 5, 1: 5}, let_go=True)
-    member.commits("a", None, 5)
-    member.commits("a", committed, note=None)
-    member.stock.first = {("b", 0): 2, ("c", 0): 2}
     end = Successor("c", "id-c", 2, switched=True, let_go=True, read_up_to={0: 9, 1: 9})
     member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=end))
-    member.names = ["a"] if follows else ["b"]
-    member.gates.ask_before_joining(member.names)
-    assert member.stock.requests, "it is answered"
+    commits: dict[tuple[str, int], int | None] = dict.fromkeys([(topic, p) for topic in "abc" for p in (0, 1)])
     offsets = SimpleNamespace(
-        committed=lambda keys: dict.fromkeys(keys),
-        log_starts=lambda keys: {key: member.stock.first[key] for key in keys},
+        committed=dict.fromkeys,
+        committed_elsewhere=lambda keys: {key: commits[key] for key in keys if key in commits},
+        log_starts=lambda keys: dict.fromkeys(keys, 2),
         log_ends=lambda keys: dict.fromkeys(keys, 9),
     )
+    commits["a", 1] = committed
     keys = [("b", 0), ("c", 0)]
     assert member.starts.find(keys, offsets).starts == dict.fromkeys(keys, start)
-    member.commits("a", 5)
-    member.gates.ask_before_joining(member.names)
-    assert member.starts.find(keys, offsets).starts == dict.fromkeys(keys, start), "also once it has read the rest"
+    member.told(let_go=False)
+    assert member.starts.find([("c", 0)], offsets).starts == {("c", 0): start}, "a chain, of which the first one waits"
+    member.told(let_go=True)
+    member.told(gone=True)
+    assert member.starts.find([("c", 0)], offsets).starts == {("c", 0): 9}, "a topic that is gone is not asked about"
+    member.told(gone=False)
+    del commits["a", 0]
+    assert member.starts.find(keys, offsets).starts == dict.fromkeys(keys, 2), "in doubt it reads again"
+    assert member.starts.find(keys, offsets, group=False).starts == dict.fromkeys(keys, 9), "without a group"
 
 
 def test_start_is_not_committed_over_what_the_application_has_just_committed() -> None:

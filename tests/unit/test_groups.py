@@ -14,7 +14,7 @@ from modeaware.cluster import commits as commits_module
 from modeaware.cluster import group_listing, group_offsets
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits
 from modeaware.cluster.group_listing import partition_of
-from modeaware.cluster.groups import SETTLED_S, GroupsFound, SettledGroups, find_groups
+from modeaware.cluster.groups import SETTLED_S, GroupsFound, SettledGroups, find_groups, group_commits
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
@@ -47,6 +47,21 @@ def committed(brokers: FakeBrokers, name: str, topic: str = TOPIC, **fields: Any
     group = brokers.add(FakeGroup(name, **fields))
     group.committed[topic] = {0: (5, 3), 1: (0, -1)}
     return group
+
+
+def test_commits_of_one_group_are_known_or_an_error(brokers: FakeBrokers) -> None:
+    """As of a group that is prepared for a successor: without them it would be set back to the start."""
+    committed(brokers, "g")
+    assert group_commits(brokers, "g", TOPIC, PARTITIONS) == {0: 5, 1: 0}
+    assert group_commits(brokers, "g", "other", PARTITIONS) == {}
+    assert group_commits(brokers, "nobody", TOPIC, PARTITIONS) == {}
+    brokers.loading.add(partition_of("g", len(brokers.leaders)))
+    with pytest.raises(ClusterError, match=r"not known what group 'g' has committed: .*LOAD.*; repeat the command"):
+        group_commits(brokers, "g", TOPIC, PARTITIONS)
+    brokers.loading.clear()
+    brokers.silent.add(brokers.coordinator("g"))
+    with pytest.raises(ClusterError, match="no answer"):
+        group_commits(brokers, "g", TOPIC, PARTITIONS)
 
 
 def member(topics: list[str], assigned: list[str] = ()) -> SimpleNamespace:

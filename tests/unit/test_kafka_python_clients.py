@@ -10,7 +10,8 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from confluent_kafka import murmur2
-from kafka.errors import KafkaTimeoutError
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
@@ -18,7 +19,7 @@ from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import HeldKeyError, KafkaConsumer, KafkaProducer, RetiredPartitionError
 from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
-from modeaware.kafka_python.partitions import HeldListener
+from modeaware.kafka_python.partitions import HeldListener, KafkaPythonOffsets
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
@@ -51,6 +52,27 @@ def test_consumer_reads_what_it_is_assigned_but_for_partitions_of_mode_none(
     with pytest.raises(TypeError, match="listener"):
         consumer.subscribe([TOPIC], listener=42)
     consumer.close()
+
+
+def test_missing_right_to_an_earlier_topic_is_no_answer_and_silence_is_asked_again() -> None:
+    """Where a group is on a topic that the consumer does not read."""
+    consumer = Mock()
+    offsets = KafkaPythonOffsets(consumer, 10)
+    consumer._coordinator.fetch_committed_offsets.side_effect = TopicAuthorizationFailedError()
+    assert offsets.committed_elsewhere([("a", 0)]) == {}
+    consumer._coordinator.fetch_committed_offsets.side_effect = KafkaTimeoutError()
+    with pytest.raises(KafkaTimeoutError):
+        offsets.committed_elsewhere([("a", 0)])
+
+
+def test_member_claims_nothing_of_topics_that_it_reads_no_more(views: FakeViews) -> None:
+    """kafka-python refuses an assignment in which a leader of another library gives it that back, again and again."""
+    (assignor,) = aware_strategy([CooperativeStickyAssignor], views.view)
+    assert assignor.metadata({"t-v2"}).owned_partitions == []
+    assignor.member_assignment = [TopicPartition("t", 1), TopicPartition("t-v2", 0), TopicPartition("t-v2", 2)]
+    (owned,) = assignor.metadata({"t-v2"}).owned_partitions
+    assert (owned.topic, owned.partitions) == ("t-v2", [0, 2])
+    assert [each.topic for each in assignor.metadata({"t", "t-v2"}).owned_partitions] == ["t", "t-v2"]
 
 
 def test_assignors_of_the_application_are_kept(views: FakeViews) -> None:

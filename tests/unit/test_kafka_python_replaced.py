@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import murmur2
-from kafka.errors import MessageSizeTooLargeError
+from kafka.errors import KafkaConnectionError, MessageSizeTooLargeError
 from kafka.partitioner import DefaultPartitioner
 from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.structs import TopicPartition
@@ -185,9 +186,9 @@ class TestRefusals:
         sender = made.producer._sender
         dispatch = sender._dispatch_error
 
-        def later(*args: Any) -> None:
+        def later(*args: Any, **kwargs: Any) -> None:
             switch(views, "orders", "orders-v2")
-            dispatch(*args)
+            dispatch(*args, **kwargs)
 
         sender._dispatch_error = later
         return self.refused(made)
@@ -210,6 +211,30 @@ class TestRefusals:
         assert len(errors) == 2
         assert "logged once" in caplog.text
         assert not idempotent or not made.producer._transaction_manager.has_error()
+        made.producer.close()
+
+    @pytest.mark.parametrize(
+        ("error", "retries", "end"),
+        [
+            (KafkaConnectionError, 0, KafkaConnectionError),
+            (KafkaConnectionError, 9, None),
+        ],
+    )
+    def test_failure_on_the_client_side_is_kafka_pythons_own_business(
+        self, views: FakeViews, error: type[Exception], retries: int, end: type[Exception] | None
+    ) -> None:
+        """A connection that breaks: no answer of a broker comes with that."""
+        made = make(retries=retries, enable_idempotence=False)
+        made.producer._accumulator = made.stock_queue
+        future = made.producer.send("orders", b"v", b"key", partition=3)
+        made.producer._accumulator = made.queue
+        batch = made.stock_queue._batches[TopicPartition("orders", 3)].popleft()
+        batch.records.close()
+        made.producer._sender._metadata = Mock()
+        made.producer._sender._complete_batch_with_exception(batch, error)
+        assert future.is_done is (end is not None)
+        assert type(future.exception) is (end or type(None))
+        assert bool(made.stock_queue._batches[TopicPartition("orders", 3)]) is not future.is_done, "it is tried again"
         made.producer.close()
 
     def test_transaction_has_to_be_aborted(self, views: FakeViews) -> None:

@@ -8,7 +8,6 @@ from modeaware.clients.gate import (
     awaits_group,
     has_read,
     is_open,
-    is_reading,
     needs_predecessor,
     read_topics,
     start_offset,
@@ -264,7 +263,7 @@ class Group:
         if member.reader is not None:
             before = member.reader.before()
             if (view := before.get(topic.name)) is not None:
-                own = start_offset(view, self.name, reads_on=self._reads_on(view, before))
+                own = start_offset(view, self.name, has_used=self._has_used(view, before))
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
         start = self._latest(topic, partition, member)
@@ -279,16 +278,16 @@ class Group:
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
         return start
 
-    def _reads_on(self, view: TopicView, before: dict[str, TopicView]) -> bool:
-        """Whether it has not finished one of the topics before a successor that remain."""
-        return (
-            view.successor is not None
-            and view.successor.remains
-            and (
-                is_reading(view, self._held(view))
-                or (view.topic in before and self._reads_on(before[view.topic], before))
-            )
-        )
+    def _has_used(self, view: TopicView, before: dict[str, TopicView]) -> bool:
+        """Whether it has offsets on one of the topics before a successor that remain."""
+        earlier: TopicView | None = view
+        passed: set[str] = set()
+        while earlier is not None and earlier.topic not in passed:
+            passed.add(earlier.topic)
+            if earlier.successor is not None and not earlier.successor.gone and self._held(earlier):
+                return True
+            earlier = before.get(earlier.topic)
+        return False
 
     def _latest(self, topic: SimTopic, partition: int, member: Member) -> int:
         """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
