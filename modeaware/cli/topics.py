@@ -25,6 +25,7 @@ from modeaware.cluster.effects import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand
+from modeaware.lifecycle.intent import objection_to_change
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
@@ -250,7 +251,7 @@ def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
     record = situation.known
     if record.replacement is not None:
-        why = f"topic {record.topic!r} is being replaced: modeaware replace {record.topic} --undo"
+        why = f"topic {record.topic!r}: {objection_to_change(record.replacement)}"
         raise RequestRefused(why, code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=record.topic)
     if record.deletion is None or record.deletion.previous_count <= record.writable_count:
         return None

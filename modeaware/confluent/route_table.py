@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import operator
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, final
+from functools import partial
+from typing import Any, Final, TypeVar, final
 
 from modeaware import librdkafka
 from modeaware.clients.resize import look_at_key
@@ -28,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 _RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1
+_A = TypeVar("_A")
 
 PartitionCount = Callable[[str], int]
 ABSENT: Final[Any] = object()
@@ -221,7 +224,9 @@ def partition_count(producer: librdkafka.Producer, timeout_s: float) -> Partitio
         deadline_s = time.monotonic() + timeout_s
         while True:
             left_s = max(deadline_s - time.monotonic(), 0.1)
-            described = librdkafka.Producer.list_topics(sending, topic, timeout=left_s).topics[topic]
+            described = _in_another_thread(
+                partial(librdkafka.Producer.list_topics, sending, topic, timeout=left_s)
+            ).topics[topic]
             if described.error is None and described.partitions:
                 return len(described.partitions)
             error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")
@@ -230,6 +235,26 @@ def partition_count(producer: librdkafka.Producer, timeout_s: float) -> Partitio
             time.sleep(_PAUSE_S)  # no event says when the brokers have created it
 
     return count
+
+
+def _in_another_thread(request: Callable[[], _A]) -> _A:
+    """Return what ``request`` returns. Within a delivery callback, ``list_topics`` would make confluent_kafka abort at
+    the next callback of that poll: what it keeps for the poll is kept for each thread."""
+    answer: list[_A] = []
+    failure: list[KafkaException] = []
+
+    def run() -> None:
+        try:
+            answer.append(request())
+        except KafkaException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="modeaware-partition-count", daemon=True)
+    thread.start()
+    thread.join()
+    for error in failure:
+        raise error
+    return answer[0]
 
 
 def look_anew(count: PartitionCount, topic: str) -> None:

@@ -29,7 +29,16 @@ from modeaware.errors import (
     RequestRefused,
 )
 from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
-from modeaware.lifecycle.alias import ended_by, facts_for_alias, is_alias, led_on, record_after, refuse_alias
+from modeaware.lifecycle.alias import (
+    chain_of,
+    ended_by,
+    facts_for_alias,
+    is_alias,
+    led_on,
+    predecessor_of,
+    record_after,
+    refuse_alias,
+)
 from modeaware.lifecycle.commands import (
     Advance,
     AlterGroupRulesCommand,
@@ -289,9 +298,7 @@ class Engine:
             return False
         successors = {r.topic: _successor(r.replacement) for r in records if r.replacement is not None}
         found = self._look([Look(record.topic, record) for record in records], successors)
-        replaced = [(r.topic, r.replacement) for r in self._records.values() if r.replacement is not None]
-        replaced.sort(key=lambda each: each[1].gone_ms is None)  # of two predecessors the one that is there counts
-        chain = {now.successor_id: name if now.gone_ms is None else None for name, now in replaced if now.successor_id}
+        chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
         gone = [each.record.topic_id for each in passed if each.step.tombstone]
@@ -331,19 +338,19 @@ class Engine:
         return [topic_id for topic_id in due if topic_id not in rested]
 
     def _advance(
-        self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Mapping[str, str | None]
+        self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Mapping[str, TopicRecord]
     ) -> _Checked | None:
         """Decide what follows from the facts; None: they are not known, and the topic is put off.
 
         Args:
-            chain: the id of each topic that has replaced another one -> that one's name; None: it is gone.
+            chain: :func:`~modeaware.lifecycle.alias.chain_of`.
         """
         try:
             if isinstance(facts, ClusterError):
                 raise facts
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 now_ms = self._clock.now_ms()
-                facts = replace(facts, predecessor=chain.get(facts.topic_id or ""))
+                facts = replace(facts, predecessor=predecessor_of(facts.topic_id, chain))
                 fence = facts.fence
                 if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
                     facts = replace(facts, fence=replace(fence, refused=True))

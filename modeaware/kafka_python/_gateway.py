@@ -6,7 +6,7 @@ or mock that replaced them there earlier stays in effect underneath ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,12 @@ def named_client(configs: dict[str, Any]) -> dict[str, Any]:
     """Return ``configs`` with connections that bear the name (KIP-511) of clients that heed modes: an endpoint that
     rejects old clients accepts them. A ``kafka_client`` of the application's stays as it is."""
     return {"kafka_client": partial(KafkaNetClient, client_software_name=UNDERLYING_NAME), **configs}
+
+
+def add_listener(metadata: Any, listener: Callable[[Any], Any]) -> None:
+    """As kafka-python's ``ClusterMetadata.add_listener``, but in a new set: its own thread may be iterating over the
+    old one, and a set that changes under it ends its requests for metadata for good (3.0.12)."""
+    metadata._listeners = {*metadata._listeners, listener}
 
 
 def deleted(topics: Iterable[str], views: Views) -> set[str]:

@@ -106,7 +106,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
             self._subscription.rebalance_listener = self._held_listener(None)
-        self._cluster.add_listener(lambda _: views.refresh_soon())
+        _gateway.add_listener(self._cluster, lambda _: views.refresh_soon())
+        self._in_position = False
         self._share = ViewShare(self, views, self._note)
 
     def _held_listener(self, inner: Any) -> HeldListener:
@@ -198,7 +199,11 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         deadline_s = time.monotonic() + wait_ms / 1000
         while True:
             left_s = max(0.0, deadline_s - time.monotonic())
-            position = super().position(partition, None if timeout_ms is None else left_s * 1000)
+            self._in_position = True  # polls alone change what is held: this may be a rebalance listener
+            try:
+                position = super().position(partition, None if timeout_ms is None else left_s * 1000)
+            finally:
+                self._in_position = False
             if left_s == 0 or partition not in self._subscription.missing_fetch_positions():
                 return position
             time.sleep(min(left_s, self._backoff_s))  # kafka-python's own pause before it tries again
@@ -288,7 +293,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if not self._names or subscription.subscribed_pattern is not None:
             return  # assigned by the application; or the metadata of all topics is requested
         wanted = subscription.group_subscription() or ()
-        cluster._topics.difference_update(deleted(set(cluster._topics).difference(wanted), self._views))
+        gone = deleted(set(cluster._topics).difference(wanted), self._views)
+        cluster._topics = cluster._topics - gone  # anew: kafka-python's thread may be iterating over it
         cluster.set_topics(subscription.group_subscription() or ())  # one of them may have come back meanwhile
 
     def _create(self, allowed: bool) -> None:
@@ -339,7 +345,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             for partition, start in starts.items():
                 self._subscription.seek(partition, start)
                 self._starts.started(partition, start)
-        self._align(new=bool(missing))
+        if missing or not self._in_position:
+            self._align(new=bool(missing))
         if unknown:
             took_s = time.monotonic() - requested_s  # and as long again the others are read
             self._find_again_s = time.monotonic() + max(self._backoff_s, took_s)
@@ -358,16 +365,20 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if not self._noted and not new and not self._partitions.unplaced:
             return
         self._noted = False
-        self._rejoin_if_stale()  # a note that came since the last look is taken here
-        if not self._names:
-            self._gates.warn_of_manual({p.topic for p in self._partitions.assigned()})
-        self._partitions.skip_to_log_starts(self._log_starts)
-        gone, back = self._partitions.changes()
-        listener = self._subscription.rebalance_listener if self._grouped else None
-        if not isinstance(listener, HeldListener) or not (gone or back):
-            self._partitions.settle()
-        else:
-            self._change(listener, gone, back)
+        try:
+            self._rejoin_if_stale()  # a note that came since the last look is taken here
+            if not self._names:
+                self._gates.warn_of_manual({p.topic for p in self._partitions.assigned()})
+            self._partitions.skip_to_log_starts(self._log_starts)
+            gone, back = self._partitions.changes()
+            listener = self._subscription.rebalance_listener if self._grouped else None
+            if not isinstance(listener, HeldListener) or not (gone or back):
+                self._partitions.settle()
+            else:
+                self._change(listener, gone, back)
+        except Exception:
+            self._noted = True  # the next poll tries again
+            raise
         self._commit_idle()
 
     def _log_starts(self, partitions: Collection[Partition]) -> Offsets:

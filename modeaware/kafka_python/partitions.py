@@ -328,7 +328,7 @@ def start_lost_ones_anew(coordinator: Any, partitions: Partitions, *, incrementa
         partitions.is_lost = True
         kind.reset_generation(calling(), *args, **kwargs)
 
-    async def on_join_complete(*joined: Any) -> None:
+    async def on_join_complete(*joined: Any, **named: Any) -> None:
         stale = partitions.stale()
         try:
             if stale and incremental:
@@ -337,7 +337,7 @@ def start_lost_ones_anew(coordinator: Any, partitions: Partitions, *, incrementa
             raise KafkaError("User rebalance callback throws an error") from error
         finally:
             partitions.drop(stale)
-            await kind._on_join_complete_async(calling(), *joined)
+            await kind._on_join_complete_async(calling(), *joined, **named)
 
     coordinator.reset_generation = reset_generation
     coordinator._on_join_complete_async = on_join_complete

@@ -74,8 +74,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         _report_refusals(self._sender, self._transaction_manager, Refusals(views))
         routes.serve(self)
-        self._metadata.add_listener(partial(_metadata_changed, views, self._accumulator))
-        self._metadata.add_listener(routes.metadata_changed)
+        _gateway.add_listener(self._metadata, partial(_metadata_changed, views, self._accumulator))
+        _gateway.add_listener(self._metadata, routes.metadata_changed)
 
     @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
     def send(self, *args: Any, **kwargs: Any) -> Any:
@@ -231,11 +231,19 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
         error = None
         if type(exception) is _gateway.MessageSizeTooLargeError:
             topic, partition = batch.topic_partition
-            error = refusals.explain(topic, partition, ReplacedTopicError)
+            try:
+                error = refusals.explain(topic, partition, ReplacedTopicError)
+            except Exception:  # or no batch of this response would ever be settled
+                log.exception("%s-%d: it is not known why brokers refused a record", topic, partition)
         dispatch(batch, error or exception, partition_response)
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
-        if isinstance(error, ReplacedTopicError) and not transactions.is_transactional():
+        is_replaced = isinstance(error, ReplacedTopicError)
+        # The fence may be there before the view that tells of it.
+        is_replaced |= isinstance(error, _gateway.MessageSizeTooLargeError) and refusals.may_wait(
+            batch.topic_partition[0]
+        )
+        if is_replaced and not transactions.is_transactional():
             return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not tried again: nothing follows from it
         return classify(error, batch, **kwargs)
 

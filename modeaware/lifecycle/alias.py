@@ -37,6 +37,28 @@ def is_alias(record: TopicRecord) -> bool:
     return record.replacement is not None and record.replacement.gone_ms is not None
 
 
+def chain_of(records: Iterable[TopicRecord]) -> dict[str, TopicRecord]:
+    """Return the id of each topic that has replaced another one -> that one's record: of two, the one that is there."""
+    replaced = [(r.replacement, r) for r in sorted(records, key=is_alias, reverse=True) if r.replacement is not None]
+    return {now.successor_id: record for now, record in replaced if now.successor_id is not None}
+
+
+def predecessor_of(topic_id: str | None, chain: Mapping[str, TopicRecord]) -> str | None:
+    """Return the name of the last topic before another one that is not gone; None: none. Where one between them was
+    deleted by hand, groups still come from the one before that.
+
+    Args:
+        chain: :func:`chain_of`.
+    """
+    passed: set[str] = set()
+    while topic_id is not None and topic_id not in passed and (before := chain.get(topic_id)) is not None:
+        if not is_alias(before):
+            return before.topic
+        passed.add(topic_id)
+        topic_id = before.topic_id
+    return None
+
+
 def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
     """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
     replacement = record.replacement
@@ -188,6 +210,7 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
         if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
             why = f"it replaces {record.topic!r}, from which a late record may still have to be copied: wait until "
             raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(record.topic))
+    _refuse_while_groups_come(command, facts.topic_id, records)
 
 
 def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
@@ -208,6 +231,14 @@ def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *
     if now.let_go_ms is None or is_alias(record):
         return now.let_go_ms is None
     return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, now.successor_id))
+
+
+def _refuse_while_groups_come(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
+    """Refuse a shrink while a topic before this one is there, also where one between them is gone."""
+    before = predecessor_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
+    if before is not None:
+        why = f"its name has led to this topic from {before!r}, from which groups may still come: wait until "
+        raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(before))
 
 
 def _deleted(topic: str) -> str:

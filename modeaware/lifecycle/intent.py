@@ -144,7 +144,7 @@ def objection_to_change(replacement: Replacement) -> str:
     successor = replacement.successor
     if replacement.switched_ms is not None:
         return f"its name leads to {successor!r}, which has replaced it: change that topic"
-    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (--undo)"
+    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
 
 
 def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:

@@ -253,7 +253,8 @@ def _check_successor(desired: DesiredTopic, now: Replacement, successor: Current
     instead = f"declare {now.successor} itself, in the place of this topic"
     if successor is None or successor.topic_id != now.successor_id:
         other = "" if successor is None else " (another topic has its name)"
-        raise _RefusedError(f"{what}, and does not exist any more{other}: {instead}")
+        where = "declare the topic that the name leads to now (modeaware alias list), in the place of this one"
+        raise _RefusedError(f"{what}, and does not exist any more{other}: {where}")
     if (next_one := successor.known.replacement) is not None and next_one.switched_ms is not None:
         raise _RefusedError(f"{what}, and {next_one.successor!r} that one: declare {next_one.successor} itself")
     if successor.goal != desired.partitions:

@@ -433,10 +433,10 @@ def test_another_replacement_than_the_declared_one_is_refused(
 @pytest.mark.parametrize(
     ("successor", "told"),
     [
-        (None, "does not exist any more: declare orders-v2 itself"),
+        (None, "does not exist any more: declare the topic that the name leads to"),
         (
             CurrentTopic(4, frozenset({1}), {"a": "1"}, topic_id="other"),
-            "(another topic has its name): declare orders-v2",
+            "(another topic has its name): declare the topic",
         ),
         (CurrentTopic(5, frozenset({1}), topic_id="v2-id"), "with 5 partitions: declare orders-v2 itself"),
         (

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -19,6 +20,7 @@ from modeaware.clients.gate import GATE_OPENED, READ
 from modeaware.clients.gates import UNCOMMITTED_S
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer
+from modeaware.modes import PartitionMode
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.kafka_python_offline import OFFLINE
 
@@ -413,3 +415,53 @@ def test_topic_that_is_subscribed_to_is_requested_whatever_became_of_it(views: F
     named.consumer._forget_deleted()
     assert cluster._topics == {"orders"}
     named.close()
+
+
+class Saving(Told):
+    """Saves positions when partitions go, as applications do that keep their offsets themselves."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        super().__init__()
+        self.consumer = consumer
+        self.saved: dict[TopicPartition, int] = {}
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        super().on_partitions_revoked(revoked)
+        self.saved = {each: self.consumer.position(each) for each in revoked}
+
+
+@pytest.mark.parametrize("mode", [PartitionMode.NONE, PartitionMode.READ_ONLY])
+def test_listener_asks_for_positions_whatever_has_changed(views: FakeViews, mode: PartitionMode) -> None:
+    """In kafka-python's thread, which may wait for nothing: a poll alone changes what is held."""
+    views.set("orders", modes_of(2, 2))
+    member = Member(views, group_id="g")
+    consumer = member.consumer
+    listener = Saving(consumer)
+    consumer.subscribe(["orders"], listener=listener)
+    consumer._subscription.assign_from_subscribed(OLD)
+    for each in OLD:
+        consumer._subscription.seek(each, 5)
+        consumer._starts.started(each, 5)
+    consumer._partitions.settle()
+    for name in ("fetch_committed_offsets", "commit_offsets_sync"):
+        consumer._coordinator.__dict__.pop(name, None)
+    views.set("orders", modes_of(2, 1, mode))
+    assert consumer.position(OLD[0]) == 5
+    assert listener.calls == [], "nor in the application's own thread"
+    consumer._net.run(consumer._coordinator._invoke_rebalance_listener_async, "on_partitions_revoked", set(OLD))
+    assert listener.saved == dict.fromkeys(OLD, 5)
+
+
+def test_change_that_fails_is_made_by_the_next_poll(member: Member) -> None:
+    """Brokers deny where the successor's log starts, once."""
+    joined(member)
+    sealed(member)
+    member.committed |= {TopicPartition("orders", p): OffsetAndMetadata(0, READ, -1) for p in range(12)}
+    member.committed[NEW[1]] = OffsetAndMetadata(0, GATE_OPENED, -1)
+    answer = member.consumer.beginning_offsets
+    member.consumer.beginning_offsets = Mock(side_effect=TopicAuthorizationFailedError("orders-v2"))
+    with pytest.raises(TopicAuthorizationFailedError):
+        member.poll()
+    member.consumer.beginning_offsets = answer
+    member.poll()
+    assert member.held == {*OLD, *NEW}

@@ -19,7 +19,7 @@ from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.structs import TopicPartition
 
 from modeaware.clients import refusals
-from modeaware.errors import ErrorCode, ResizeWarning, TopicReplaced
+from modeaware.errors import ErrorCode, ModeSourceError, ResizeWarning, TopicReplaced
 from modeaware.kafka_python import HeldKeyError, KafkaProducer, ReplacedTopicError, RetiredPartitionError
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.kafka_python_offline import Made
@@ -235,6 +235,18 @@ class TestRefusals:
         assert future.is_done is (end is not None)
         assert type(future.exception) is (end or type(None))
         assert bool(made.stock_queue._batches[TopicPartition("orders", 3)]) is not future.is_done, "it is tried again"
+        made.producer.close()
+
+    @pytest.mark.parametrize("error", [ModeSourceError("away"), RuntimeError("a fault of ours")])
+    def test_refusal_that_cannot_be_explained_yet_ends_no_idempotent_producer(
+        self, views: FakeViews, error: Exception, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """kafka-python's would never send anything again after a record that is too large."""
+        made = make(enable_idempotence=True)
+        announce(views, "orders", "orders-v2")
+        monkeypatch.setattr(views, "refresh", Mock(side_effect=error))
+        assert [type(each) for each in self.refused(made)] == [MessageSizeTooLargeError] * 2
+        assert not made.producer._transaction_manager.has_error()
         made.producer.close()
 
     def test_transaction_has_to_be_aborted(self, views: FakeViews) -> None:

@@ -4,6 +4,8 @@ given."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -187,3 +189,30 @@ def test_a_producer_looks_at_the_statistics_that_its_caller_asked_for_too(
     eventually(lambda: producer.poll(0.01) >= 0 and given and looked)
     assert given[0] == looked[0]
     finish(producer)
+
+
+IN_CALLBACKS = """
+import time, modeaware
+from modeaware.testing import ScriptedModes
+with ScriptedModes():
+    producer = modeaware.Producer({
+        "test.mock.num.brokers": 1, "bootstrap.servers": "127.0.0.1:1", "partitioner": "minimal_movement"})
+    done = []
+    def delivered(error, message):
+        done.append(message.topic())
+        if len(done) == 1:
+            producer.produce("dead-letters", b"v", b"k", on_delivery=delivered)
+    for _ in range(3):
+        producer.produce("orders", b"v", b"k", on_delivery=delivered)
+    deadline_s = time.monotonic() + 20
+    while len(done) < 4 and time.monotonic() < deadline_s:
+        producer.poll(0.5)
+    producer.close()
+    print(sorted(done))
+"""
+
+
+def test_records_of_another_topic_are_sent_in_a_delivery_callback() -> None:
+    """A request for its partitions in the thread of the callback would end the process (confluent_kafka 2.16)."""
+    told = subprocess.run([sys.executable, "-c", IN_CALLBACKS], capture_output=True, text=True, timeout=60)
+    assert (told.returncode, told.stdout) == (0, "['dead-letters', 'orders', 'orders', 'orders']\n"), told.stderr

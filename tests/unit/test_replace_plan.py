@@ -607,6 +607,6 @@ def test_topic_that_vanishes_or_whose_replacement_is_given_up_fails_the_wait(
 
 
 def test_undo_of_a_shrink_is_none_of_a_replacement() -> None:
-    record = replace(RECORD, replacement=SWITCHED)
-    with pytest.raises(RequestRefused, match="modeaware replace orders --undo"):
-        undo_command(Situation("orders", record, FACTS))
+    for now, what in ((SWITCHED, "has replaced it: change that"), (BEGUN, "undo it .modeaware replace --undo")):
+        with pytest.raises(RequestRefused, match=what):
+            undo_command(Situation("orders", replace(RECORD, replacement=now), FACTS))

@@ -204,7 +204,7 @@ def test_what_a_repeat_leaves_out_stays_as_it_is() -> None:
 
 def test_other_changes_of_a_replaced_topic_are_refused_with_what_to_do() -> None:
     for other in (shrink(2), grow(6)):
-        assert "undo it (--undo)" in str(refused(other, admitted(COMMAND, seen=seen()), seen()))
+        assert "undo it (modeaware replace --undo)" in str(refused(other, admitted(COMMAND, seen=seen()), seen()))
         assert "change that topic" in str(refused(other, switched(), seen(successor())))
 
 
@@ -694,6 +694,12 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     gone = record_after(done, EPOCH, NOW_MS)
     assert gone is not None
     refuse_alias(command, TopicFacts("", ID), [gone], NOW_MS)
+    third = replace(gone, topic=NAME, topic_id=ID)
+    third = replace(third, replacement=replace(replacement(gone), successor="third", successor_id="id-3"))
+    command = replace(command, topic="third")
+    with pytest.raises(RequestRefused, match=r"has led to this topic from 'orders'.*: wait until 'orders' is deleted"):
+        refuse_alias(command, TopicFacts("", "id-3"), [done, third], NOW_MS)
+    refuse_alias(command, TopicFacts("", "id-3"), [gone, third], NOW_MS)
 
 
 def test_a_topic_that_was_let_go_is_kept_so_whatever_is_known_of_groups_and_leaders() -> None:

@@ -57,6 +57,14 @@ def test_an_alias_follows(producer: confluent_kafka.Producer) -> None:
     assert alias("abc") == 3
 
 
+def test_what_an_application_makes_of_an_alias_follows_as_well(producer: confluent_kafka.Producer) -> None:
+    switch = Switch(producer.flush)
+    kept, of_no_use = partial(switch.call, "abc"), partial(switch.call)
+    for target in (len, str.upper, len):
+        switch.point_to(target)
+        assert (kept(), of_no_use("abc")) == (target("abc"), target("abc"))
+
+
 def test_a_call_under_way_keeps_its_target() -> None:
     """In C the forward holds it; before a partial the switch does."""
     inside, leave = threading.Event(), threading.Event()
