@@ -68,6 +68,10 @@ class Refusals:
         successor = None if self.views is None else self.views.view(topic).successor
         return successor is not None and not successor.switched
 
+    def may_be_fenced(self, topic: str) -> bool:
+        """Return whether ``topic`` is being replaced, or was: a refusal without explanation may still come of that."""
+        return self.views is not None and self.views.view(topic).successor is not None
+
     def _successor(self, topic: str) -> Successor | None:
         """Return what has replaced ``topic``; None where nothing has: the record is too large."""
         views = self.views

@@ -24,9 +24,6 @@ with suppress(ImportError):
 
     Forward = getattr(_routed, "Forward", partial)  # a build of before there was one
 
-_STATE = {"follows": True}
-"""A ``partial`` of another one without attributes would keep the target of that moment instead."""
-
 Target = Callable[..., Any]
 
 _POLL_PARAMETERS = ("timeout",)
@@ -47,7 +44,8 @@ class Switch:
 
     def __init__(self, target: Target) -> None:
         self.call: partial[Any] = Forward(target)
-        self.call.__setstate__((target, (), {}, _STATE))
+        # With an attribute: another partial of one without any keeps the target of that moment instead.
+        self.call.__setstate__((target, (), {}, {"follows": True}))
         # A call that is under way holds no reference to its target but the partial's, so each target is kept.
         self._kept: list[Target] = [target]
 
@@ -61,7 +59,8 @@ class Switch:
         if not any(kept is target for kept in self._kept):
             self._kept.append(target)
         if self.call.func is not target:
-            self.call.__setstate__((target, (), {}, _STATE))  # type: ignore[attr-defined] # typeshed leaves it out
+            attributes = getattr(self.call, "__dict__", None)
+            self.call.__setstate__((target, (), {}, attributes))  # type: ignore[attr-defined] # typeshed leaves it out
 
 
 def idle_stats() -> Switch:

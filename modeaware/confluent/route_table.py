@@ -241,19 +241,22 @@ def _in_another_thread(request: Callable[[], _A]) -> _A:
     """Return what ``request`` returns. Within a delivery callback, ``list_topics`` would make confluent_kafka abort at
     the next callback of that poll: what it keeps for the poll is kept for each thread."""
     answer: list[_A] = []
-    failure: list[KafkaException] = []
+    failure: list[Exception] = []
 
     def run() -> None:
         try:
             answer.append(request())
-        except KafkaException as error:
+        except (KafkaException, RuntimeError) as error:  # the latter of a producer that was closed meanwhile
             failure.append(error)
 
     thread = threading.Thread(target=run, name="modeaware-partition-count", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # the interpreter ends, or there are too many
+        raise KafkaException(KafkaError(KafkaError._FAIL, f"partition count not requested: {error}")) from error
     thread.join()
-    for error in failure:
-        raise error
+    if failure:
+        raise failure[0]
     return answer[0]
 
 

@@ -30,6 +30,7 @@ from modeaware.errors import (
 )
 from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
 from modeaware.lifecycle.alias import (
+    Chain,
     chain_of,
     ended_by,
     facts_for_alias,
@@ -337,9 +338,7 @@ class Engine:
         self.watched.unchanged(rested, self._clock.now_ms())
         return [topic_id for topic_id in due if topic_id not in rested]
 
-    def _advance(
-        self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Mapping[str, TopicRecord]
-    ) -> _Checked | None:
+    def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Chain) -> _Checked | None:
         """Decide what follows from the facts; None: they are not known, and the topic is put off.
 
         Args:

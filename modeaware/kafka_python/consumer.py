@@ -386,7 +386,14 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         began_s = time.monotonic()
         if began_s < self._place_again_s:
             return {}
-        found = KafkaPythonOffsets(self, LEAST_LISTING_MS).log_starts(partitions)
+        found: Offsets = {}
+        for topic in {partition.topic for partition in partitions}:  # a right may be missing to one of them
+            try:
+                found |= KafkaPythonOffsets(self, LEAST_LISTING_MS).log_starts(
+                    [partition for partition in partitions if partition.topic == topic]
+                )
+            except KafkaError as error:
+                log.warning("%s: not read yet, its log starts are not known: %s", topic, error)
         if len(found) < len(partitions):
             now_s = time.monotonic()
             self._place_again_s = now_s + max(self._backoff_s, now_s - began_s)

@@ -238,13 +238,11 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
         dispatch(batch, error or exception, partition_response)
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:
-        is_replaced = isinstance(error, ReplacedTopicError)
-        # The fence may be there before the view that tells of it.
-        is_replaced |= isinstance(error, _gateway.MessageSizeTooLargeError) and refusals.may_wait(
-            batch.topic_partition[0]
-        )
-        if is_replaced and not transactions.is_transactional():
-            return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not tried again: nothing follows from it
+        is_fenced = isinstance(error, ReplacedTopicError)
+        if isinstance(error, _gateway.MessageSizeTooLargeError):  # the fence may be there before the view of it
+            is_fenced |= refusals.may_be_fenced(batch.topic_partition.topic)
+        if is_fenced and not transactions.is_transactional():
+            return transactions.ERROR_CLASS_RETRIABLE  # of a batch that is not tried again: the producer goes on
         return classify(error, batch, **kwargs)
 
     sender._dispatch_error = explained

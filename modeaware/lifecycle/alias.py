@@ -37,13 +37,19 @@ def is_alias(record: TopicRecord) -> bool:
     return record.replacement is not None and record.replacement.gone_ms is not None
 
 
-def chain_of(records: Iterable[TopicRecord]) -> dict[str, TopicRecord]:
-    """Return the id of each topic that has replaced another one -> that one's record: of two, the one that is there."""
-    replaced = [(r.replacement, r) for r in sorted(records, key=is_alias, reverse=True) if r.replacement is not None]
-    return {now.successor_id: record for now, record in replaced if now.successor_id is not None}
+Chain = Mapping[str, Sequence[TopicRecord]]
+"""The id of each topic that has replaced others -> their records: one, and such that are gone."""
 
 
-def predecessor_of(topic_id: str | None, chain: Mapping[str, TopicRecord]) -> str | None:
+def chain_of(records: Iterable[TopicRecord]) -> Chain:
+    chain: dict[str, list[TopicRecord]] = {}
+    for record in records:
+        if record.replacement is not None and record.replacement.successor_id is not None:
+            chain.setdefault(record.replacement.successor_id, []).append(record)
+    return chain
+
+
+def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
     """Return the name of the last topic before another one that is not gone; None: none. Where one between them was
     deleted by hand, groups still come from the one before that.
 
@@ -51,11 +57,13 @@ def predecessor_of(topic_id: str | None, chain: Mapping[str, TopicRecord]) -> st
         chain: :func:`chain_of`.
     """
     passed: set[str] = set()
-    while topic_id is not None and topic_id not in passed and (before := chain.get(topic_id)) is not None:
-        if not is_alias(before):
-            return before.topic
-        passed.add(topic_id)
-        topic_id = before.topic_id
+    ids = [] if topic_id is None else [topic_id]
+    for each in ids:
+        before = () if each in passed else chain.get(each, ())
+        passed.add(each)
+        if there := next((record.topic for record in before if not is_alias(record)), None):
+            return there
+        ids += [record.topic_id for record in before]
     return None
 
 

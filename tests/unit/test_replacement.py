@@ -700,6 +700,10 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     with pytest.raises(RequestRefused, match=r"has led to this topic from 'orders'.*: wait until 'orders' is deleted"):
         refuse_alias(command, TopicFacts("", "id-3"), [done, third], NOW_MS)
     refuse_alias(command, TopicFacts("", "id-3"), [gone, third], NOW_MS)
+    other = replace(gone, topic="other", replacement=third.replacement, topic_id="id-of-other")
+    for records in ([done, other, third], [third, done, other]):
+        with pytest.raises(RequestRefused, match="from 'orders'"):
+            refuse_alias(command, TopicFacts("", "id-3"), records, NOW_MS)
 
 
 def test_a_topic_that_was_let_go_is_kept_so_whatever_is_known_of_groups_and_leaders() -> None:

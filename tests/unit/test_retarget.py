@@ -63,6 +63,8 @@ def test_what_an_application_makes_of_an_alias_follows_as_well(producer: conflue
     for target in (len, str.upper, len):
         switch.point_to(target)
         assert (kept(), of_no_use("abc")) == (target("abc"), target("abc"))
+    other = Switch(len).call
+    assert getattr(other, "__dict__", 0) is not getattr(switch.call, "__dict__", 1), "what tracers note is its own"
 
 
 def test_a_call_under_way_keeps_its_target() -> None:
