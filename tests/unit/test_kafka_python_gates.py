@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -434,22 +435,22 @@ class Saving(Told):
 def test_listener_asks_for_positions_whatever_has_changed(views: FakeViews, mode: PartitionMode) -> None:
     """In kafka-python's thread, which may wait for nothing: a poll alone changes what is held."""
     views.set("orders", modes_of(2, 2))
-    member = Member(views, group_id="g")
-    consumer = member.consumer
-    listener = Saving(consumer)
-    consumer.subscribe(["orders"], listener=listener)
-    consumer._subscription.assign_from_subscribed(OLD)
-    for each in OLD:
-        consumer._subscription.seek(each, 5)
-        consumer._starts.started(each, 5)
-    consumer._partitions.settle()
-    for name in ("fetch_committed_offsets", "commit_offsets_sync"):
-        consumer._coordinator.__dict__.pop(name, None)
-    views.set("orders", modes_of(2, 1, mode))
-    assert consumer.position(OLD[0]) == 5
-    assert listener.calls == [], "nor in the application's own thread"
-    consumer._net.run(consumer._coordinator._invoke_rebalance_listener_async, "on_partitions_revoked", set(OLD))
-    assert listener.saved == dict.fromkeys(OLD, 5)
+    with closing(Member(views, group_id="g")) as member:
+        consumer = member.consumer
+        listener = Saving(consumer)
+        consumer.subscribe(["orders"], listener=listener)
+        consumer._subscription.assign_from_subscribed(OLD)
+        for each in OLD:
+            consumer._subscription.seek(each, 5)
+            consumer._starts.started(each, 5)
+        consumer._partitions.settle()
+        for name in ("fetch_committed_offsets", "commit_offsets_sync"):
+            consumer._coordinator.__dict__.pop(name, None)
+        views.set("orders", modes_of(2, 1, mode))
+        assert consumer.position(OLD[0]) == 5
+        assert listener.calls == [], "nor in the application's own thread"
+        consumer._net.run(consumer._coordinator._invoke_rebalance_listener_async, "on_partitions_revoked", set(OLD))
+        assert listener.saved == dict.fromkeys(OLD, 5)
 
 
 def test_change_that_fails_is_made_by_a_later_poll(member: Member) -> None:
