@@ -293,22 +293,17 @@ class Modes(VerifiedRoutes):
             self._explaining.add(task)
             task.add_done_callback(self._explaining.discard)
         else:
-            type(batch).failure(batch, self._explanation(batch) or exception)
+            error = self._refusals.explain(batch.tp.topic, batch.tp.partition, ReplacedTopicError)
+            type(batch).failure(batch, error or exception)
 
     async def _explained(self, batch: Any, exception: Any) -> None:
         # The views have to be waited for: those of a process that was suspended, say.
         error = None
         try:
-            error = await asyncio.to_thread(self._explanation, batch)
+            tp = batch.tp
+            error = await asyncio.to_thread(self._refusals.explain, tp.topic, tp.partition, ReplacedTopicError)
         finally:  # also when the task is cancelled
             type(batch).failure(batch, error or exception)
-
-    def _explanation(self, batch: Any) -> ReplacedTopicError | None:
-        try:
-            return self._refusals.explain(batch.tp.topic, batch.tp.partition, ReplacedTopicError)
-        except Exception:  # or the batch would never be settled
-            log.exception("%s: it is not known why brokers refused a record", batch.tp)
-            return None
 
     def pick(
         self,

@@ -154,9 +154,10 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
     starts, _ = _starts(session, group, name, starts)  # that was a while ago: it may have read on since
-    failures = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)] if starts else [])
-    for failure in filter(None, failures):
-        raise failure
+    if starts:
+        (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
+        if failure is not None:
+            raise failure
     print(f"{group}: prepared. Start it on {name}.")
     return 0
 

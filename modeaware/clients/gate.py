@@ -8,7 +8,7 @@ that the gate was open before, and an open gate never shuts for it; or a group t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from modeaware.topic_view import Successor, TopicView
@@ -98,12 +98,23 @@ def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[s
     Args:
         before: :func:`predecessors`.
     """
-    found, passed = topic, {topic}
+    found = topic
+    for view in topics_before(topic, before):
+        found = view.topic if is_named(view.topic) else found
+    return found
+
+
+def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[TopicView]:
+    """Yield the topics of the chain that led to ``topic``, the last one first.
+
+    Args:
+        before: :func:`predecessors`.
+    """
+    passed = {topic}
     while (view := before.get(topic)) is not None and view.topic not in passed:
+        yield view
         topic = view.topic
         passed.add(topic)
-        found = topic if is_named(topic) else found
-    return found
 
 
 def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[int, int]) -> bool:

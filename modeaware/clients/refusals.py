@@ -42,12 +42,18 @@ class Refusals:
         self._logged: set[str] = set()
 
     def explain(self, topic: str, partition: int, kind: type[E]) -> E | None:
-        """Return what to report of a record that brokers refused as too large; None: it is. May wait for the views.
+        """Return what to report of a record that brokers refused as too large; None: it is, or that is not known.
+
+        May wait for the views.
 
         Args:
             kind: the client library's own form of the error.
         """
-        successor = self._successor(topic)
+        try:
+            successor = self._successor(topic)
+        except Exception:  # a record that is refused has to be reported all the same
+            logger.exception("%s-%d: it is not known why brokers refused a record", topic, partition)
+            return None
         if successor is None:
             return None
         error = kind(

@@ -212,12 +212,9 @@ class Starts:
             view = self._predecessors.get(topic)
             if view is None or gate.start_offset(view, self._group) is not None:
                 continue
-            passed = {topic}
-            while view is not None and view.topic not in passed:
-                passed.add(view.topic)
-                if view.successor is not None and not view.successor.gone:
-                    before.setdefault(topic, set()).update((view.topic, p) for p in range(len(view.modes)))
-                view = self._predecessors.get(view.topic)
+            for each in gate.topics_before(topic, self._predecessors):
+                if each.successor is not None and not each.successor.gone:
+                    before.setdefault(topic, set()).update((each.topic, p) for p in range(len(each.modes)))
         answer = offsets.committed_elsewhere(set().union(*before.values())) if before else {}
         return {topic for topic, keys in before.items() if any(answer.get(key, 0) is not None for key in keys)}
 

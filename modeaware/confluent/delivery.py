@@ -10,7 +10,6 @@ queued, from the announcement of the successor until the switch; those of record
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -23,8 +22,6 @@ from modeaware.confluent.retarget import Switch
 from modeaware.confluent.statistics import delivery_timeout_s
 from modeaware.errors import TopicReplaced
 from modeaware.librdkafka import KafkaError
-
-logger = logging.getLogger(__name__)
 
 FENCED = KafkaError.MSG_SIZE_TOO_LARGE
 """The code with which brokers refuse data for a topic that was replaced (``lifecycle.replacement.FENCE_CONFIGS``)."""
@@ -96,10 +93,5 @@ class Deliveries(Refusals):
         return callback(error, message)
 
     def _explained(self, error: KafkaError, message: Any) -> KafkaError:
-        topic, partition = message.topic(), message.partition()
-        try:
-            replaced = self.explain(topic, partition, TopicReplaced)
-        except Exception:  # the application is told of its record all the same
-            logger.exception("%s-%d: it is not known why brokers refused a record", topic, partition)
-            return error
+        replaced = self.explain(message.topic(), message.partition(), TopicReplaced)
         return error if replaced is None else ReplacedTopicRefused(replaced)

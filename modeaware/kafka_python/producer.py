@@ -231,10 +231,7 @@ def _report_refusals(sender: Any, transactions: Any, refusals: Refusals) -> None
         error = None
         if type(exception) is _gateway.MessageSizeTooLargeError:
             topic, partition = batch.topic_partition
-            try:
-                error = refusals.explain(topic, partition, ReplacedTopicError)
-            except Exception:  # or no batch of this response would ever be settled
-                log.exception("%s-%d: it is not known why brokers refused a record", topic, partition)
+            error = refusals.explain(topic, partition, ReplacedTopicError)
         dispatch(batch, error or exception, partition_response)
 
     def classified(error: Any, batch: Any, **kwargs: Any) -> Any:

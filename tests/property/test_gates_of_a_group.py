@@ -269,6 +269,8 @@ class Offsets:
     def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
         return {key: self.world.committed_offset(key) for key in self.world.answers(keys)}
 
+    committed_elsewhere = committed
+
     def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]:
         return dict.fromkeys(self.world.answers(keys), 0)
 

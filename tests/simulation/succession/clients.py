@@ -11,6 +11,7 @@ from modeaware.clients.gate import (
     needs_predecessor,
     read_topics,
     start_offset,
+    topics_before,
     written_topic,
 )
 from modeaware.topic_view import TopicView
@@ -263,7 +264,7 @@ class Group:
         if member.reader is not None:
             before = member.reader.before()
             if (view := before.get(topic.name)) is not None:
-                own = start_offset(view, self.name, has_used=self._has_used(view, before))
+                own = start_offset(view, self.name, has_used=self._has_used(topic.name, before))
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
         start = self._latest(topic, partition, member)
@@ -278,16 +279,10 @@ class Group:
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
         return start
 
-    def _has_used(self, view: TopicView, before: dict[str, TopicView]) -> bool:
+    def _has_used(self, topic: str, before: dict[str, TopicView]) -> bool:
         """Whether it has offsets on one of the topics before a successor that remain."""
-        earlier: TopicView | None = view
-        passed: set[str] = set()
-        while earlier is not None and earlier.topic not in passed:
-            passed.add(earlier.topic)
-            if earlier.successor is not None and not earlier.successor.gone and self._held(earlier):
-                return True
-            earlier = before.get(earlier.topic)
-        return False
+        remain = (each for each in topics_before(topic, before) if each.successor and not each.successor.gone)
+        return any(self._held(each) for each in remain)
 
     def _latest(self, topic: SimTopic, partition: int, member: Member) -> int:
         """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
