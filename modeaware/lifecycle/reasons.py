@@ -85,7 +85,8 @@ _TEXTS = {
     "them, commit its start there for it (modeaware groups prepare), and start them on the successor; or waive it "
     "(modeaware groups waive)",
     SUCCESSOR_GONE: "the successor was deleted, and records with it; it is created anew, for producers have no topic "
-    "to write to. If another topic has its name by now, with records or offsets of groups, delete that one",
+    "to write to, and consumers that run meanwhile may skip its first records. If another topic has its name by now, "
+    "with records or offsets of groups, copy its records elsewhere, then delete it",
     NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
     "use it, but others do. Delete it, and turn off the automatic creation of topics",
     LEADS_NOWHERE: "the topic that the name leads to was deleted. Clients that use the name fail, or use a topic that "
