@@ -189,8 +189,15 @@ class Cluster:
         stable = listed(partitions, LATEST, READ_COMMITTED)
         start = listed(stable, EARLIEST, READ_UNCOMMITTED)
         end = listed(start, LATEST, READ_UNCOMMITTED)
+        # And again where it lags: what came in between may be records and markers. Of this end nothing is hidden.
+        again = listed([key for key in end if stable[key].offset < end[key].offset], LATEST, READ_COMMITTED)
         return {
-            key: LogOffsets(start[key].offset, end[key].offset, stable[key].offset, end[key].leader_epoch)
+            key: LogOffsets(
+                start[key].offset,
+                end[key].offset,
+                min(again.get(key, stable[key]).offset, end[key].offset),
+                end[key].leader_epoch,
+            )
             for key in sorted(end)
         }
 

@@ -2,7 +2,8 @@
 
 Behind it there may be markers and aborted records, as many as producers leave there. So a search reads the last
 offsets first, and goes further back where it finds nothing: each time over several times as many offsets, so that all
-of it costs little more than the last time. It is bounded by the time of one look, and goes on with the next one.
+of it costs little more than the last time. It goes no further back than what is known already: a producer that aborts
+again and again moves the end at every look. It is bounded by the time of one look, and goes on with the next one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SETTINGS = {
     "auto.offset.reset": "error",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
+    # The end is reported with an empty answer alone: one that waited for longer would bring the next marker.
+    "fetch.wait.max.ms": 5,
     # It fetches on between two looks; of what it has fetched only the last record counts.
     "queued.min.messages": 1_000,
     "queued.max.messages.kbytes": 4_096,
@@ -43,15 +46,17 @@ class _Log(NamedTuple):
 
 @dataclass
 class _Search:
+    """A search that goes back to ``bound``. If nothing is found behind that, the answer is ``known``."""
+
     log: _Log
-    log_start: int
-    start: int
+    bound: int
+    known: int
     back: int = LAST_READ
     last: int | None = None
 
-    def go_back(self) -> None:
-        self.back *= FURTHER
-        self.start = max(self.log_start, self.log.end_offset - self.back)
+    @property
+    def start(self) -> int:
+        return max(self.bound, self.log.end_offset - self.back)
 
 
 class LastRecords:
@@ -70,12 +75,18 @@ class LastRecords:
         self._consumer: Consumer | None = None
         self._heard_s = 0.0  # when it has returned something, or was made
 
-    def find(self, topic_ids: Mapping[str, str], logs: Mapping[Partition, PartitionFacts]) -> dict[Partition, int]:
+    def find(
+        self,
+        topic_ids: Mapping[str, str],
+        logs: Mapping[Partition, PartitionFacts],
+        known: Mapping[Partition, tuple[int, int]],
+    ) -> dict[Partition, int]:
         """Return the offset behind the last record, for each of ``logs`` of which it is known by now.
 
         Args:
             topic_ids: of all topics that are looked at. Searches in others go on.
             logs: those that are searched of these topics: what was found in another one is forgotten.
+            known: an earlier end of such a log, and the offset behind the last record before that.
 
         Raises:
             ClusterError: brokers refuse to be read.
@@ -94,8 +105,8 @@ class LastRecords:
             if log.empty:
                 self._found[key] = wanted[key], log.log_start
             elif key not in self._found and key not in self._searches:
-                start = max(log.log_start, log.end_offset - LAST_READ)
-                self._searches[key] = _Search(wanted[key], log.log_start, start)
+                end, last = known.get(key, (log.log_start, log.log_start))
+                self._searches[key] = _Search(wanted[key], max(log.log_start, end), last)
         try:
             self._read()
         except KafkaException as error:
@@ -152,12 +163,12 @@ class LastRecords:
         elif not at_end and offset is not None and offset < end:
             search.last = offset
         if key in self._searches and (at_end or (offset is not None and offset >= end - 1)):
-            if search.last is None and search.start > search.log_start:
-                search.go_back()
+            if search.last is None and search.start > search.bound:
+                search.back *= FURTHER
                 consumer.seek(TopicPartition(*key, search.start))
                 sought.add(key)
                 return
-            self._found[key] = search.log, search.start if search.last is None else search.last + 1
+            self._found[key] = search.log, search.known if search.last is None else search.last + 1
             del self._searches[key]
         if key not in self._searches:
             del self._reading[key]

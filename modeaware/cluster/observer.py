@@ -300,7 +300,7 @@ class Observer:
     ) -> None:
         """Add where the last record lies, to the partitions whose end is final or has moved. Without a fence any end
         may become final."""
-        wanted = {}
+        wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
             by_quiet = record.replacement is not None and not record.replacement.has_fence
@@ -310,8 +310,14 @@ class Observer:
                 known = retired.seal_offset == log.end_offset and retired.read_up_to is not None
                 if log.settled and not known and (final or retired.seal_offset is not None or by_quiet):
                     wanted[name, p] = log
+                if (
+                    retired.seal_offset is not None
+                    and retired.read_up_to is not None
+                    and retired.seal_leader_epoch == log.leader_epoch
+                ):
+                    before[name, p] = retired.seal_offset, retired.read_up_to
         ids = {name: record.topic_id for name, record in records.items()}
-        for (name, p), offset in self._last_records.find(ids, wanted).items():
+        for (name, p), offset in self._last_records.find(ids, wanted, before).items():
             partitions[name][p] = replace(partitions[name][p], read_up_to=offset)
 
     def _noted(

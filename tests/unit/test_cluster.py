@@ -189,12 +189,13 @@ class TestOffsets:
         self, fakes: TopicBrokers, cluster: OverFakes
     ) -> None:
         assert cluster.offsets([(TOPIC, 0), (TOPIC, 1)]) == BOTH
-        assert fakes.asked_for("ListOffsets") == [1, 2] * 3
+        assert fakes.asked_for("ListOffsets") == [*[1, 2] * 3, 1], "where a transaction may be open: once more"
         sent = fakes.sent("ListOffsets")
         assert [(r.isolation_level, r.topics[0].partitions[0].timestamp) for r in sent[::2]] == [
             (1, -1),
             (0, -2),
             (0, -1),
+            (1, -1),
         ]
         assert [p.current_leader_epoch for r in sent[:2] for p in r.topics[0].partitions] == [4, 6]
         assert len(fakes.asked_for("Metadata")) == 1
@@ -207,7 +208,18 @@ class TestOffsets:
         fakes.codes[1, "ListOffsets"] = [code]
         assert cluster.offsets([(TOPIC, 0), (TOPIC, 1)]) == BOTH
         assert len(fakes.asked_for("Metadata")) == 2
-        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2]
+        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2, 1]
+
+    def test_markers_that_come_in_between_are_no_open_transaction(
+        self, fakes: TopicBrokers, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stable = iter([9, 12])
+
+        def moving(request: Any, _partition: Any) -> dict[str, Any]:
+            return {"offset": next(stable) if request.isolation_level else 10, "leader_epoch": 4}
+
+        monkeypatch.setattr(fakes, "_offset", moving)
+        assert cluster.offsets([(TOPIC, 0)]) == {(TOPIC, 0): LogOffsets(10, 10, 10, 4)}
 
     @pytest.mark.parametrize("code", [*MOVED, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.OFFSET_NOT_AVAILABLE])
     def test_a_partition_that_is_not_answered_for_is_missing(
