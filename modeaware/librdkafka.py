@@ -56,6 +56,13 @@ RENEW_S = 10.0
 that had just started named none, and then never connects again (librdkafka#5301)."""
 REFUSED_S = 60.0
 """How much later that is tried again where no new one can be made."""
+TO_THE_END: Mapping[str, object] = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 5,
+}
+"""Of a consumer that reads a log to its end. The end is reported with an empty answer alone: one that waits for longer,
+by default 500 ms, brings the next marker of a producer that aborts again and again."""
 _C = TypeVar("_C")
 _A = TypeVar("_A")
 

@@ -2,7 +2,8 @@
 
 A consumer's committed offset stops after its last record, so a transaction's commit marker at the end of a partition
 looks like lag that no consumer can ever consume. A *gap* is a stretch between such a commit and the seal; it is read
-once, and is *clear* when it holds control records or aborted records only.
+once, and is *clear* when it holds control records or aborted records only. Where the last record is known, nothing
+behind it is read: a producer that aborts again and again leaves any number of markers there.
 
 A commit made under an earlier leader epoch, beyond where the leader's log ends for that epoch, was made on a part of
 the log that was truncated. Without an epoch in the commit, everything written since the truncation is in doubt. Where
@@ -21,7 +22,7 @@ from modeaware.clock import Clock
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.metadata import Partition, epoch_ends
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.handover import read_up_to, waits_for_groups
 from modeaware.lifecycle.state import drains, in_progress, rests
@@ -172,11 +173,14 @@ def _doubts(
     committed = group.committed.get(partition)
     until = read_up_to(partition, record, log.end_offset)
     start = max(committed or 0, log.log_start)
-    lag = Gap(record.topic, partition, start, until) if until is not None and start < until else None
+    retired = record.retired.get(partition)
+    last = retired.read_up_to if retired is not None else None
+    lag = None
+    if until is not None and start < until:
+        lag = Gap(record.topic, partition, start, until if last is None else max(start, last))
     truncated: _Doubt = None
     epochless: _Doubt = None
     if committed is not None and epoch is None:
-        retired = record.retired.get(partition)
         truncated_to = retired.truncated_to if retired is not None else None
         start = max(truncated_to or 0, log.log_start)
         known = truncated_to is not None and start < committed
@@ -225,7 +229,7 @@ def read_partitions(
     """Read partitions from ``starts`` on, until none is ``waiting`` (``take`` removes them) or the time is up."""
     if not waiting:
         return
-    consumer = Consumer({**conf, "enable.auto.commit": False, "enable.partition.eof": True})
+    consumer = Consumer({**conf, **TO_THE_END})
     try:
         consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in starts.items()])
         deadline_s = monotonic_s() + timeout_s
@@ -245,7 +249,9 @@ class _GapReading:
         self.clear: set[Gap] = set()
         self.waiting: dict[Partition, list[Gap]] = {}
         for gap in sorted(gaps):
-            if 0 < gap.end - gap.start <= MAX_GAP:
+            if gap.start == gap.end:
+                self.clear.add(gap)
+            elif 0 < gap.end - gap.start <= MAX_GAP:
                 self.waiting.setdefault((gap.topic, gap.partition), []).append(gap)
 
     def take(self, key: Partition, message: Message, consumer: Consumer) -> None:

@@ -2,8 +2,9 @@
 
 Behind it there may be markers and aborted records, as many as producers leave there. So a search reads the last
 offsets first, and goes further back where it finds nothing: each time over several times as many offsets, so that all
-of it costs little more than the last time. It goes no further back than what is known already: a producer that aborts
-again and again moves the end at every look. It is bounded by the time of one look, and goes on with the next one.
+of it costs little more than the last time. It goes no further back than what is known already. It is bounded by the
+time of one look, and goes on with the next one, wherever the end is by then: a producer that aborts again and again
+moves it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import RENEW_S, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import RENEW_S, TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import PartitionFacts
 
 LOOK_S = 1.0
@@ -26,10 +27,7 @@ _SETTINGS = {
     "group.id": "modeaware-last-records",
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
-    "enable.auto.commit": False,
-    "enable.partition.eof": True,
-    # The end is reported with an empty answer alone: one that waited for longer would bring the next marker.
-    "fetch.wait.max.ms": 5,
+    **TO_THE_END,
     # It fetches on between two looks; of what it has fetched only the last record counts.
     "queued.min.messages": 1_000,
     "queued.max.messages.kbytes": 4_096,
@@ -42,6 +40,9 @@ class _Log(NamedTuple):
     topic_id: str
     end_offset: int
     leader_epoch: int
+
+    def continues(self, other: _Log) -> bool:
+        return self.end_offset >= other.end_offset and self._replace(end_offset=other.end_offset) == other
 
 
 @dataclass
@@ -94,13 +95,12 @@ class LastRecords:
         if not topic_ids:
             return {}
         wanted = {k: _Log(topic_ids[k[0]], log.end_offset, log.leader_epoch) for k, log in logs.items()}
-
-        def stays(key: Partition, log: _Log) -> bool:
-            return key[0] not in topic_ids or wanted.get(key) == log
-
-        self._found = {key: each for key, each in self._found.items() if stays(key, each[0])}
-        for key in [key for key, search in self._searches.items() if not stays(key, search.log)]:
-            del self._searches[key]
+        self._found = {k: each for k, each in self._found.items() if k[0] not in topic_ids or wanted.get(k) == each[0]}
+        for key, search in list(self._searches.items()):
+            if key in wanted and wanted[key].continues(search.log):
+                search.log = wanted[key]  # of what has come it has read nothing, or it would have ended
+            elif key[0] in topic_ids:
+                del self._searches[key]
         for key, log in logs.items():
             if log.empty:
                 self._found[key] = wanted[key], log.log_start

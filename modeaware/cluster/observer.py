@@ -284,6 +284,10 @@ class Observer:
         counts = {name: range(topic.shape.partition_count) for name, topic in topics.items()}
         return find_groups(self._cluster, counts, also, self._settled_groups)
 
+    def close(self) -> None:
+        """Close what a search for last records has left open. The next look goes on."""
+        self._last_records.close()
+
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
         """Return a log as it is now; another leader's may have become another one with the same end."""
         moved = last is not None and last.end_offset != log.end_offset

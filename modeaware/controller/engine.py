@@ -165,6 +165,10 @@ class Engine:
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = None
 
+    def stand_by(self) -> None:
+        """Close the clients of looks that go on with the next one."""
+        self._observer.close()
+
     def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
         """Execute commands on different topics, with one look and one append. A refusal is a result, not an exception.
 

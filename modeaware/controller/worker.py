@@ -196,6 +196,7 @@ class Worker:
                 self._release()
         finally:
             self.log.close()
+            self.engine.stand_by()
             self.election.close()
             for cluster in self.clusters:
                 cluster.close()
@@ -463,6 +464,7 @@ class Worker:
 
     def _step_down(self) -> None:
         self.log.close()
+        self.engine.stand_by()
         if self.status.become(Role.STANDBY):
             self._claim_read_s = None
 

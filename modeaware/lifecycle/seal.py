@@ -23,7 +23,7 @@ def seal_partition(
     """Return the partition, sealed where it may be, and the time at which its quiet is over, where it is waited for.
 
     An open transaction's records are not readable yet, so no seal is set behind them (invariant I2). While records
-    arrive, a last stable offset below the end shows no transaction: it was read a moment before the end was.
+    arrive, a last stable offset below the end shows no transaction: it may have been read before the end was.
 
     Args:
         retired_ms: when the partition was retired; the wait starts no earlier.

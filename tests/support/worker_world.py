@@ -47,6 +47,7 @@ class World:
         self.highest_epoch = 0
         self.due: deque[str] = deque()
         self.at_rest = False
+        self.stood_by = 0
         self.log = Log(self)
         self.status, self.inbox = Status(), Inbox(self.clock)
 
@@ -90,6 +91,9 @@ class Engine:
         for topic_id in world.due:
             self.schedule.now(topic_id, elapsed_ms(world.clock))
         self.records: tuple[Any, ...] = ()
+
+    def stand_by(self) -> None:
+        self._world.stood_by += 1
 
     def claim(self, *_: object, **__: object) -> int:
         if self._world.claim_errors:

@@ -12,7 +12,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from modeaware.cluster import commits as commits_module
 from modeaware.cluster import group_listing, group_offsets
-from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits
+from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits, without_records
 from modeaware.cluster.group_listing import partition_of
 from modeaware.cluster.groups import SETTLED_S, GroupsFound, SettledGroups, find_groups, group_commits
 from modeaware.cluster.metadata import Partition
@@ -439,6 +439,19 @@ def test_but_for_control_records_where_the_log_was_truncated(cluster: Cluster) -
     assert cluster.gaps == [{Gap(TOPIC, P, 8, SEAL)}]
     cluster.clear = {(8, SEAL)}
     assert not epochless(check(SEAL, None, record))
+
+
+@pytest.mark.parametrize(("committed", "read"), [(7, Gap(TOPIC, P, 7, 7)), (6, Gap(TOPIC, P, 6, 7))])
+def test_behind_the_last_record_nothing_is_read(cluster: Cluster, committed: int, read: Gap) -> None:
+    record = sealed()
+    record = replace(record, retired={P: replace(record.retired[P], read_up_to=7)})
+    check(committed, EPOCH, record)
+    assert cluster.gaps == [{read}]
+
+
+def test_a_gap_without_an_offset_is_clear() -> None:
+    gap = Gap(TOPIC, P, 7, 7)
+    assert without_records({}, [gap], SimClock().monotonic_s) == {gap}
 
 
 def test_commits_are_checked_before_there_is_a_seal(cluster: Cluster) -> None:

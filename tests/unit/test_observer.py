@@ -14,13 +14,14 @@ from modeaware.cluster import observer as module
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.commits import Gap, without_records
 from modeaware.cluster.groups import GroupsFound
+from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import Partition
 from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Look, Observer, sample_records
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
 
@@ -191,6 +192,35 @@ def test_survivors_are_read_after_the_groups(looking: Looking, monkeypatch: pyte
     monkeypatch.setattr(module, "find_groups", listing)
     record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
     assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
+
+
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [
+        ({}, {(TOPIC, P): (10, 8)}),
+        ({"seal_leader_epoch": 4}, {}),
+        ({"read_up_to": None}, {}),
+        ({"seal_offset": None}, {}),
+    ],
+)
+def test_the_last_record_is_sought_behind_the_seal_of_the_same_leader(
+    looking: Looking, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], known: dict[Partition, tuple[int, int]]
+) -> None:
+    asked: list[tuple[set[Partition], object]] = []
+
+    def find(_ids: object, logs: Iterable[Partition], known: object) -> dict[Partition, int]:
+        asked.append((set(logs), known))
+        return {(TOPIC, P): 9}
+
+    monkeypatch.setattr(LastRecords, "find", lambda _self, *args: find(*args))
+    retired = replace(draining().retired[P], **({"read_up_to": 8} | fields))
+    replacement = Replacement("orders-v2", 4, 0, fence="none", successor_id="id-v2", switched_ms=0)
+    looking.cluster.ends[P] += 5
+    looking.epoch_ends = {(P, 4): 10}
+    record = replace(draining(), replacement=replacement, retired={P: retired})
+    observer = Observer(looking.cluster, {}, looking.clock, probes_fences=True)
+    assert observer.observe(TOPIC, record).partitions[P].read_up_to == 9
+    assert asked == [({(TOPIC, P)}, known)]
 
 
 class TestGone:

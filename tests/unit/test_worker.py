@@ -76,6 +76,7 @@ def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World
     ends = [sits(world, Seat.WAITING), passes(world, worker_module.STUCK_S + 1)] if how != "lost" else [loses(world)]
     did = run(world, sits(world, Seat.LEADER), *ends, nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
+    assert world.stood_by >= 2, "with the place, and at the end"
 
 
 @pytest.mark.parametrize(
