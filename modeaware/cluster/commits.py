@@ -1,9 +1,10 @@
 """What a committed offset proves: lag that is none, and commits on a log that was truncated.
 
 A consumer's committed offset stops after its last record, so a transaction's commit marker at the end of a partition
-looks like lag that no consumer can ever consume. A *gap* is a stretch between such a commit and the seal; it is read
-once, and is *clear* when it holds control records or aborted records only. Where the last record is known, nothing
-behind it is read: a producer that aborts again and again leaves any number of markers there.
+looks like lag that no consumer can ever consume. A *gap* is a stretch between such a commit and the end of a log that
+is sealed: a seal that does not hold any more is made anew there, in the same pass. It is read once, and is *clear* when
+it holds control records or aborted records only. Where the last record is known, nothing behind it is read: a producer
+that aborts again and again leaves any number of markers there.
 
 A commit made under an earlier leader epoch, beyond where the leader's log ends for that epoch, was made on a part of
 the log that was truncated. Without an epoch in the commit, everything written since the truncation is in doubt. Where
@@ -25,8 +26,9 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.handover import read_up_to, waits_for_groups
+from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import drains, in_progress, rests
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire.brokers import Brokers
 
@@ -171,12 +173,14 @@ def _doubts(
 ) -> tuple[_Doubt, _Doubt, _Doubt]:
     """Return what is in doubt about a group's commit: whether it lags, was truncated, or may have been."""
     committed = group.committed.get(partition)
-    until = read_up_to(partition, record, log.end_offset)
-    start = max(committed or 0, log.log_start)
     retired = record.retired.get(partition)
-    last = retired.read_up_to if retired is not None else None
+    until = read_up_to(partition, record, log.end_offset)
+    if until is not None and retired is not None:
+        until = log.end_offset
+    start = max(committed or 0, log.log_start)
     lag = None
     if until is not None and start < until:
+        last = _last_record(retired, log)
         lag = Gap(record.topic, partition, start, until if last is None else max(start, last))
     truncated: _Doubt = None
     epochless: _Doubt = None
@@ -192,6 +196,13 @@ def _doubts(
         elif (start := max(end, log.log_start)) < committed:
             truncated = Gap(record.topic, partition, start, committed) if end >= 0 else "the leader has no such epoch"
     return lag, truncated, epochless
+
+
+def _last_record(retired: RetiredPartition | None, log: PartitionFacts) -> int | None:
+    """Return the offset behind the last record of the whole log; what the mode log has is of the seal alone."""
+    if log.read_up_to is not None or retired is None or retired.seal_offset is None:
+        return log.read_up_to
+    return retired.read_up_to if seal_broken_by(retired.seal_offset, log) is None else None
 
 
 # Gaps

@@ -2,9 +2,8 @@
 
 Behind it there may be markers and aborted records, as many as producers leave there. So a search reads the last
 offsets first, and goes further back where it finds nothing: each time over several times as many offsets, so that all
-of it costs little more than the last time. It goes no further back than what is known already. It is bounded by the
-time of one look, and goes on with the next one, wherever the end is by then: a producer that aborts again and again
-moves it.
+of it costs little more than the last time. It goes no further back than what is known already: a producer that aborts
+again and again moves the end at every look. It is bounded by the time of one look, and goes on with the next one.
 """
 
 from __future__ import annotations
@@ -40,9 +39,6 @@ class _Log(NamedTuple):
     topic_id: str
     end_offset: int
     leader_epoch: int
-
-    def continues(self, other: _Log) -> bool:
-        return self.end_offset >= other.end_offset and self._replace(end_offset=other.end_offset) == other
 
 
 @dataclass
@@ -95,12 +91,13 @@ class LastRecords:
         if not topic_ids:
             return {}
         wanted = {k: _Log(topic_ids[k[0]], log.end_offset, log.leader_epoch) for k, log in logs.items()}
-        self._found = {k: each for k, each in self._found.items() if k[0] not in topic_ids or wanted.get(k) == each[0]}
-        for key, search in list(self._searches.items()):
-            if key in wanted and wanted[key].continues(search.log):
-                search.log = wanted[key]  # of what has come it has read nothing, or it would have ended
-            elif key[0] in topic_ids:
-                del self._searches[key]
+
+        def stays(key: Partition, log: _Log) -> bool:
+            return key[0] not in topic_ids or wanted.get(key) == log
+
+        self._found = {key: each for key, each in self._found.items() if stays(key, each[0])}
+        for key in [key for key, search in self._searches.items() if not stays(key, search.log)]:
+            del self._searches[key]
         for key, log in logs.items():
             if log.empty:
                 self._found[key] = wanted[key], log.log_start

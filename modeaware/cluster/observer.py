@@ -285,7 +285,7 @@ class Observer:
         return find_groups(self._cluster, counts, also, self._settled_groups)
 
     def close(self) -> None:
-        """Close what a search for last records has left open. The next look goes on."""
+        """Close what a search for last records has left open for the next look."""
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:

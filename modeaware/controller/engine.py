@@ -166,7 +166,7 @@ class Engine:
             self._claim = None
 
     def stand_by(self) -> None:
-        """Close the clients of looks that go on with the next one."""
+        """Close what looks have left open for the next one."""
         self._observer.close()
 
     def execute(self, commands: Sequence[Command]) -> list[CommandResult]:

@@ -196,8 +196,8 @@ class Worker:
                 self._release()
         finally:
             self.log.close()
-            self.engine.stand_by()
             self.election.close()
+            self.engine.stand_by()
             for cluster in self.clusters:
                 cluster.close()
 

@@ -392,11 +392,16 @@ def handing_over(**fields: object) -> TopicRecord:
 
 
 def check(
-    committed: int, commit_epoch: int | None = 4, record: TopicRecord | None = None, before_due: bool = False
+    committed: int,
+    commit_epoch: int | None = 4,
+    record: TopicRecord | None = None,
+    before_due: bool = False,
+    end: int = SEAL,
+    last: int | None = None,
 ) -> CommitsChecked:
     groups = {"g": GroupFacts({P: committed})}
     epochs = {"g": {P: commit_epoch} if commit_epoch is not None else {}}
-    partitions = {P: PartitionFacts(2, SEAL + 5, SEAL + 5, EPOCH, 0)}
+    partitions = {P: PartitionFacts(2, end, end, EPOCH, 0, read_up_to=last)}
     found = GroupsFound(groups, epochs=epochs)
     seen = CommitsSeen(record or sealed(), partitions, found)
     return check_commits({}, None, [seen], SimClock(), before_due)[0]
@@ -441,11 +446,25 @@ def test_but_for_control_records_where_the_log_was_truncated(cluster: Cluster) -
     assert not epochless(check(SEAL, None, record))
 
 
-@pytest.mark.parametrize(("committed", "read"), [(7, Gap(TOPIC, P, 7, 7)), (6, Gap(TOPIC, P, 6, 7))])
-def test_behind_the_last_record_nothing_is_read(cluster: Cluster, committed: int, read: Gap) -> None:
+@pytest.mark.parametrize(
+    ("committed", "end", "last", "read"),
+    [
+        (7, SEAL, None, Gap(TOPIC, P, 7, 7)),
+        (6, SEAL, None, Gap(TOPIC, P, 6, 7)),
+        (7, SEAL + 1, 7, Gap(TOPIC, P, 7, 7)),
+        (7, SEAL + 1, SEAL + 1, Gap(TOPIC, P, 7, SEAL + 1)),
+        (7, SEAL + 1, None, Gap(TOPIC, P, 7, SEAL + 1)),
+        (7, SEAL - 1, None, Gap(TOPIC, P, 7, SEAL - 1)),
+        (SEAL, SEAL + 1, None, Gap(TOPIC, P, SEAL, SEAL + 1)),
+    ],
+)
+def test_a_gap_ends_at_the_last_record_of_the_log_as_it_is_now(
+    cluster: Cluster, committed: int, end: int, last: int | None, read: Gap
+) -> None:
+    """A seal that is broken may be made anew, at the end, in the pass that the check is for."""
     record = sealed()
     record = replace(record, retired={P: replace(record.retired[P], read_up_to=7)})
-    check(committed, EPOCH, record)
+    check(committed, EPOCH, record, end=end, last=last)
     assert cluster.gaps == [{read}]
 
 
