@@ -8,6 +8,7 @@ one). Readers read at least once: what was read is in the journal before its off
 from __future__ import annotations
 
 import logging
+import os
 import random
 import signal
 import sys
@@ -24,6 +25,7 @@ from confluent_kafka import Producer as PlainProducer
 import modeaware
 from modeaware.topic_view import TopicView
 from tests.chaos.journal import UNPLACED, Journal, Kind, pack_bounds
+from tests.chaos.lifeline import BROKERS_LOST, Lifeline
 from tests.chaos.record import NO_VERSION, Identity, key_bytes, number_of, value_bytes, version_number
 from tests.chaos.setting import GROUPS, IDEMPOTENT, KEYS, LOWEST_TARGET, PARTITIONS, WRITERS, Setting
 from tests.chaos.tasks import insist
@@ -99,8 +101,15 @@ class Reader(Client):
             **group.conf,
         }
         self._consumer = modeaware.Consumer(self.conf) if group.aware else PlainConsumer(self.conf)
+        self._lifeline = Lifeline(self._consumer, setting.conf, _leave)
 
     def work(self) -> bool:
+        with self._lifeline:
+            self._read_on()
+        self._consumer.close()
+        return True
+
+    def _read_on(self) -> None:
         taken = partial(self._hold, Kind.TAKEN)
         self._consumer.subscribe([self.setting.topic], on_assign=taken, on_revoke=self._revoked, on_lost=self._lost)
         nap_at_s = time.monotonic() + self.chance.uniform(*AWAKE_S)
@@ -112,8 +121,6 @@ class Reader(Client):
             if self._read and time.monotonic() - self._committed_s >= COMMIT_S:
                 self._commit(list(self._read))
         self._commit(list(self._read))
-        self._consumer.close()
-        return True
 
     def _note(self, messages: Iterable[Message]) -> None:
         at_ms = self.setting.now_ms()
@@ -131,6 +138,7 @@ class Reader(Client):
             if not self._read:
                 self._unsure_ms = at_ms
             self._read[partition] = offset + 1
+            self._lifeline.read()
         self.journal.flush()
 
     def _commit(self, partitions: Iterable[int]) -> None:
@@ -375,6 +383,12 @@ class Manners:
         width = self._chance.randint(1, PARTITIONS - LOWEST_TARGET)
         for number in range(BURST_RECORDS):
             yield PARTITIONS - 1 - number % width
+
+
+def _leave() -> None:
+    """End this process, whatever its threads are waiting for."""
+    log.error("%s: %s", GAVE_UP, BROKERS_LOST)
+    os._exit(FAILED)
 
 
 def main(role: str, folder: Path, *words: str) -> int:

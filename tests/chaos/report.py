@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.chaos.chronicle import Event
+from tests.chaos.lifeline import BROKERS_LOST
 from tests.chaos.setting import CHAINS, WRITERS
 from tests.chaos.verdict import VIOLATIONS, Verdict
 
@@ -79,11 +80,13 @@ class Report:
 
     def _failed(self) -> list[str]:
         """What ended by itself, one name for each time. Not a transactional writer that said that its producer had a
-        fatal error: another incarnation, or the broker after the transaction's timeout, has fenced it."""
+        fatal error: another incarnation, or the broker after the transaction's timeout, has fenced it. And not a
+        reader that librdkafka left without brokers (:mod:`tests.chaos.lifeline`)."""
         return [
             event["process"]
             for event in self._of("ended-by-itself")
             if not (event["process"] in _TRANSACTIONAL and "FATAL" in event["last_words"])
+            and BROKERS_LOST not in event["last_words"]
         ]
 
     def _killed_at_the_end(self) -> list[str]:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.chaos.clients import GAVE_UP
 from tests.chaos.history import Bounds, Chain, Fault, Gone, Outcome, Shrink, Transaction
 from tests.chaos.journal import UNPLACED, Kind
 from tests.chaos.judge import judge
+from tests.chaos.lifeline import BROKERS_LOST
 from tests.chaos.report import Report
 from tests.chaos.rereading import PREFETCH_MS, SETTLE_MS
 from tests.chaos.setting import CHAINS
@@ -378,3 +380,21 @@ def test_a_record_lost_in_a_chain_fails_the_run() -> None:
         "undone": 0,
         "topics_deleted": len(CHAINS),
     }
+
+
+@pytest.mark.parametrize(
+    ("process", "last_words", "failed"),
+    [
+        ("range-0", f"ERROR client: {GAVE_UP}: {BROKERS_LOST}", False),
+        ("range-0", f"ERROR client: {GAVE_UP}: KafkaError{{FATAL,code=_FATAL}}", True),
+        ("unaware-transactional", f"ERROR client: {GAVE_UP}: KafkaError{{FATAL,code=_FENCED}}", False),
+        ("unaware-idempotent", f"ERROR client: {GAVE_UP}: KafkaError{{FATAL,code=_FENCED}}", True),
+    ],
+)
+def test_a_client_that_ends_by_itself_fails_the_run_unless_the_fault_is_known(
+    process: str, last_words: str, failed: bool
+) -> None:
+    story = Story()
+    chain(story)
+    ended = {"at_ms": 1, "event": "ended-by-itself", "process": process, "last_words": last_words}
+    assert missed([*events(), ended], story) == ({"ended by itself"} if failed else set())
