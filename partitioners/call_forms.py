@@ -1,7 +1,6 @@
-"""Partitioners in the forms that plain kafka-python and aiokafka call.
+"""Partitioners in the forms that plain kafka-python calls.
 
 >>> KafkaProducer(partitioner=for_kafka_python(named("minimal_movement")), ...)     # doctest: +SKIP
->>> AIOKafkaProducer(partitioner=for_aiokafka(named("minimal_movement")), ...)      # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -24,31 +23,24 @@ class Cluster(Protocol):
     def available_partitions_for_topic(self, topic: str) -> Collection[int] | None: ...
 
 
-class CallForm:
-    """A partitioner as a function of key, all and available partitions: aiokafka's form, and older kafka-python's.
-
-    Safe to use from several threads. The function is not given the topic, so a sticky pick holds for all topics of the
-    producer: use one for each producer.
-    """
+class ClusterForm:
+    """The methods of kafka-python's ``Partitioner``, without its base class; see :func:`for_kafka_python`."""
 
     def __init__(self, partitioner: Partitioner) -> None:
         self._partitioner = partitioner
         self._anonymous = partitioner.for_topic("")
+        self._topics: dict[str, _Topic] = {}
+        self._again = threading.local()
 
     def __call__(self, key: bytes | None, all_partitions: Collection[int], available: Collection[int]) -> int:
-        """Return the partition for a record; ``available`` are the partitions that have a leader, in any order."""
+        """Return the partition for a record; ``available`` are the partitions that have a leader, in any order.
+
+        The call form of older releases of kafka-python. It is not given the topic, so a sticky pick holds for all
+        topics of the producer.
+        """
         candidates = _candidates(self._anonymous, key, all_partitions, available)
         count = len(candidates)
         return candidates[checked_index(self._anonymous.partition(key, count), count, "of the producer")]
-
-
-class ClusterForm(CallForm):
-    """The methods of kafka-python's ``Partitioner``, without its base class; see :func:`for_kafka_python`."""
-
-    def __init__(self, partitioner: Partitioner) -> None:
-        super().__init__(partitioner)
-        self._topics: dict[str, _Topic] = {}
-        self._again = threading.local()
 
     def partition(
         self,
@@ -114,11 +106,6 @@ def for_kafka_python(partitioner: Partitioner) -> Any:
         """The methods are those of ClusterForm."""
 
     return KafkaPythonForm(partitioner)
-
-
-def for_aiokafka(partitioner: Partitioner) -> CallForm:
-    """Return ``partitioner`` for plain aiokafka; see :class:`CallForm`. Needs neither aiokafka nor kafka-python."""
-    return CallForm(partitioner)
 
 
 def _candidates_in(own: TopicPartitioner, key: bytes | None, topic: str, cluster: Cluster) -> Sequence[int]:

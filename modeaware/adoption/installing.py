@@ -105,7 +105,7 @@ class _Loader(importlib.abc.Loader):
 
 
 _NOT_TO_TOUCH = ("modeaware", "partitioners")  # what they hold, they hold on purpose
-_LIBRARIES = ("aiokafka", "confluent_kafka", "kafka")
+_LIBRARIES = ("confluent_kafka", "kafka")
 
 
 class _Front(property):
@@ -188,9 +188,6 @@ def _namespace(module: ModuleType) -> dict[str, Any]:
 
 log = logging.getLogger(__name__)
 
-AIOKAFKA, AIOKAFKA_PRODUCER = "aiokafka", "modeaware.aiokafka.producer"
-"""aiokafka is left for later where the program has not imported it: many have it, and few of them use it."""
-
 QUIXSTREAMS = "quixstreams"
 """Its consumers look partitions up by the topics that the application has named: one of a successor is a KeyError."""
 
@@ -210,24 +207,17 @@ _KAFKA_PYTHON = (
     ("kafka", "KafkaProducer", "modeaware.kafka_python.producer"),
     ("kafka", "KafkaConsumer", "modeaware.kafka_python.consumer"),
 )
-_AIOKAFKA = (("aiokafka", "AIOKafkaProducer", AIOKAFKA_PRODUCER),)
 
 
-def replacements(*, aiokafka: bool) -> dict[type, type]:
+def replacements() -> dict[type, type]:
     """What takes the place of each class wherever it is held: of the exported one, and of the stock class beneath.
 
     kafka-python's are among them where it can be imported, which this does.
 
-    Args:
-        aiokafka: aiokafka's as well, which is imported.
-
     A subclass that other code (a tracer) has put in a package stays in effect: ours is put over it.
     """
-    others = _usable("kafka", "modeaware.kafka_python", _KAFKA_PYTHON)
-    if aiokafka:
-        others += _usable(AIOKAFKA, AIOKAFKA_PRODUCER, _AIOKAFKA)
     found: dict[type, type] = {}
-    for package_name, name, our_module in (*_CONFLUENT, *others):
+    for package_name, name, our_module in (*_CONFLUENT, *_usable_kafka_python()):
         ours = getattr(import_module(our_module), name)
         current = getattr(import_module(package_name), name)
         if not isinstance(current, type):
@@ -252,31 +242,29 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == "modeaware"
 
 
-def _usable(library: str, module: str, classes: tuple[tuple[str, str, str], ...]) -> tuple[tuple[str, str, str], ...]:
-    """The classes of ours in ``module``; none where the library is missing, or is one that they cannot build on."""
+def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
+    """Return kafka-python's classes; none where it is missing, or is a release that ours cannot build on."""
     try:
-        import_module(module)
+        import_module("modeaware.kafka_python")
     except ImportError as error:
-        if error.name != library or not isinstance(error, ModuleNotFoundError):  # another release, or another package
-            log.warning("the clients of %s stay as they are, unaware of partition modes: %s", library, error)
+        if error.name != "kafka" or not isinstance(error, ModuleNotFoundError):  # another release, or another package
+            log.warning("the clients of kafka stay as they are, unaware of partition modes: %s", error)
         return ()
-    return classes
+    return _KAFKA_PYTHON
 
 
 _lock = threading.RLock()
 _undo: list[Callable[[], object]] = []
-_until_aiokafka: list[Callable[[], object]] = []
 _until_quixstreams: list[Callable[[], object]] = []
 
 
 def install(**settings: Any) -> None:
-    """Make confluent_kafka's, kafka-python's and aiokafka's clients mode-aware for all code of this process.
+    """Make confluent_kafka's and kafka-python's clients mode-aware for all code of this process.
 
     ``confluent_kafka.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer``, their asyncio forms,
     ``confluent_kafka.admin.AdminClient`` and, where kafka-python 3.0.12 is installed, ``kafka.KafkaProducer`` and
-    ``KafkaConsumer`` become ours: in the packages, and in every module that has imported one of them. So does
-    ``aiokafka.AIOKafkaProducer``, as soon as the program imports aiokafka. Ours are subclasses of the stock classes, so
-    what is checked against these holds.
+    ``KafkaConsumer`` become ours: in the packages, and in every module that has imported one of them. Ours
+    are subclasses of the stock classes, so what is checked against these holds.
 
     Out of reach (``docs/adoption.md``): clients and subclasses made before; a stock class kept in another place than a
     module's namespace; processes started from this one, unless by fork.
@@ -300,9 +288,6 @@ def install(**settings: Any) -> None:
             _quixstreams_arrived()
         else:
             _until_quixstreams.append(after_import(QUIXSTREAMS, _quixstreams_arrived))
-        if AIOKAFKA not in sys.modules:  # else it has come, or comes just now: what waits for it must not be taken away
-            _forget(_until_aiokafka)
-            _until_aiokafka.append(after_import(AIOKAFKA, _aiokafka_arrived))
 
 
 def uninstall() -> None:
@@ -311,7 +296,7 @@ def uninstall() -> None:
     Clients that were made meanwhile stay mode-aware, and so do modules that have imported a class since.
     """
     with _lock:
-        for undo in (_until_quixstreams, _until_aiokafka, _undo):
+        for undo in (_until_quixstreams, _undo):
             _forget(undo)
         set_process_settings({})
 
@@ -326,24 +311,8 @@ def _quixstreams_arrived() -> None:
         set_process_settings({"modeaware.on.replace": "named", **process_settings()})
 
 
-def _replace(*, aiokafka: bool | None = None) -> None:
-    if aiokafka is None:  # an import in progress does not count
-        module = sys.modules.get(AIOKAFKA)
-        aiokafka = module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+def _replace() -> None:
     # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
-    wanted = replacements(aiokafka=aiokafka)
+    wanted = replacements()
     for module, name, stock in modules_holding(wanted):
         _undo.append(put(module, name, stock, wanted[stock]))
-
-
-def _aiokafka_arrived() -> None:
-    with _lock:
-        if AIOKAFKA_PRODUCER.rpartition(".")[0] not in sys.modules or AIOKAFKA_PRODUCER in sys.modules:
-            _ours_arrived()
-        else:  # it is our package that imports aiokafka just now, and is not ready itself
-            _until_aiokafka.append(after_import(AIOKAFKA_PRODUCER, _ours_arrived))
-
-
-def _ours_arrived() -> None:
-    with _lock:
-        _replace(aiokafka=True)

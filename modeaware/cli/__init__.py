@@ -119,7 +119,7 @@ COMMANDS = tuple(
         (
             "run",
             "run:Run",
-            "run a program with mode-aware clients in place of confluent_kafka's, kafka-python's and aiokafka's",
+            "run a program with mode-aware clients in place of confluent_kafka's and kafka-python's",
         ),
         ("local", "local:Local", "run a real Kafka on this machine to try things out"),
     )

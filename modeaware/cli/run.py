@@ -18,7 +18,7 @@ class Run(Command):
     """Becomes the program: the process stays the same, so that signals and a supervisor reach it."""
 
     epilog = """\
-In the program's process confluent_kafka's, kafka-python's and aiokafka's clients are ours (modeaware.install()).
+In the program's process confluent_kafka's and kafka-python's clients are ours (modeaware.install()).
 Arguments, exit status, signals and standard streams are the program's own, as with `python app.py` and
 `python -m module`.
 

@@ -126,7 +126,7 @@ class FirstView:
             ClientErrors.timeout: not in time, and ``on_unknown`` is ``error``.
         """
         if not self.over and not self.arrived():
-            self.refuse()
+            self._refuse()
 
     def arrived(self, at_most_s: float | None = None) -> bool:
         """Return whether calls may proceed, after a wait to the deadline, or for ``at_most_s``. With ``block`` that may
@@ -142,7 +142,7 @@ class FirstView:
             self.over = True
         elif time.monotonic() >= deadline_s and self._config.on_unknown != "block":
             if self._config.on_unknown == "error":
-                self.refuse()
+                self._refuse()
             self.over = True
             log.warning("%s; every partition is taken as ReadWrite until there is one", self._message())
         return self.over
@@ -152,8 +152,7 @@ class FirstView:
         self.over, self._deadline_s = False, time.monotonic() + self._config.view_timeout_ms / 1000
         return self._deadline_s
 
-    def refuse(self) -> NoReturn:
-        """Raise what a call without a first view raises."""
+    def _refuse(self) -> NoReturn:
         if self._config.on_unknown == "error":
             raise self._errors.timeout(f"{self._message()}; nothing was queued or read")
         raise self._errors.pending(f"{self._message()}; nothing was queued, try again")

@@ -69,11 +69,6 @@ class Refusals:
             logger.warning("%s (logged once; others of the topic may follow)", error)
         return error
 
-    def may_wait(self, topic: str) -> bool:
-        """Return whether :meth:`explain` may wait for the views: in force is one before the switch."""
-        successor = None if self.views is None else self.views.view(topic).successor
-        return successor is not None and not successor.switched
-
     def may_be_fenced(self, topic: str) -> bool:
         """Return whether ``topic`` is being replaced, or was: a refusal without explanation may still come of that."""
         return self.views is not None and self.views.view(topic).successor is not None

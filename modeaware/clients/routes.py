@@ -194,10 +194,6 @@ class Names:
         """Return the names that lead to another topic -> that topic."""
         return {name: found[-1].topic for name, found in list(self._segments.items()) if found[-1].topic != name}
 
-    def __bool__(self) -> bool:
-        """Whether some topic has a successor."""
-        return bool(self._segments)
-
     @property
     def is_any_announced(self) -> bool:
         """Whether some topic has a successor that its name does not lead to yet."""
@@ -213,7 +209,7 @@ class Routes:
     Args:
         views: the producer's, to follow and to give back.
         partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
-            key by murmur2, as kafka-python's and aiokafka's do.
+            key by murmur2, as kafka-python's do.
         backlog: returns what the producer has queued for a topic now; None: it never has anything queued.
         load: for partitioners that follow it.
         look_anew: has the client library request the metadata of a topic; None: it needs not.
@@ -264,9 +260,9 @@ class Routes:
         self.first_view = FirstView(config, self.known.wait, views.error, errors)
         self.changes = 0
 
-    def serve(self, producer: object, follow: Callable[[Mapping[str, TopicView]], object] | None = None) -> None:
-        """Follow the views for ``producer``, which is not kept alive, through its method ``follow``."""
-        self._share = ViewShare(producer, self._views, follow or self.follow)
+    def serve(self, producer: object) -> None:
+        """Follow the views for ``producer``, which is not kept alive."""
+        self._share = ViewShare(producer, self._views, self.follow)
 
     def release(self) -> None:
         """Give the views back; the last ones stay in force. Idempotent."""

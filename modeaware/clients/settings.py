@@ -1,7 +1,7 @@
 """What a client's configuration says: our settings, the partitioner, and how to reach the cluster.
 
 librdkafka reads the views of the modes (:mod:`modeaware.views`), whichever client they serve. So of the keyword
-arguments of kafka-python and aiokafka those that name the cluster and its credentials are translated to librdkafka's
+arguments of kafka-python those that name the cluster and its credentials are translated to librdkafka's
 settings; all that is about producing, consuming and groups stays with that library. A setting that decides how to
 connect, and has no equivalent in librdkafka, is an error.
 """

@@ -313,7 +313,7 @@ _KINDS: Mapping[str, tuple[Callable[[list[str]], Any], Callable[[Any], Members]]
 
 
 def changelogs(topics: Iterable[str]) -> list[str]:
-    """Return those of ``topics`` with a changelog's name: ``<group>-...-changelog`` (Kafka Streams, Faust) or
+    """Return those of ``topics`` with a changelog's name: ``<group>-...-changelog`` (Kafka Streams) or
     ``changelog__<group>--...`` (Quix)."""
     return [topic for topic in topics if topic.endswith("-changelog") or topic.startswith("changelog__")]
 

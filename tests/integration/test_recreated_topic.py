@@ -15,7 +15,6 @@ from confluent_kafka import murmur2
 
 from modeaware import Producer
 from modeaware.aio import AIOConsumer, AIOProducer
-from modeaware.aiokafka import AIOKafkaProducer
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from tests.support.group import Record
 from tests.support.plain import drain_topic
@@ -128,29 +127,11 @@ def test_new_kafka_python_group_reads_every_record_of_the_new_topic(
         assert read_until(consumer, lambda read: read >= sent) == sent
 
 
-def by_kafka_python(recreating: Recreating) -> None:
+def test_producer_made_before_writes_to_all_partitions_of_the_new_topic(recreating: Recreating) -> None:
     producer = KafkaProducer(bootstrap_servers=recreating.servers, modeaware_mode_log_topic=recreating.log.topic)
     with closing(producer):
         recreating.recreate()
         for future in [producer.send(recreating.topic, b"v", key=key) for key in KEYS]:
             future.get(30)
-
-
-def by_aiokafka(recreating: Recreating) -> None:
-    async def send() -> None:
-        async with AIOKafkaProducer(
-            bootstrap_servers=recreating.servers, modeaware_mode_log_topic=recreating.log.topic
-        ) as producer:
-            await asyncio.to_thread(recreating.recreate)
-            await asyncio.gather(*[producer.send_and_wait(recreating.topic, b"v", key) for key in KEYS])
-
-    asyncio.run(send())
-
-
-@pytest.mark.parametrize("send", [by_kafka_python, by_aiokafka])
-def test_producer_made_before_writes_to_all_partitions_of_the_new_topic(
-    recreating: Recreating, send: Callable[[Recreating], None]
-) -> None:
-    send(recreating)
     landed = {message.key(): message.partition() for message in drain_topic(recreating.servers, recreating.topic)}
     assert landed == {key: murmur2(key, COUNT) for key in KEYS}

@@ -1,8 +1,7 @@
-"""Producers of kafka-python and aiokafka through the replacement of a topic, on a real Kafka by the real controller."""
+"""Producers of kafka-python through the replacement of a topic, on a real Kafka by the real controller."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka import murmur2
 
-from modeaware.aiokafka import AIOKafkaProducer
-from modeaware.aiokafka import ReplacedTopicError as AioReplacedTopicError
 from modeaware.errors import ErrorCode
 from modeaware.kafka_python import KafkaProducer, ReplacedTopicError
 from modeaware.lifecycle import reasons
@@ -43,7 +40,7 @@ class Load(Background):
 
     def __init__(self, conf: dict[str, Any], topic: str) -> None:
         super().__init__()
-        self._conf, self._topic, self.name = conf, topic, type(self).__name__
+        self._conf, self._topic = conf, topic
         self.acknowledged: list[tuple[str, float]] = []
         self.failed: list[BaseException] = []
 
@@ -51,7 +48,7 @@ class Load(Background):
         """Records, a round at a time: one of each key."""
         number = 0
         while not self.done.is_set():
-            yield [(f"{self.name} {key}".encode(), b"%d" % (number + index)) for index, key in enumerate(KEYS)]
+            yield [(key.encode(), b"%d" % (number + index)) for index, key in enumerate(KEYS)]
             number += len(KEYS)
 
     def topics(self) -> set[str]:
@@ -60,8 +57,6 @@ class Load(Background):
     def longest_pause_s(self) -> float:
         return max(after - before for before, after in pairwise(at_s for _, at_s in self.acknowledged))
 
-
-class OfKafkaPython(Load):
     def work(self) -> None:
         with KafkaProducer(**self._conf, linger_ms=1) as producer:
             for records in self.rounds():
@@ -72,38 +67,18 @@ class OfKafkaPython(Load):
                 self.done.wait(0.01)
 
 
-class OfAiokafka(Load):
-    def work(self) -> None:
-        asyncio.run(self._send())
-
-    async def _send(self) -> None:
-        async with AIOKafkaProducer(**self._conf, linger_ms=1, enable_idempotence=True) as producer:
-            for records in self.rounds():
-                for key, value in records:
-                    (await producer.send(self._topic, value, key)).add_done_callback(self._note)
-                await asyncio.sleep(0.01)  # the load's pace
-
-    def _note(self, future: asyncio.Future[Any]) -> None:
-        if future.exception() is not None:
-            self.failed.append(future.exception() or AssertionError())
-        else:
-            self.acknowledged.append((future.result().topic, time.monotonic()))
-
-
 @pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
 def test_load_goes_over_to_the_successor_and_each_key_keeps_its_order(
     served: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(12)
     successor = f"{topic}-v2"
-    loads = [OfKafkaPython(conf_of(served), topic), OfAiokafka(conf_of(served), topic)]
-    with loads[0], loads[1]:
-        eventually(lambda: all(load.fine() and load.acknowledged for load in loads))
+    with Load(conf_of(served), topic) as load:
+        eventually(lambda: load.fine() and load.acknowledged)
         replace(served, topic, successor, 4)
-        eventually(lambda: all(load.topics() == {successor} for load in loads))
-    for load in loads:
-        assert not load.failed
-        print(f"{load.name}: longest time without an acknowledgement: {load.longest_pause_s() * 1000:.0f} ms")
+        eventually(lambda: load.topics() == {successor})
+    assert not load.failed
+    print(f"longest time without an acknowledgement: {load.longest_pause_s() * 1000:.0f} ms")
     numbers = defaultdict(list)
     for name, count in ((topic, 12), (successor, 4)):
         for message in drain_topic(served.servers, name):
@@ -111,9 +86,9 @@ def test_load_goes_over_to_the_successor_and_each_key_keeps_its_order(
             assert isinstance(key, bytes)
             numbers[key].append(int(message.value() or b""))
             assert message.partition() == murmur2(key, count)
-    assert sum(map(len, numbers.values())) == sum(len(load.acknowledged) for load in loads)
+    assert sum(map(len, numbers.values())) == len(load.acknowledged)
     for key, found in numbers.items():
-        first = KEYS.index(key.decode().partition(" ")[2])
+        first = KEYS.index(key.decode())
         expected = list(range(first, first + len(found) * len(KEYS), len(KEYS)))
         assert found == expected, "nothing lost, doubled or mixed up"
 
@@ -145,63 +120,20 @@ def test_records_that_kafka_python_has_queued_for_too_long_are_told_of_the_repla
     assert [message.value() for message in drain_topic(served.servers, successor)] == [b"%d" % n for n in range(20)]
 
 
-def test_records_that_aiokafka_has_queued_for_too_long_are_told_of_the_replacement(
-    served: Controlled, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(2)
-    successor = f"{topic}-v2"
-
-    async def send() -> None:
-        late = {"linger_ms": 4_000, "max_batch_size": 4096, "enable_idempotence": True}
-        async with AIOKafkaProducer(**conf_of(served, **late)) as producer:
-            queued = [await producer.send(topic, b"%d" % number, b"key") for number in range(20)]
-            await asyncio.to_thread(replace, served, topic, successor, 3)
-            outcomes = await asyncio.gather(*queued, return_exceptions=True)
-            # The topic may have been sealed without them, or with them.
-            assert {type(each) for each in outcomes} == {AioReplacedTopicError}
-            assert f"{topic} was replaced by {successor}" in str(outcomes[0])
-            again = await producer.send_and_wait(topic, b"again", b"key")
-            assert again.topic == successor
-
-    asyncio.run(send())
-    assert drain_topic(served.servers, topic) == []
-    assert [message.value() for message in drain_topic(served.servers, successor)] == [b"again"]
-
-
 def test_one_transaction_has_records_of_both_topics(served: Controlled, make_topic: MakeTopic) -> None:
-    topic, other = make_topic(3), make_topic(3)
-    names = {topic: f"{topic}-v2", other: f"{other}-v2"}
-
-    def announce(name: str) -> None:
-        asked = served.ask(ReplaceTopicCommand(name, names[name], 2, pause_before_switch=True))
-        assert asked.code is ErrorCode.NONE, asked.message
-        served.wait_for(name, lambda record: record.replacement and record.replacement.reason == reasons.PAUSED)
-
-    def switch(name: str) -> None:
-        assert served.ask(ReplaceTopicCommand(name, names[name], 2)).code is ErrorCode.NONE
-
-    async def with_aiokafka() -> None:
-        async with AIOKafkaProducer(**conf_of(served, transactional_id=f"{other}-writer")) as producer:
-            await producer.begin_transaction()
-            await producer.send_and_wait(other, b"before")
-            await asyncio.to_thread(switch, other)
-            while other not in producer.modeaware_stats()["replaced"]:
-                await asyncio.sleep(0.05)  # until the producer has learnt of it
-            await producer.send_and_wait(other, b"after")
-            await producer.commit_transaction()
-
+    topic = make_topic(3)
+    successor = f"{topic}-v2"
+    announced = served.ask(ReplaceTopicCommand(topic, successor, 2, pause_before_switch=True))
+    assert announced.code is ErrorCode.NONE, announced.message
     producer = KafkaProducer(**conf_of(served, transactional_id=f"{topic}-writer"))
     producer.init_transactions()
-    announce(topic)
-    announce(other)
+    served.wait_for(topic, lambda record: record.replacement and record.replacement.reason == reasons.PAUSED)
     producer.begin_transaction()
     producer.send(topic, b"before").get(30)
-    switch(topic)
+    assert served.ask(ReplaceTopicCommand(topic, successor, 2)).code is ErrorCode.NONE
     eventually(lambda: topic in producer.modeaware_stats()["replaced"])
     producer.send(topic, b"after")
     producer.commit_transaction()
     producer.close()
-    asyncio.run(with_aiokafka())
-    for name, successor in names.items():
-        assert [message.value() for message in drain_topic(served.servers, name)] == [b"before"]
-        assert [message.value() for message in drain_topic(served.servers, successor)] == [b"after"]
+    assert [message.value() for message in drain_topic(served.servers, topic)] == [b"before"]
+    assert [message.value() for message in drain_topic(served.servers, successor)] == [b"after"]

@@ -1,8 +1,7 @@
-"""Frameworks over Kafka clients, each in a folder of its own beside the test environment, and their applications.
+"""QuixStreams, in a folder of its own beside the test environment, and its applications.
 
-QuixStreams asks for a confluent-kafka older than ours, so that pip would not install both: it comes without its
-dependencies, and these by themselves. So does Faust, whose aiokafka is to be the one of the test environment. The
-folders stay (``MODEAWARE_CACHE_DIR``); the first test that asks installs.
+It requires a confluent-kafka older than ours, so that pip would not install both: it comes without its dependencies,
+and these by themselves. The folder stays (``MODEAWARE_CACHE_DIR``); the first test that needs it installs.
 """
 
 from __future__ import annotations
@@ -36,15 +35,6 @@ def quixstreams() -> Path:
         "quixstreams==3.28.1",
         *("attrs", "authlib<2", "fastavro", "httpx", "jsonlines", "jsonpath-ng", "jsonschema"),
         *("orjson", "protobuf", "pydantic>=2.7,<3", "pydantic-settings", "requests", "rocksdict", "typing-extensions"),
-    )
-
-
-def faust() -> Path:
-    """The same for Faust, without aiokafka."""
-    return _installed(
-        "faust-streaming==0.15.3",
-        *("aiohttp>=3.8,<4", "aiohttp_cors>=0.7,<2", "click>=6.7,<8.4", "croniter>=0.3.16", "intervaltree>=3.2"),
-        *("mode-streaming>=0.6", "mypy_extensions", "six", "terminaltables>=3.1,<4", "venusian==3.1.0", "yarl>=1,<2"),
     )
 
 
@@ -127,7 +117,6 @@ def through_a_shrink_of_both(
     """Nothing is lost, and nothing comes to the retired partitions of ``to`` once they are sealed."""
     with Keyed({**setting.conf, "modeaware.mode.log.topic": setting.log}, source) as load:
         eventually(lambda: len(arrived(setting, to)) > BETWEEN, 90, message=log.read_text()[-3000:])
-        # Workers that had not committed everywhere before the shrink were seen never to (docs/adoption.md, Faust).
         eventually(lambda: all(committed(setting, source, group)), 90, message=log.read_text()[-3000:])
         setting.shrink(source, 4)
         more(load)

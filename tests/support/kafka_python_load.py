@@ -1,8 +1,7 @@
-"""Writers and members of :mod:`tests.support.replaced_load` of kafka-python and aiokafka."""
+"""Writers and members of :mod:`tests.support.replaced_load` of kafka-python."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from typing import Any
@@ -28,29 +27,6 @@ class KafkaPythonWriter(Writer):
 
     def _failed(self, record: tuple[bytes, int], error: Any) -> None:
         self.refused.append((*record, error))
-
-
-class AiokafkaWriter(Writer):
-    def work(self) -> None:
-        asyncio.run(self._write())
-
-    async def _write(self) -> None:
-        number = 0
-        async with self._make() as producer:
-            while not self.done.is_set():
-                key, count = f"{self._name}-{number % KEYS}".encode(), number // KEYS
-                future = await producer.send(self._topic, b"%d" % count, key)
-                future.add_done_callback(partial(self._told, (key, count)))
-                number += 1
-                await asyncio.sleep(self._pause_s)
-
-    def _told(self, record: tuple[bytes, int], future: asyncio.Future[Any]) -> None:
-        error = future.exception()
-        if error is not None:
-            self.refused.append((*record, error))
-        else:
-            self.acknowledged[record] = (future.result().topic, future.result().partition)
-            self.gaps.event()
 
 
 class KafkaPythonMember(Member):

@@ -10,7 +10,6 @@ from tests.support.program import run_program
 @pytest.mark.parametrize(
     ("module", "absent", "extra"),
     [
-        ("modeaware.aiokafka", "aiokafka", "aiokafka"),
         ("modeaware.kafka_python", "kafka", "kafka-python"),
         ("modeaware.metrics", "prometheus_client", "metrics"),
     ],

@@ -29,7 +29,7 @@ from partitioners import (
     wants_batches,
     wants_load,
 )
-from partitioners.call_forms import for_aiokafka, for_kafka_python
+from partitioners.call_forms import for_kafka_python
 from partitioners.spreading import draw
 from tests.support.partitioning import C_HASHES, Dice, Metadata, Ticks
 
@@ -135,7 +135,7 @@ def test_a_slow_broker_gets_less_by_the_length_of_its_queue() -> None:
     assert 4645 < picks[2] < 5355
 
 
-# As plain kafka-python and aiokafka call them
+# As plain kafka-python calls them
 
 
 @pytest.mark.parametrize("key", [b"", b"N14228", b"\xff" * 40])
@@ -191,7 +191,7 @@ def test_full_batch_makes_round_robin_skip_no_partition() -> None:
 
 def test_partition_is_an_element_and_not_an_index() -> None:
     for key in (None, b"key"):
-        assert for_aiokafka(named("murmur2"))(key, [100], [100]) == 100
+        assert for_kafka_python(named("murmur2"))(key, [100], [100]) == 100
     with pytest.raises(ManualPartitionRequired):
         for_kafka_python(Manual()).partition("t", None, b"k", None, b"v", Metadata([0]))
 

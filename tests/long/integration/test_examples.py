@@ -51,6 +51,6 @@ def test_produce_consume_shrink_and_grow(kafka: Kafka, make_topic: MakeTopic, ma
 
 def test_every_example_is_run_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
-    elsewhere = ("spark_", "quixstreams_", "faust_")  # see tests/long/spark, and test_adoption_*.py
+    elsewhere = ("spark_", "quixstreams_")  # see tests/long/spark, and test_adoption_quixstreams.py
     here = [path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith(elsewhere)]
     assert all(f'"{name}"' in source for name in here)

@@ -19,7 +19,6 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 import modeaware
-from modeaware.aiokafka import AIOKafkaProducer
 from modeaware.errors import ErrorCode
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from modeaware.lifecycle.commands import ReplaceTopicCommand
@@ -27,7 +26,7 @@ from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.kafka_python_group import FAST
-from tests.support.kafka_python_load import AiokafkaWriter, KafkaPythonMember, KafkaPythonWriter
+from tests.support.kafka_python_load import KafkaPythonMember, KafkaPythonWriter
 from tests.support.plain import watermarks
 from tests.support.replaced_load import Delivered, Member, judge
 from tests.support.waiting import eventually
@@ -167,10 +166,7 @@ def test_topics_are_deleted_under_clients_that_name_the_first(
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
     reader = partial(KafkaConsumer, **conf, **FAST, metadata_max_age_ms=500, group_id=make_group())
     members = [KafkaPythonMember(reader, [named.format(topic)], delivered) for _ in range(2)]
-    writers = [
-        KafkaPythonWriter(lambda: KafkaProducer(**conf, linger_ms=5), topic, "kafka-python", 50),
-        AiokafkaWriter(lambda: AIOKafkaProducer(**conf, linger_ms=5), topic, "aiokafka", 50),
-    ]
+    writers = [KafkaPythonWriter(lambda: KafkaProducer(**conf, linger_ms=5), topic, name, 50) for name in "ab"]
 
     def more() -> None:
         goal = len(delivered.distinct()) + 300

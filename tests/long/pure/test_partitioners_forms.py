@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from modeaware.local.jars import find_java, kafka_jars
 from partitioners import NUMBERS, Hash, named
-from partitioners.call_forms import for_aiokafka, for_kafka_python
+from partitioners.call_forms import for_kafka_python
 from partitioners.columns import hash_column
 from tests.support.partitioning import C_HASHES, HIGHEST, Metadata
 from tests.support.random_keys import COUNTS, RandomKeys, million_keys
@@ -43,8 +43,8 @@ def by_older_kafka_python(which: Hash) -> Callable[[bytes, int], int]:
     return lambda key, count: form.partition("t", key, metadata(count))
 
 
-def by_aiokafka(which: Hash) -> Callable[[bytes, int], int]:
-    form = for_aiokafka(named(NAMES[which], hashes=C_HASHES))
+def by_call_of_key_and_partitions(which: Hash) -> Callable[[bytes, int], int]:
+    form = for_kafka_python(named(NAMES[which], hashes=C_HASHES))
     return lambda key, count: form(key, list(range(count)), [])
 
 
@@ -56,7 +56,7 @@ def metadata(count: int) -> Metadata:
 WRAPPED: Mapping[str, Form] = {
     "kafka-python": scalar(by_kafka_python),
     "older kafka-python": scalar(by_older_kafka_python),
-    "aiokafka": scalar(by_aiokafka),
+    "the call form": scalar(by_call_of_key_and_partitions),
 }
 
 

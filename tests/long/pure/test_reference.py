@@ -20,7 +20,6 @@ PUBLIC = (
     "modeaware",
     "modeaware.kafka_python",
     "modeaware.aio",
-    "modeaware.aiokafka",
     "modeaware.metrics",
     "modeaware.spark",
     "modeaware.testing",

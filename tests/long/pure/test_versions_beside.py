@@ -104,7 +104,7 @@ print(json.dumps({
     "controllers": [name for name in controllers if known(parse_controller_config, name)],
 }))
 """
-PUBLIC_MODULES = ("kafka_python", "aio", "aiokafka", "metrics", "spark", "testing")
+PUBLIC_MODULES = ("kafka_python", "aio", "metrics", "spark", "testing")
 
 
 @pytest.fixture(scope="module")
