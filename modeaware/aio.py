@@ -15,7 +15,7 @@ from confluent_kafka import aio as stock
 from modeaware.config import with_oauth_callback
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.router import as_kafka_error, key_bytes
+from modeaware.confluent.router import as_kafka_error
 from modeaware.librdkafka import KafkaError, Message
 
 __all__ = ["AIOConsumer", "AIOProducer", "AsyncDeserializingConsumer", "AsyncSerializingProducer"]
@@ -52,12 +52,14 @@ class _BatchProducer(Producer):
             if len(messages) == 1:
                 messages[0]["_error"] = as_kafka_error(refusal)
                 return 0
-        # One may be refused for its key, and the others not. A first view may also arrive between two messages: after
-        # a refusal that may be tried again, later records of that key are refused, too, or they would overtake it.
+        # A first view may arrive between two messages: after a refusal that may be tried again, later records of that
+        # key are refused, too, or they would overtake it.
         queued = 0
         refused: dict[bytes, KafkaError] = {}
         for message in messages:
-            key = key_bytes(message)
+            key = message.get("key")
+            if isinstance(key, str):  # text and its UTF-8 bytes are one key; lone surrogates are refused later
+                key = key.encode(errors="surrogatepass")
             if isinstance(key, bytes) and key in refused:
                 message["_error"] = refused[key]
                 continue

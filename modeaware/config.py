@@ -22,7 +22,7 @@ ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
 ON_REPLACE = ("ordered", "unordered", "named")
 TOPIC_NAMES = ("physical", "logical")
-ON_RESIZE = ("ignore", "warn", "error", "hold")
+ON_RESIZE = ("ignore", "warn")
 OLD_CLIENTS = ("serve", "refuse")
 DISABLED, ENABLED, PREFER_OBSERVED = "disabled", "enabled", "enabled_prefer_observed"
 UNDER_REPLICATED_CREATION = (DISABLED, ENABLED, PREFER_OBSERVED)
@@ -44,9 +44,7 @@ class ClientConfig:
             ``wire`` (KIP-694's Metadata, of a bootstrap server that has it; needs kafka-python), or ``auto``: the wire
             where a bootstrap server offers it, else the log (the default).
         on_resize: ``modeaware.on.resize``, what a producer does when the number of writable partitions changes of a
-            topic whose records have keys: ``warn`` once (the default), ``ignore``, ``error`` (refuse keys that have
-            moved), or ``hold`` (keep back keys that move, until every group has read their old partitions and all that
-            the producer had queued for these is out; a librdkafka producer is made idempotent where it may be).
+            topic whose records have keys: ``warn`` once (the default), or ``ignore``.
         resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
         on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
             its successor when the group has committed it to its end, so that every key keeps its order;

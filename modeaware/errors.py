@@ -150,23 +150,6 @@ class TopicReplaced(ModeAwareError):
         self.successor = successor
 
 
-class KeyHeld(ModeAwareError, BufferError):
-    """A key has moved to another partition, and not every group is known to have read the old one; or the topic was
-    replaced, and earlier records of this producer for it are still queued. Nothing was queued.
-
-    A BufferError, which callers of ``produce`` already answer with ``poll()`` and another try (``modeaware.on.resize``
-    is ``hold``).
-    """
-
-    default_code = ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
-class KeyMoved(ModeAwareError):
-    """A key has moved to another partition, and ``modeaware.on.resize`` is ``error``; nothing was queued."""
-
-    default_code = ErrorCode.POLICY_VIOLATION
-
-
 class ResizeWarning(UserWarning):
     """The number of writable partitions of a topic with keys has changed (``modeaware.on.resize`` is ``warn``)."""
 

@@ -42,7 +42,6 @@ _GAUGES: Table = {
 }
 _EVENTS = {
     "sends_refused": (tally.SENDS_REFUSED, "Sends to an explicit partition that takes no records."),
-    "sends_held": (tally.SENDS_HELD, "Sends refused with KeyHeld: the old partition of their key is not handed over."),
     "resize_warnings": (tally.RESIZE_WARNINGS, "Resizes of topics with keys that producers have reported."),
     "partitions_left_out": (tally.PARTITIONS_LEFT_OUT, "Partitions that consumers were given and left out."),
     "partitions_taken_up": (tally.PARTITIONS_TAKEN_UP, "Partitions that consumers have taken up again."),

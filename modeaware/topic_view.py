@@ -87,15 +87,7 @@ class TopicView:
         resume_offsets: for retired and newly opened partitions, the offset from which a group without a commit has to
             read when the partition comes (back) to it: the seal offset, or the offset at which it was opened.
         reclaimed: the partitions whose records were deleted up to the resume offset.
-        previous_count: how many partitions were writable before the shrink in force (partitions 0 to
-            ``previous_count`` - 1: its survivors and its retired tail), while records written to them before the switch
-            may still wait to be read by a group that the controller waits for. None where no shrink is in force, or
-            where all of them are handed over; ``handed_over`` is then empty.
-        handed_over: those of them that are handed over already: every group that the controller waits for has read
-            what was written to them before the switch, so a key that moved away from one can be written to its new
-            partition without overtaking its older records. Only ever grows within one shrink.
-        earlier_counts: how many partitions were writable before earlier shrinks that were not handed over when the one
-            in force began, ascending: a key's older records may still be where those counts have put it.
+        previous_count: how many partitions were writable before the shrink in force; None where there is none.
         successor: the topic that replaces this one, once it exists.
     """
 
@@ -106,8 +98,6 @@ class TopicView:
     resume_offsets: Mapping[int, int] = field(default_factory=dict, hash=False)
     reclaimed: frozenset[int] = frozenset()
     previous_count: int | None = None
-    handed_over: frozenset[int] = frozenset()
-    earlier_counts: tuple[int, ...] = ()
     successor: Successor | None = None
 
     @classmethod

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 from modeaware.config import ClientConfig
-from modeaware.errors import KeyHeld, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.errors import ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.source import ViewListener, Views
@@ -31,8 +31,6 @@ class ClientErrors(NamedTuple):
     """A client library's own forms of what is raised."""
 
     retired: type[PartitionRetired] = PartitionRetired
-    moved: type[KeyMoved] = KeyMoved
-    held: type[KeyHeld] = KeyHeld
     pending: type[ModeSourceError] = ModeSourceError
     timeout: type[ViewTimeout] = ViewTimeout
 

@@ -1,29 +1,26 @@
 """Resizes: what another number of writable partitions does to records with keys, and what a producer does about it.
 
 A key goes to ``writable[hash % len(writable)]``, so another number of writable partitions moves keys. The policy is
-``modeaware.on.resize``: ``ignore``, ``warn`` once per resize when the topic has keys, ``error`` (reject keys that have
-moved), or ``hold`` (reject a moved key until every group has read its old partition, and all that this producer had
-queued there is out, so that no record overtakes an older one of its key).
+``modeaware.on.resize``: ``ignore``, or ``warn`` once per resize when the topic has keys. A topic whose count must fall
+without disorder is replaced: groups then read all of it before they read the topic that replaces it.
 
-:class:`Resizes` follows the views of one producer and puts a :class:`FirstKeyObserver` or a :class:`KeyGuard` before
-the partitioner of a topic where the policy needs to see keys. Both leave again when they have nothing more to do.
+:class:`Resizes` follows the views of one producer and puts a :class:`FirstKeyObserver` before the partitioner of a
+topic until the first key of a resize was seen.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
-from modeaware.clients.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
-from modeaware.errors import KeyHeld, KeyMoved, ResizeWarning
+from modeaware.clients.tally import RESIZE_WARNINGS, TALLY
+from modeaware.errors import ResizeWarning
 from modeaware.topic_view import TopicView
-from partitioners import Partitioner, TopicPartitioner, checked_index, expected_share_moved
+from partitioners import Partitioner, TopicPartitioner, expected_share_moved
 
 logger = logging.getLogger(__name__)
 
@@ -90,126 +87,32 @@ def _resize(
     return None if share == 0 else Resize(view.topic, view.epoch, old_count, new_count, share, successor)
 
 
-class Backlog(Protocol):
-    """What one producer had queued for a topic when its keys moved. Any thread may read it; True stays True."""
-
-    @property
-    def over(self) -> bool:
-        """Whether all of it has been delivered, or has failed."""
-
-    def drained(self, partition: int) -> bool:
-        """Whether all of it that was queued for ``partition`` has."""
-
-
-class KeyWatch(ABC):
-    """A partitioner that sees the keys which another one, ``inner``, places. Several threads may use it."""
-
-    inner: TopicPartitioner
-
-    def requires_consistency(self, key: bytes | None) -> bool:
-        return self.inner.requires_consistency(key)
-
-    @abstractmethod
-    def partition(self, key: bytes | None, count: int) -> int:
-        """See :meth:`~partitioners.seam.TopicPartitioner.partition`.
-
-        Raises: as :meth:`judge`.
-        """
-
-    @abstractmethod
-    def judge(self, before: Callable[[int], int], now: int) -> None:
-        """A record's key was in partition ``before(count)`` when ``count`` were writable, and is in ``now``.
-
-        Raises:
-            KeyHeld: the key has moved, and not all groups have read its old partition, or not all is written there.
-            KeyMoved: the key has moved.
-        """
-
-    @property
-    @abstractmethod
-    def over(self) -> bool:
-        """Whether it has nothing to do any more, nor will have."""
-
-
 @dataclass(eq=False)
-class FirstKeyObserver(KeyWatch):
-    """Calls ``keyed`` once, before the pick for the first record with a key. What that raises reaches the sender."""
+class FirstKeyObserver:
+    """A partitioner that places keys as ``inner`` does, and calls ``keyed`` once, before the pick for the first record
+    with a key. What that raises reaches the sender. Several threads may use it."""
 
     inner: TopicPartitioner
     keyed: Callable[[], None] | None
 
+    def requires_consistency(self, key: bytes | None) -> bool:
+        return self.inner.requires_consistency(key)
+
     def partition(self, key: bytes | None, count: int) -> int:
-        if self.keyed is not None and self.inner.requires_consistency(key):
-            self._notice()
+        self.observe(key)
         return self.inner.partition(key, count)
 
-    def judge(self, before: Callable[[int], int], now: int) -> None:
-        self._notice()
+    def observe(self, key: bytes | None) -> None:
+        """Take in a record with ``key`` that is about to be queued, whichever partitioner has placed it."""
+        if self.keyed is not None and self.inner.requires_consistency(key):
+            keyed, self.keyed = self.keyed, None
+            if keyed is not None:  # another thread was faster
+                keyed()
 
     @property
     def over(self) -> bool:
+        """Whether the first key was seen."""
         return self.keyed is None
-
-    def _notice(self) -> None:
-        keyed, self.keyed = self.keyed, None
-        if keyed is not None:  # another thread was faster
-            keyed()
-
-
-@dataclass(eq=False)
-class KeyGuard(KeyWatch):
-    """Rejects keys that have moved: always, or while an old partition of theirs is not handed over.
-
-    Partitions are retired from the end, so an index among the earlier writable ones was the partition.
-
-    Attributes:
-        view: the view that moved them.
-        old_counts: how many partitions were writable before; several where the keys moved again before all were handed
-            over: then a key waits for each partition that it may have been written to.
-        waited_for: old partitions whose keys are held until they are handed over; None: every moved key is rejected.
-        backlog: the producer's own records in old partitions, which keys wait for as well; None: nothing is queued.
-    """
-
-    inner: TopicPartitioner
-    resizes: Resizes
-    view: TopicView
-    old_counts: Sequence[int]
-    waited_for: frozenset[int] | None = None
-    backlog: Backlog | None = None
-
-    @property
-    def over(self) -> bool:
-        return self.waited_for is not None and not self.waited_for and (self.backlog is None or self.backlog.over)
-
-    def partition(self, key: bytes | None, count: int) -> int:
-        index = checked_index(self.inner.partition(key, count), count, f"of {self.view.topic}")
-        if self.inner.requires_consistency(key):
-            self.judge(lambda count: self.inner.partition(key, count), self.view.writable[index])
-        return index
-
-    def judge(self, before: Callable[[int], int], now: int) -> None:
-        topic, moved = self.view.topic, False
-        for old in map(before, self.old_counts):
-            if old == now:
-                continue
-            moved = True
-            what = f"{topic}: the key moved from partition {old} to {now} (epoch {self.view.epoch})"
-            if self.waited_for is None:
-                raise self.resizes.refused(
-                    f"{what}, and modeaware.on.resize is error; nothing was queued. A new producer accepts the key",
-                    topic=topic,
-                    partition=now,
-                )
-            if old in self.waited_for:
-                why = f"not every group is known to have read partition {old}"
-            elif self.backlog is not None and not self.backlog.drained(old):
-                why = f"records of this producer for partition {old} are still queued"
-            else:
-                continue
-            TALLY.add(SENDS_HELD)
-            raise self.resizes.held(f"{what}, and {why}; nothing was queued, try again", topic=topic, partition=old)
-        if moved and self.over:
-            self.resizes.lighten(topic)
 
 
 def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
@@ -241,32 +144,21 @@ class _MadeLater:
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:
-    """Return whether a policy needs ``partitioner`` to see every key."""
-    return isinstance(partitioner, KeyWatch)
+    """Return whether ``partitioner`` has to see each key."""
+    return isinstance(partitioner, FirstKeyObserver)
 
 
-def without_finished_guards(partitioner: TopicPartitioner) -> TopicPartitioner:
-    """Return ``partitioner`` without what stood before it and has nothing to do any more."""
-    while isinstance(partitioner, KeyWatch) and partitioner.over:
+def without_finished_observers(partitioner: TopicPartitioner) -> TopicPartitioner:
+    """Return ``partitioner`` without the observers before it that have seen their first key."""
+    while isinstance(partitioner, FirstKeyObserver) and partitioner.over:
         partitioner = partitioner.inner
     return partitioner
 
 
-def look_at_key(partitioner: TopicPartitioner, key: bytes, before: Callable[[int], int], now: int) -> None:
-    """Apply what stands before ``partitioner`` to a record with a key that another partitioner has placed.
-
-    Args:
-        key: as it is sent.
-        before: where the key was when that many partitions were writable.
-        now: the partition it is about to be queued for.
-
-    Raises:
-        KeyHeld, KeyMoved: it must not be queued.
-    """
-    if not partitioner.requires_consistency(key):
-        return
-    while isinstance(partitioner, KeyWatch):
-        partitioner.judge(before, now)
+def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
+    """Have the observers before ``partitioner`` take in a key that another partitioner has placed."""
+    while isinstance(partitioner, FirstKeyObserver):
+        partitioner.observe(key)
         partitioner = partitioner.inner
 
 
@@ -276,24 +168,18 @@ class _Topic:
 
     last: TopicView | None = None
     keyed: bool = False
-    first_count: int | None = None  # for ``error``
-    old_counts: frozenset[int] = frozenset()  # for ``hold``
-    backlog: Backlog | None = None  # likewise
 
 
 @dataclass(eq=False)
 class Resizes:
-    """Follows the views of one producer. The caller serialises the calls of :meth:`guarded` and :meth:`take_due`;
+    """Follows the views of one producer. The caller serialises the calls of :meth:`observed` and :meth:`take_due`;
     :meth:`report` may be called from any thread.
 
     Attributes:
-        policy: ``modeaware.on.resize``: ``ignore``, ``warn``, ``error`` or ``hold``.
+        policy: ``modeaware.on.resize``: ``ignore`` or ``warn``.
         partitioner: what the producer picks with.
         callback: ``modeaware.resize_cb``.
-        lighten: called with a topic when a guard of it is over: see :func:`without_finished_guards`.
-        backlog: called with a topic whose keys move, with ``hold``: what the producer has queued for it then. None: it
-            never has anything queued.
-        held, refused: what the client raises for a key, with ``hold`` and with ``error``.
+        lighten: called with a topic when an observer of it is over: see :func:`without_finished_observers`.
         count: how many resizes of topics with keys were reported.
     """
 
@@ -301,16 +187,13 @@ class Resizes:
     partitioner: Partitioner
     callback: Callable[[Resize], object] | None
     lighten: Callable[[str], None]
-    backlog: Callable[[str], Backlog] | None = None
-    held: type[KeyHeld] = KeyHeld
-    refused: type[KeyMoved] = KeyMoved
     count: int = field(default=0, init=False)
     _topics: dict[str, _Topic] = field(default_factory=dict, init=False)
     _pending: dict[str, Resize] = field(default_factory=dict, init=False)  # senders take them out without a lock
     _led: dict[str, Resize] = field(default_factory=dict, init=False)  # likewise; by the name that leads elsewhere
     _due: list[Resize] = field(default_factory=list, init=False)
 
-    def guarded(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
+    def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
         """Return ``picks`` (None: nothing is retired, and no pick is needed) with what the policy puts before it.
 
         Args:
@@ -320,12 +203,8 @@ class Resizes:
             return picks
         old_count = self._follow(view, first=first)
         topic = self._topics[view.topic]
-        if self.policy == "error":
-            return self._refusing(topic, view, picks, old_count)
         if old_count is not None:
             self._note(view, old_count)
-        if self.policy == "hold":
-            picks = self._holding(topic, view, picks, old_count, first=first)
         if picks is None:  # no keys are seen from now on: if there are any, they were seen before
             resize = self._pending.pop(view.topic, None)
             if resize is not None and topic.keyed:
@@ -337,10 +216,9 @@ class Resizes:
 
     def replaced(self, name: str, view: TopicView, successor: str, new_count: int) -> None:
         """Note that ``name`` leads to ``successor`` from now on, which has ``new_count`` writable partitions: no longer
-        to the topic of ``view``. To be reported with the next key, but for ``ignore`` and ``error``: the order of keys
-        is kept."""
+        to the topic of ``view``. To be reported with the next key, but for ``ignore``."""
         self._led.pop(name, None)
-        if self.policy not in ("warn", "hold"):
+        if self.policy == "ignore":
             return
         last = self._topics[view.topic].last if view.topic in self._topics else None
         old_count = len(last.writable) if last is not None and last.modes else len(view.modes)
@@ -348,7 +226,7 @@ class Resizes:
         if resize is not None:
             self._led[name] = resize
 
-    def observed(self, name: str, picks: TopicPartitioner) -> TopicPartitioner:
+    def observed_name(self, name: str, picks: TopicPartitioner) -> TopicPartitioner:
         """Return ``picks``, with what reports the replacement that ``name`` leads to, until that is done."""
         return FirstKeyObserver(picks, lambda: self._first_key_of(name)) if name in self._led else picks
 
@@ -408,34 +286,3 @@ class Resizes:
         resize = self._pending.pop(topic, None)
         if resize is not None:
             self.report([resize])
-
-    def _refusing(
-        self, topic: _Topic, view: TopicView, picks: TopicPartitioner | None, old_count: int | None
-    ) -> TopicPartitioner | None:
-        if topic.first_count is None:
-            topic.first_count = old_count
-        if topic.first_count is None or topic.first_count == len(view.writable) or not view.modes:
-            return picks
-        return KeyGuard(picks or picks_of(self.partitioner, view.topic), self, view, [topic.first_count])
-
-    def _holding(
-        self, topic: _Topic, view: TopicView, picks: TopicPartitioner | None, old_count: int | None, *, first: bool
-    ) -> TopicPartitioner | None:
-        """Keys wait for their partition before the shrink; for those by other counts as well, where the count has
-        changed once more (another shrink, a part that was undone) before all was handed over. And they wait for what
-        this producer has queued there, which may get there only after the handover."""
-        waited_for = frozenset(range(view.previous_count or 0)) - view.handed_over
-        old_counts, topic.old_counts = topic.old_counts, frozenset()
-        backlog, topic.backlog = topic.backlog, None
-        grown = old_count is not None and old_count < len(view.writable)
-        if picks is None or (grown and not waited_for):
-            return picks
-        old_counts |= {count for count in (view.previous_count, old_count) if count} | {*view.earlier_counts}
-        if self.backlog is not None and old_counts and (first or old_count is not None):
-            backlog = self.backlog(view.topic)  # of earlier changes as well: whatever is queued now
-        if backlog is not None and backlog.over:
-            backlog = None
-        if not old_counts or not (waited_for or backlog):
-            return picks
-        topic.old_counts, topic.backlog = old_counts, backlog
-        return KeyGuard(picks, self, view, sorted(old_counts), waited_for, backlog)

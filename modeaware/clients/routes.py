@@ -23,8 +23,8 @@ from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.gate import segments
-from modeaware.clients.resize import Backlog, Resizes, look_at_key, picks_of, sees_keys, without_finished_guards
-from modeaware.clients.tally import SENDS_HELD, SENDS_REFUSED, TALLY
+from modeaware.clients.resize import Resizes, observe_key, picks_of, sees_keys, without_finished_observers
+from modeaware.clients.tally import SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
 from modeaware.topic_view import TopicView
@@ -81,7 +81,6 @@ class Route:
 
         Raises:
             ValueError: no partition is writable, the partitioner requires an explicit one, or it chose none of them.
-            KeyHeld, KeyMoved: see :class:`~modeaware.clients.resize.KeyGuard`.
         """
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
             load = () if self.load is None else self.load(self.view.topic, self.writable)
@@ -210,7 +209,6 @@ class Routes:
         views: the producer's, to follow and to give back.
         partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
             key by murmur2, as kafka-python's do.
-        backlog: returns what the producer has queued for a topic now; None: it never has anything queued.
         load: for partitioners that follow it.
         look_anew: has the client library request the metadata of a topic; None: it needs not.
 
@@ -226,7 +224,6 @@ class Routes:
         config: ClientConfig,
         errors: ClientErrors,
         partitioner: Partitioner | None = None,
-        backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
@@ -234,22 +231,12 @@ class Routes:
         self._picker = named("murmur2_random") if partitioner is None else partitioner
         self._errors = errors
         self._load = load
-        self._resizes = Resizes(
-            config.on_resize,
-            self._picker,
-            config.resize_callback,
-            self._lighten,
-            backlog=backlog,
-            held=errors.held,
-            refused=errors.moved,
-        )
+        self._resizes = Resizes(config.on_resize, self._picker, config.resize_callback, self._lighten)
         self._views = views
-        self._backlog = backlog if config.on_resize == "hold" else None
         self._routes: dict[str, Any] = {}  # by name
         self._own: dict[str, Route | None] = {}  # by topic
         self._back: dict[str, Route] = {}  # by topic, where a chain leads back to the name of one that is gone
         self._names = Names()
-        self._waits: dict[str, list[tuple[str, Backlog]]] = {}  # by name: earlier topics of it, with records queued
         self._look_anew = look_anew
         self._looked_anew: set[str] = set()
         self._verified: dict[str, str | None] = {}  # topic -> the id that has been compared with the cluster's
@@ -285,7 +272,7 @@ class Routes:
         route = route_for(view, self._picker)
         if is_replaced(view):  # no key of it moves: its readers read it to the end, and then the successor
             return route
-        picks = self._resizes.guarded(view, None if route is None else route.partitioner, first=first)
+        picks = self._resizes.observed(view, None if route is None else route.partitioner, first=first)
         return None if picks is None else route_over(view, picks, self._load)
 
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
@@ -295,7 +282,6 @@ class Routes:
             The names that lead to another topic than before -> that earlier topic.
         """
         moved = self._names.follow(changed, self._views.view)
-        backlogs: dict[str, Backlog] = {}
         for name, before in moved.items():
             topic = self._names.leads_to(name)
             replaced = next((view for view in self._names.segments(name) if view.topic == before), None)
@@ -309,10 +295,6 @@ class Routes:
             view = self._views.view(topic)
             count = len(view.writable) if view.modes else replaced.successor.partition_count
             self._resizes.replaced(name, replaced, topic, count)
-            if self._backlog is not None:
-                if before not in backlogs:
-                    backlogs[before] = self._backlog(before)
-                self._waits.setdefault(name, []).append((before, backlogs[before]))
         for name in self._names.through(changed):
             self._forget_earlier_topic(name)
         return moved
@@ -358,7 +340,7 @@ class Routes:
             successor = segments[-2].successor
             assert successor is not None, "it leads to the last one"
             count = max(len(route.view.modes), successor.partition_count)
-            picks = self._resizes.observed(name, route.partitioner)
+            picks = self._resizes.observed_name(name, route.partitioner)
             route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
         if last.successor is not None and self._wrapped is not None:
             route = replace(route, report=self._wrapped)
@@ -368,11 +350,11 @@ class Routes:
         """Routes have changed (under the lock)."""
 
     def _lighten(self, topic: str) -> None:
-        """A guard of ``topic`` is over."""
+        """An observer of ``topic`` is over."""
         with self._lock:
             route = self.of(topic)
             if route is not None and not route.open:
-                left = without_finished_guards(route.partitioner)
+                left = without_finished_observers(route.partitioner)
                 self._put({topic: replace(route, partitioner=left, open=not sees_keys(left))})
             self._enter(topic)
 
@@ -397,30 +379,11 @@ class Routes:
         found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
         return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
 
-    def await_backlogs(self, name: str) -> None:
-        """Have records under a name that leads elsewhere than before wait for those that this producer has queued
-        there (``modeaware.on.resize`` is ``hold``).
-
-        Raises:
-            KeyHeld: not all of them have been delivered, or have failed.
-        """
-        if not self._waits.get(name):
-            return
-        with self._lock:
-            left = self._waits[name] = [(topic, each) for topic, each in self._waits[name] if not each.over]
-        if left:
-            TALLY.add(SENDS_HELD)
-            raise self._errors.held(
-                f"{left[0][0]} was replaced by {self._names.leads_to(name)}, and records of this producer for it are "
-                "still queued; nothing was queued, try again",
-                topic=left[0][0],
-            )
-
-    def look_at_key(self, name: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
-        """Apply :func:`modeaware.clients.resize.look_at_key` to a record that is about to be queued in ``chosen``."""
+    def observe_key(self, name: str, key: bytes) -> None:
+        """Take in the key of a record under ``name`` that another partitioner has placed."""
         route: Route | None = self._routes.get(name)
         if route is not None and not route.open:
-            look_at_key(route.partitioner, key, before, chosen)
+            observe_key(route.partitioner, key)
 
     def refuse_retired(self, topic: str, partition: int) -> None:
         """

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 SENDS_REFUSED = "sends-refused"
-SENDS_HELD = "sends-held"
 RESIZE_WARNINGS = "resize-warnings"
 PARTITIONS_LEFT_OUT = "partitions-left-out"
 PARTITIONS_TAKEN_UP = "partitions-taken-up"
-NAMES = (SENDS_REFUSED, SENDS_HELD, RESIZE_WARNINGS, PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP)
+NAMES = (SENDS_REFUSED, RESIZE_WARNINGS, PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP)
 
 
 class Tally:

@@ -25,7 +25,6 @@ from modeaware.cluster.metadata import Partition, epoch_ends
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
-from modeaware.lifecycle.handover import read_up_to, waits_for_groups
 from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import drains, in_progress, rests
 from modeaware.modelog.records import RetiredPartition, TopicRecord
@@ -73,41 +72,30 @@ class CommitsSeen:
         )  # fmt: skip
 
     @cached_property
-    def handed_over(self) -> frozenset[int]:
-        """Return the survivors on which commits decide a handover."""
-        return frozenset(self.partitions.keys() & waits_for_groups(self.record))
-
-    @cached_property
-    def wanted(self) -> frozenset[int]:
-        changing = self.record.deletion is not None or self.record.replacement is not None
-        return self.drained | self.handed_over if changing else frozenset()
-
-    @cached_property
     def earlier(self) -> set[tuple[int, int]]:
         """Return the commits' partitions and epochs, where another epoch leads by now."""
         return {
             (partition, epoch)
             for epochs in self.found.epochs.values()
             for partition, epoch in epochs.items()
-            if partition in self.wanted and epoch != self.partitions[partition].leader_epoch
+            if partition in self.drained and epoch != self.partitions[partition].leader_epoch
         }
 
     def due(self, now_ms: int) -> frozenset[int]:
         """Return the partitions whose gaps decide anything now."""
         deletion = self.record.deletion
         if deletion is None or now_ms >= deletion.earliest_ms:
-            return self.wanted
-        none = {p for p in self.drained if self.record.modes[p] is PartitionMode.NONE}
-        return self.handed_over | none  # the proof of the latter is taken anew in every pass
+            return self.drained
+        # Their proof is taken anew in each pass.
+        return frozenset(p for p in self.drained if self.record.modes[p] is PartitionMode.NONE)
 
 
 def check_commits(
     conf: Mapping[str, Any], brokers: Brokers, topics: Sequence[CommitsSeen], clock: Clock, before_due: bool = False
 ) -> list[CommitsChecked]:
-    """Check the commits on retired partitions, and on survivors of a shrink, where they decide anything; of each topic.
+    """Check the commits on retired partitions where they decide anything; of each topic.
 
-    Before the delay of a shrink has passed, no drain rests on lag: only gaps that decide a handover are read, and all
-    others count as lag. A commit that decides a handover alone and cannot be checked counts as truncated.
+    Before the delay of a shrink has passed, no drain rests on lag: no gap is read, and all count as lag.
 
     Args:
         before_due: read all gaps nevertheless.
@@ -120,18 +108,18 @@ def check_commits(
     doubts = [_all_doubts(topic, ends) for topic in topics]
     gaps = set()
     for topic, each in zip(topics, doubts, strict=True):
-        due = topic.wanted if before_due else topic.due(clock.now_ms())
+        due = topic.drained if before_due else topic.due(clock.now_ms())
         gaps |= {gap for three in each.values() for gap in three if isinstance(gap, Gap) and gap.partition in due}
     clear = without_records(conf, gaps, clock.monotonic_s)
     return [_checked(topic, each, clear, ends) for topic, each in zip(topics, doubts, strict=True)]
 
 
 def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _Ends) -> CommitsChecked:
-    if not topic.wanted:
+    if not topic.drained:
         return CommitsChecked(topic.found.groups)
 
     def where(name: str, kind: int, *, is_clear: bool) -> frozenset[int]:
-        each = ((p, doubts[name, p][kind]) for p in topic.wanted)
+        each = ((p, doubts[name, p][kind]) for p in topic.drained)
         return frozenset(p for p, gap in each if gap is not None and (gap in clear) is is_clear)
 
     groups = {
@@ -145,7 +133,7 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
     }
     name = topic.record.topic
     unchecked = {p for p, epoch in topic.earlier if (name, p, epoch) not in ends}
-    return CommitsChecked(groups, topic.drained & unchecked)
+    return CommitsChecked(groups, frozenset(unchecked))
 
 
 _Doubt = Gap | str | None
@@ -159,7 +147,7 @@ def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
     return {
         (name, p): _doubts(topic.record, p, topic.partitions[p], group, topic.found.epochs.get(name, {}).get(p), ends)
         for name, group in topic.found.groups.items()
-        for p in topic.wanted
+        for p in topic.drained
     }
 
 
@@ -173,19 +161,16 @@ def _doubts(
 ) -> tuple[_Doubt, _Doubt, _Doubt]:
     """Return what is in doubt about a group's commit: whether it lags, was truncated, or may have been."""
     committed = group.committed.get(partition)
-    retired = record.retired.get(partition)
-    until = read_up_to(partition, record, log.end_offset)
-    if until is not None and retired is not None:
-        until = log.end_offset
+    retired = record.retired[partition]
     start = max(committed or 0, log.log_start)
     lag = None
-    if until is not None and start < until:
+    if retired.seal_offset is not None and start < log.end_offset:
         last = _last_record(retired, log)
-        lag = Gap(record.topic, partition, start, until if last is None else max(start, last))
+        lag = Gap(record.topic, partition, start, log.end_offset if last is None else max(start, last))
     truncated: _Doubt = None
     epochless: _Doubt = None
     if committed is not None and epoch is None:
-        truncated_to = retired.truncated_to if retired is not None else None
+        truncated_to = retired.truncated_to
         start = max(truncated_to or 0, log.log_start)
         known = truncated_to is not None and start < committed
         epochless = Gap(record.topic, partition, start, committed) if known else "no epoch"
@@ -198,9 +183,9 @@ def _doubts(
     return lag, truncated, epochless
 
 
-def _last_record(retired: RetiredPartition | None, log: PartitionFacts) -> int | None:
+def _last_record(retired: RetiredPartition, log: PartitionFacts) -> int | None:
     """Return the offset behind the last record of the whole log; what the mode log has is of the seal alone."""
-    if log.read_up_to is not None or retired is None or retired.seal_offset is None:
+    if log.read_up_to is not None or retired.seal_offset is None:
         return log.read_up_to
     return retired.read_up_to if seal_broken_by(retired.seal_offset, log) is None else None
 

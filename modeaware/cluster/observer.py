@@ -20,9 +20,8 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.lifecycle.handover import survivors_to_watch
 from modeaware.lifecycle.replacement import is_followed
-from modeaware.lifecycle.state import is_settled
+from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
@@ -79,14 +78,9 @@ class _Present:
         return list(range(count)) if self.record is None else [p for p in sorted(self.record.retired) if p < count]
 
     @property
-    def survivors(self) -> list[int]:
-        watched = survivors_to_watch(self.record) if self.record is not None else ()
-        return [p for p in watched if p < self.shape.partition_count]
-
-    @property
     def deciding(self) -> bool:
         """Return whether groups decide anything: a settled topic is only watched for stragglers."""
-        return not self.id_alone and (self.record is None or not is_settled(self.record))
+        return not self.id_alone and (self.record is None or in_progress(self.record))
 
     @property
     def needs_policy(self) -> bool:
@@ -148,8 +142,8 @@ class Observer:
     def observe_all(
         self, looks: Sequence[Look], rules: Sequence[GroupRule] = (), *, before_due: bool = False
     ) -> list[TopicFacts | ClusterError]:
-        """Return the facts of each topic: of all partitions for an admission, else of the retired ones and of survivors
-        while they are handed over. A ClusterError stands for what brokers refuse of that topic alone.
+        """Return the facts of each topic: of all partitions for an admission, else of the retired ones. A ClusterError
+        stands for what brokers refuse of that topic alone.
 
         Args:
             looks: at one topic for admission, or with one record, once at most.
@@ -226,9 +220,6 @@ class Observer:
         partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
         found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
-        # Survivors are still being written: read after the groups, or commits would seem to lie beyond the end.
-        for name, of_topic in self._offsets({name: present[name].survivors for name in records}, leaders).items():
-            partitions[name] |= {p: self._partition(None, log) for p, log in of_topic.items()}
         seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in records.items() if name in found]
         in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
         checked = {each.record.topic: one for each, one in zip(seen, in_order, strict=True)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from modeaware.errors import KeyMoved, ModeAwareError, ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
+from modeaware.errors import ModeAwareError, ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.views.source import Views
 
@@ -35,15 +35,6 @@ class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION
-
-
-class MovedKeyRefused(_WithKafkaError, KeyMoved, KafkaException):
-    """A key has moved to another partition, and ``modeaware.on.resize`` is ``error``; the record was not queued.
-
-    The ``KafkaError`` has the code ``_CONFLICT``.
-    """
-
-    kafka_code = KafkaError._CONFLICT
 
 
 class ReplacedTopicRefused(KafkaError):

@@ -17,7 +17,7 @@ from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.route_table import look_anew, partition_count
 from modeaware.confluent.router import Router
-from modeaware.confluent.statistics import Backlogs, QueueLoads, stats_settings
+from modeaware.confluent.statistics import QueueLoads, stats_settings
 from modeaware.views import registry
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 from partitioners import wants_load
@@ -60,22 +60,17 @@ class Producer(librdkafka.Producer):
         config, conf = split_client_config(with_process_settings(given_conf(args, kwargs)))
         beyond = is_beyond_librdkafka(conf.get("partitioner"))
         partitioner = partitioner_of(conf) if beyond else None
-        backlogs = Backlogs(conf) if config.on_resize == "hold" else None
         loads = QueueLoads() if partitioner is not None and wants_load(partitioner) else None
         hints = StaleHints()
         deliveries = Deliveries(conf)
         theirs = {SOFTWARE_NAME: UNDERLYING_NAME, **hints.listening(conf), **deliveries.settings()}
         if beyond:
             del theirs["partitioner"]
-        if backlogs is not None:
-            theirs |= backlogs.settings()
         if loads is not None:
             theirs |= stats_settings(theirs, loads.look)
         super().__init__(theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
-        if backlogs is not None:
-            backlogs.follow(self)
         # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
         views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         self._modeaware = router = Router(
@@ -85,7 +80,6 @@ class Producer(librdkafka.Producer):
             config,
             partitioner,
             count=partition_count(self, config.view_timeout_ms / 1000) if beyond else None,
-            backlog=None if backlogs is None else backlogs.start,
             load=None if loads is None else loads.of,
             deliveries=deliveries,
             look_anew=partial(look_anew, partition_count(self, 1.0)),
@@ -104,11 +98,6 @@ class Producer(librdkafka.Producer):
 
         Raises:
             RetiredPartitionChosen: ``partition`` takes no records; nothing was queued. A ``KafkaException``.
-            KeyHeld: the key has moved, and its old partition is not read to the end, or records of this producer for it
-                are still queued (``modeaware.on.resize=hold``). A ``BufferError``: nothing was queued,
-                ``poll()`` and try again. In a transaction, abort that first: nothing is handed over of a partition
-                with an open one.
-            MovedKeyRefused: the key has moved (``modeaware.on.resize=error``). A ``KafkaException``.
             modeaware.confluent.errors.FirstViewPending: no view of the modes yet (``modeaware.on.unknown=block``). A
                 ``BufferError``.
             modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet (``modeaware.on.unknown=error``). A
@@ -125,12 +114,8 @@ class Producer(librdkafka.Producer):
     def produce_batch(self, *args: Any, **kwargs: Any) -> int:
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
-        Messages whose keys are held (``modeaware.on.resize=hold``) are not counted, and have the ``_error`` that a full
-        queue gives them. A key held once in a call is held for the rest of it: try its messages again in their order.
-
         Raises:
             RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.
-            MovedKeyRefused: a key has moved (``modeaware.on.resize=error``); nothing was queued.
             BufferError, KafkaException, TypeError, RuntimeError: as there.
         """
         router = self._modeaware

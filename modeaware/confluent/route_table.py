@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, final
 
 from modeaware import librdkafka
-from modeaware.clients.resize import look_at_key
+from modeaware.clients.resize import observe_key
 from modeaware.clients.routes import Load, Route, route_over
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.librdkafka import KafkaError, KafkaException
@@ -99,7 +99,7 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
             return partition
     if route.passes:
         if key is not None:
-            look_at_key(route.partitioner, key, lambda _: UNASSIGNED, UNASSIGNED)
+            observe_key(route.partitioner, key)
         return partition
     size = 0 if route.by_load is None else sum(len(part) for part in (key, value) if hasattr(part, "__len__"))
     return route.pick(key, size)

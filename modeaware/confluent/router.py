@@ -18,11 +18,10 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from modeaware.clients.following import ClientErrors
-from modeaware.clients.resize import Backlog
 from modeaware.clients.routes import Load, Route, Routes
 from modeaware.config import ClientConfig
 from modeaware.confluent.delivery import Deliveries
-from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused, RetiredPartitionChosen
+from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.confluent.route_table import (
     ABSENT,
@@ -37,7 +36,6 @@ from modeaware.confluent.route_table import (
     route_of,
     topic_of,
 )
-from modeaware.errors import KeyHeld
 from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
 from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
@@ -52,7 +50,7 @@ with suppress(ImportError):
 
     RoutedProduce = _routed.RoutedProduce
 
-ERRORS = ClientErrors(RetiredPartitionChosen, MovedKeyRefused, pending=FirstViewPending, timeout=FirstViewTimeout)
+ERRORS = ClientErrors(RetiredPartitionChosen, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
 """How old an answer about a topic id may be after librdkafka has rejected a record for an unknown partition."""
 PARAMETERS = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
@@ -217,43 +215,24 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
     """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, so that
     ``_error`` lands in them. A message's own ``partition`` counts, as confluent_kafka documents it (its 2.16 ignores
     it).
-
-    A key that is held stays held for the rest of the call. A polling thread may open the guard between two messages,
-    and a later record of the key would then overtake the refused one.
     """
 
     def produce(topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
-        try:
-            route = route_of(routes, topic)
-        except KeyHeld as error:
-            if not _well_formed(messages):
-                raise
-            for message in messages:
-                message["_error"] = as_kafka_error(error)
-            return 0
+        route = route_of(routes, topic)
         default = UNASSIGNED if partition is ABSENT else partition
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
             return base(topic, messages, default, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
-        held: dict[bytes | None, KafkaError] = {}
         found: Route | None = route
         for message in messages:
             message.pop("_error", None)  # of an earlier call: what is found below is of this one
             own = message.get("partition")
             given = default if own is None else own
-            key = key_bytes(message)
-            if key in held and given == UNASSIGNED:
-                message["_error"] = held[key]
-                continue
             if isinstance(value := message.get("value"), str):
                 value.encode()  # what cannot be written is refused here, before any record is queued
             arguments = (message.get("key"), given, value)
-            try:
-                where, found = placed(found, routes, topic, arguments, doubt)
-            except KeyHeld as error:  # reported as base reports a full queue
-                held[key] = message["_error"] = as_kafka_error(error)
-            else:
-                by_partition.setdefault(where, []).append(message)
+            where, found = placed(found, routes, topic, arguments, doubt)
+            by_partition.setdefault(where, []).append(message)
         to = topic_of(found, topic)
         if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
             return produce(topic, messages, partition, *args, **kwargs)
@@ -313,13 +292,6 @@ def as_kafka_error(refusal: Exception) -> KafkaError:
     return KafkaError(code, str(refusal) or type(refusal).__name__)
 
 
-def key_bytes(message: dict[str, Any]) -> bytes | None:
-    """Return the key of a message of ``produce_batch`` as it is written: text and its UTF-8 bytes are one key."""
-    key = message.get("key")
-    # Lone surrogates, which cannot be written, are refused later.
-    return key.encode(errors="surrogatepass") if isinstance(key, str) else key
-
-
 def count_of(route: Route, unrouted: int = DIRECT) -> Count:
     """Return what the counts of :func:`fast_produce` have for a name with a route; ``unrouted`` is for topics without
     one."""
@@ -356,7 +328,6 @@ class Router(Routes):
         produce_batch: likewise.
         count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
             even where nothing is retired.
-        backlog: begins to follow what the producer has queued for a topic; None: it never has anything queued.
         deliveries: the producer's delivery callbacks.
     """
 
@@ -368,12 +339,11 @@ class Router(Routes):
         config: ClientConfig,
         partitioner: Partitioner,
         count: PartitionCount | None = None,
-        backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
         deliveries: Deliveries | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        super().__init__(views, config, ERRORS, partitioner, backlog, load, look_anew)
+        super().__init__(views, config, ERRORS, partitioner, load, look_anew)
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
@@ -409,7 +379,7 @@ class Router(Routes):
         route = self._by_name(name)
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
         self._counts[name] = 0
-        if route is None or not (self.unverified(name) or self._waits.get(name)):
+        if route is None or not self.unverified(name):
             self._routes[name] = route
             self._counts[name] = self._unrouted if route is None else count_of(route, self._unrouted)
         else:
@@ -421,8 +391,7 @@ class Router(Routes):
 
         While no broker answers, records wait as they do for the first view: under ``block`` BufferError is raised, for
         ``modeaware.view.timeout.ms`` at most. Then the last view stays in force, and the source repeats the
-        comparison. Under ``hold``, records under a name that leads elsewhere than before wait for those that this
-        producer has queued there.
+        comparison.
         """
         while isinstance(dict.get(self._routes, name), Unverified):
             compared = [topic for topic, _ in self.unverified(name)]
@@ -431,7 +400,6 @@ class Router(Routes):
             with self._lock:
                 self._unanswered_since_s.pop(name, None)
                 self._verified |= {topic: each for topic, each in self.unverified(name) if topic in compared}
-                self.await_backlogs(name)
                 self._enter(name)
         route = self._routes.get(name)
         return route.verified() if isinstance(route, Unverified) else route

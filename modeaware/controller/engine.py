@@ -59,7 +59,7 @@ from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
 from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fence
-from modeaware.lifecycle.state import is_settled
+from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, Replacement, TopicRecord
@@ -368,7 +368,7 @@ class Engine:
             return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
-        if facts.groups_doubt is not None and not is_settled(record):
+        if facts.groups_doubt is not None and in_progress(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
@@ -385,7 +385,7 @@ class Engine:
         changed = step.record is not None or any(performed)
         # A missing topic is not settled: whether it is gone is decided soon.
         present = checked.facts.topic_id == topic_id
-        settled = is_settled(self._records.get(topic_id)) and present and not performed
+        settled = not in_progress(self._records.get(topic_id)) and present and not performed
         # The next pass shows at once what an effect did; one that failed is repeated after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
@@ -480,7 +480,7 @@ class Engine:
             self.watched.ruled(after.rules)
             logger.info("group rules: %s", command)
             for record in self._records.values():
-                if not is_settled(record):
+                if in_progress(record):
                     self.check_at_once(record.topic_id)
         return CommandResult(command.topic)
 

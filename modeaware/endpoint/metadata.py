@@ -405,7 +405,7 @@ def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
 def _mode_and_tags(view: TopicView, index: int) -> bytes:
     mode = _MODES[view.mode(index)]
     read_up_to = None if view.successor is None else view.successor.read_up_to.get(index)
-    known = index in view.resume_offsets or index in view.reclaimed or index in view.handed_over
+    known = index in view.resume_offsets or index in view.reclaimed
     if not known and read_up_to is None:
         return mode + b"\0"
     tags = []
@@ -413,18 +413,15 @@ def _mode_and_tags(view: TopicView, index: int) -> bytes:
         tags.append(_tag(0, struct.pack(">q", offset)))
     if index in view.reclaimed:
         tags.append(_tag(1, b"\1"))
-    if index in view.handed_over:
-        tags.append(_tag(2, b"\1"))
     if read_up_to is not None:
-        tags.append(_tag(3, struct.pack(">q", read_up_to)))
+        tags.append(_tag(2, struct.pack(">q", read_up_to)))
     return mode + bytes([len(tags)]) + b"".join(tags)
 
 
 def _topic_tags(view: TopicView) -> bytes:
     epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
     topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
-    counts = () if view.previous_count is None else (*view.earlier_counts, view.previous_count)
-    previous = b"" if not counts else _tag(3, _varint(len(counts) + 1) + struct.pack(f">{len(counts)}i", *counts))
+    previous = b"" if view.previous_count is None else _tag(3, struct.pack(">i", view.previous_count))
     successor = b"" if view.successor is None else _tag(4, b"\2" + _successor(view.successor))
     count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(successor)
     return bytes([count]) + topic_id + epochs + previous + successor

@@ -26,8 +26,6 @@ from modeaware.kafka_python.consumer import KafkaConsumer
 from modeaware.kafka_python.errors import (
     FirstViewPending,
     FirstViewTimeout,
-    HeldKeyError,
-    MovedKeyError,
     ReplacedTopicError,
     RetiredPartitionError,
 )
@@ -36,10 +34,8 @@ from modeaware.kafka_python.producer import KafkaProducer
 __all__ = [
     "FirstViewPending",
     "FirstViewTimeout",
-    "HeldKeyError",
     "KafkaConsumer",
     "KafkaProducer",
-    "MovedKeyError",
     "ReadableCooperativeStickyAssignor",
     "ReadableRangeAssignor",
     "ReadableRoundRobinAssignor",

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from modeaware.errors import KeyHeld, KeyMoved, ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
+from modeaware.errors import ModeSourceError, PartitionRetired, TopicReplaced, ViewTimeout
 from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 
@@ -25,15 +25,6 @@ class FirstViewPending(ModeSourceError, KafkaTimeoutError, BufferError):  # type
     A ``KafkaTimeoutError`` (retriable), which callers of kafka-python's ``send`` already answer so, and a BufferError
     as with confluent_kafka.
     """
-
-
-class HeldKeyError(KeyHeld, KafkaTimeoutError):  # type: ignore[misc,unused-ignore]  # untyped
-    """A key has moved, and not every group is known to have read its old partition (``modeaware_on_resize`` is
-    ``hold``); nothing was queued: try again. A ``KafkaTimeoutError`` (retriable) and a BufferError."""
-
-
-class MovedKeyError(KeyMoved, KafkaError):  # type: ignore[misc,unused-ignore]  # untyped
-    """A key has moved, and ``modeaware_on_resize`` is ``error``; nothing was queued."""
 
 
 class ReplacedTopicError(TopicReplaced, MessageSizeTooLargeError):  # type: ignore[misc,unused-ignore]  # untyped

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import warnings
 from functools import partial, wraps
 from typing import Any
@@ -17,8 +16,6 @@ from modeaware.kafka_python import _gateway
 from modeaware.kafka_python.errors import (
     FirstViewPending,
     FirstViewTimeout,
-    HeldKeyError,
-    MovedKeyError,
     ReplacedTopicError,
     RetiredPartitionError,
 )
@@ -30,7 +27,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 """How long the thread of the views waits for metadata of a topic that has an earlier one's name."""
 
-ERRORS = ClientErrors(RetiredPartitionError, MovedKeyError, HeldKeyError, FirstViewPending, FirstViewTimeout)
+ERRORS = ClientErrors(RetiredPartitionError, FirstViewPending, FirstViewTimeout)
 
 
 class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
@@ -65,10 +62,9 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             settings.theirs["partitioner"] = for_kafka_python(partitioner)
         with acquired(settings.conf, settings.config) as views:
             super().__init__(**_gateway.named_client(settings.theirs))
-        backlog = partial(Backlog, self._accumulator) if settings.config.on_resize == "hold" else None
         max_block_s = self.config["max_block_ms"] / 1000
         self._modeaware = routes = VerifiedRoutes(
-            *(max_block_s, views, settings.config, ERRORS, partitioner, backlog),
+            *(max_block_s, views, settings.config, ERRORS, partitioner),
             look_anew=partial(_look_anew, self._metadata),
         )
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
@@ -83,10 +79,6 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 
         Raises:
             RetiredPartitionError: ``partition`` takes no records; nothing was queued. A ``KafkaError`` and ValueError.
-            HeldKeyError: the key has moved (``modeaware_on_resize="hold"``), and its old partition is not read to the
-                end, or records of this producer for it, or for a topic that was replaced, are still queued: try again.
-                A ``KafkaTimeoutError``.
-            MovedKeyError: the key has moved (``modeaware_on_resize="error"``). A ``KafkaError``.
             FirstViewPending: no view of the modes yet (``modeaware_on_unknown="block"``). A ``KafkaTimeoutError``.
             FirstViewTimeout: no view of the modes yet (``modeaware_on_unknown="error"``). A ``KafkaError``.
             KafkaError, TypeError, ValueError: as from kafka-python.
@@ -121,7 +113,6 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         serialized_value: bytes | None,
     ) -> Any:
         # Explicit or picked, and the record is not queued yet; once it is, nothing here moves it (invariant I7).
-        record = (key, serialized_key, value, serialized_value)
         routes = self._modeaware
         if routes is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
@@ -140,10 +131,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             return None
         routes.refuse_retired(topic, chosen)
         if partition is None and serialized_key is not None:
-            picker = self.config["partitioner"]
-            routes.look_at_key(
-                name, serialized_key, chosen, lambda count: picker.pick_over(count, topic, record, self._metadata)
-            )
+            routes.observe_key(name, serialized_key)
         return chosen
 
     def partitions_for(self, topic: str) -> set[int]:
@@ -187,7 +175,6 @@ def _led(routes: VerifiedRoutes, name: Any) -> Any:
     if routes.unverified(name):
         routes.verify(name)
         routes.mark(name)
-    routes.await_backlogs(name)
     topic = LedName(routes.leads_to(name))
     topic.name = name
     return name if topic == name else topic
@@ -276,17 +263,11 @@ class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ign
         Raises:
             RetiredPartitionError: no partition of the topic is writable.
         """
-        return self._pick(topic, (key, serialized_key, value, serialized_value), self._shown(topic, cluster))
-
-    def pick_over(self, count: int, topic: str, record: tuple[Any, ...], cluster: Any) -> Any:
-        """Return what is picked for ``record`` where the first ``count`` partitions are all there are."""
-        return self._pick(topic, record, WritablePart(cluster, topic, tuple(range(count))))
-
-    def _pick(self, topic: str, record: tuple[Any, ...], seen: Any) -> Any:
+        seen = self._shown(topic, cluster)
         if isinstance(self.inner, _gateway.Partitioner):
-            return self.inner.partition(topic, *record, seen)
-        warnings.warn("partitioner does not implement kafka.partitioner.Partitioner", DeprecationWarning, stacklevel=4)
-        return self.inner.partition(topic, record[1], seen)  # its serialized key
+            return self.inner.partition(topic, key, serialized_key, value, serialized_value, seen)
+        warnings.warn("partitioner does not implement kafka.partitioner.Partitioner", DeprecationWarning, stacklevel=3)
+        return self.inner.partition(topic, serialized_key, seen)
 
     def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
         """As ``StickyPartitioner.on_new_batch``; passed on to partitioners that have it."""
@@ -325,36 +306,3 @@ class WritablePart:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
-
-
-class Backlog:
-    """What was queued for one topic when it was made; see :class:`modeaware.clients.resize.Backlog`.
-
-    kafka-python keeps each batch of records, until it is delivered or has failed, with the time at which it was begun;
-    the halves of one that was too large keep that time.
-    """
-
-    def __init__(self, accumulator: Any, topic: str) -> None:
-        self._accumulator = accumulator
-        self._topic = topic
-        self._since_s = time.monotonic()
-        self._left = self._queued()
-
-    @property
-    def over(self) -> bool:
-        return not self._left or not self._look()
-
-    def drained(self, partition: int) -> bool:
-        return partition not in self._left or partition not in self._look()
-
-    def _look(self) -> frozenset[int]:
-        self._left &= self._queued()
-        return self._left
-
-    def _queued(self) -> frozenset[int]:
-        """The partitions with a batch that was begun by then. It may have taken in later records as well."""
-        return frozenset(
-            batch.topic_partition.partition
-            for batch in self._accumulator._incomplete.all()
-            if batch.topic_partition.topic == self._topic and batch.created <= self._since_s
-        )

@@ -30,7 +30,7 @@ from modeaware.lifecycle.intent import (
     objections_to_evacuation,
     objections_to_replacement,
 )
-from modeaware.lifecycle.state import awaits_handover, in_progress
+from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import (
     CLOSED,
     KINDS,
@@ -150,12 +150,6 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
         return found
     for code, why in (*objections_to_replacement(command, facts), *_objections_to_change(command, current, facts)):
         raise _refusal(command.topic, code, why)
-    if awaits_handover(current):
-        why = (
-            "groups still read what was written before its last shrink. Repeat the request once they have "
-            f"committed that ('modeaware topics --describe --topic {command.topic}' shows which groups)"
-        )
-        raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     if evacuated := [p for p, retired in current.retired.items() if retired.evacuated]:
         why = (
             f"the values of its partitions {format_ranges(evacuated)} were copied to those that stay, and would be "
@@ -269,7 +263,7 @@ def _retire(
     offsets are noted, so that keys have one place at each epoch (invariant I3). An uncertain listing is marked
     (invariant I1).
     """
-    keep, writable, deletion = command.total_count, record.writable_count, record.deletion
+    keep, writable = command.total_count, record.writable_count
     epoch = record.epoch + 1  # this record's, once it is stamped
     modes = list(record.modes)
     retired = dict(record.retired)
@@ -280,7 +274,6 @@ def _retire(
         )
     # Noted like a reader: a controller of a version without evacuations waits for it all the same.
     evacuation = (evacuation_group(command.topic, epoch),) if command.evacuate else ()
-    waiting = {*deletion.earlier_counts, deletion.previous_count} if deletion and awaits_handover(record) else ()
     return replace(
         record,
         modes=tuple(modes),
@@ -292,13 +285,10 @@ def _retire(
             create_timestamp_ms=now_ms,
             previous_count=writable,
             accept_state_loss=tuple(sorted(command.accept_state_loss)),
-            earlier_counts=tuple(sorted(waiting)),
             evacuate=command.evacuate,
             evacuation_epoch=epoch if command.evacuate else -1,
         ),
         switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)},
-        handed_over=(),
-        handover_offsets={},
         required_groups=tuple(sorted({*requirement.groups, *evacuation})),
         groups_complete=requirement.doubt is None,
         waived={},

@@ -77,7 +77,7 @@ class Requirement:
     evacuation: str | None = None
 
     def without_evacuation(self) -> Requirement:
-        """Return the requirement for a partition that needs no evacuation: a survivor, or one evacuated already."""
+        """Return the requirement for a partition that is evacuated already."""
         return replace(self, evacuation=None)
 
     def of(self, retired: RetiredPartition) -> Requirement:
@@ -109,17 +109,12 @@ def requirement_of(
     rules: Sequence[GroupRule],
     ignored_groups: Sequence[str],
     now_ms: int,
-    *,
-    beyond_change: bool = False,
 ) -> Requirement:
     """Return what a drain of the topic waits for now.
 
     Groups noted at the admission count while the change is in progress.
-
-    Args:
-        beyond_change: they count after it, too: a handover may last longer than the shrink.
     """
-    noted = record.required_groups if record is not None and (beyond_change or in_progress(record)) else ()
+    noted = record.required_groups if record is not None and in_progress(record) else ()
     change = (record.replacement or record.deletion) if record is not None else None
     accepted = change.accept_state_loss if change is not None else ()
     return required_of(noted, facts, rules, ignored_groups, now_ms, accepted, evacuation_of(record))

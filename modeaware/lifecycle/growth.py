@@ -21,16 +21,15 @@ from modeaware.modes import PartitionMode
 
 def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
     """Return the record with the command's count: retired partitions revived, missing ones listed as opening."""
-    after = _revive(record, command.total_count, now_ms)
+    after = _revive(record, command.total_count)
     return _open_new(after, command, facts, now_ms) if command.total_count > len(after.modes) else after
 
 
-def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
+def _revive(record: TopicRecord, total_count: int) -> TopicRecord:
     """Return the record with retired partitions open for writes again, lowest id first, so that the writable ones stay
     the first (invariant I3).
 
-    What remains of the shrink moves keys again, so its handover and its evacuation start anew. A shrink that is undone
-    has nothing to hand over, unless it overlaps an earlier one: keys that the earlier one moved still wait.
+    What remains of the shrink moves keys again, so its evacuation starts anew.
     """
     revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]
     modes = tuple(PartitionMode.READ_WRITE if p in revived else mode for p, mode in enumerate(record.modes))
@@ -43,12 +42,10 @@ def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
             deletion,
             delete_partitions=total_count,
             previous_count=len(record.modes) if undone else deletion.previous_count,
-            handed_over=undone and not deletion.earlier_counts,
-            revived_ms=now_ms,
             evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1,  # this record's, once it is stamped
         )
         deletion = shrunk if any(not r.opening for r in retired.values()) else None
-    after = replace(record, modes=modes, retired=retired, deletion=deletion, handed_over=(), handover_offsets={})
+    after = replace(record, modes=modes, retired=retired, deletion=deletion)
     readers = {group for group in record.required_groups if not is_evacuation_group(record.topic, group)}
     evacuation = evacuation_of(after)
     return replace(after, required_groups=tuple(sorted(readers | ({evacuation} if evacuation else set()))))

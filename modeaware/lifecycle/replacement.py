@@ -275,8 +275,6 @@ def _switch(
         deletion=None,
         retired={p: carried(record.retired.get(p)) for p in range(count)},
         switch_offsets={},
-        handed_over=(),
-        handover_offsets={},
         required_groups=requirement.groups,
         groups_complete=False,
         waived={},

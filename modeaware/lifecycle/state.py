@@ -150,16 +150,6 @@ def in_progress(record: TopicRecord | None) -> bool:
     return record is not None and topic_phase(record) != "done"
 
 
-def awaits_handover(record: TopicRecord | None) -> bool:
-    """Return whether groups may still have to read what was written to partitions before a shrink's switch."""
-    return record is not None and record.deletion is not None and not record.deletion.handed_over
-
-
-def is_settled(record: TopicRecord | None) -> bool:
-    """Return whether no change of the topic is in progress, and the last one is handed over."""
-    return not in_progress(record) and not awaits_handover(record)
-
-
 def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
     """Return the shrink in force."""
     if record.deletion is None:

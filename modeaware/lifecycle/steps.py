@@ -16,13 +16,11 @@ from modeaware.lifecycle.commands import Advance, DeleteRecords, Effect
 from modeaware.lifecycle.drain import Drain, Requirement, check_drain, requirement_of, using_groups
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.growth import advance_opening
-from modeaware.lifecycle.handover import advance_handover, survivors_to_watch
 from modeaware.lifecycle.replacement import advance_replacement
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_broken_by, seal_partition
 from modeaware.lifecycle.state import (
     MODE_TRANSITIONS,
     REPLICA_TRANSITIONS,
-    awaits_handover,
     blocked,
     deletion_of,
     drains,
@@ -77,17 +75,10 @@ def advance(
     if after != record and len(after.to_json()) > MAX_RECORD_BYTES:
         # Groups that appeared after the admission made the proof too long. Their number falls as they expire.
         return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log; waiting",))
-    if awaits_handover(after):  # of what fits the record: it holds nothing else up
-        groups = requirement_of(after, facts, rules, config.ignored_groups, now_ms, beyond_change=True)
-        room_bytes = MAX_RECORD_BYTES - len(after.to_json())
-        handed = advance_handover(after, facts, groups, config.seal_quiet_ms, now_ms, room_bytes)
-        after = handed if len(handed.to_json()) <= MAX_RECORD_BYTES else after
     if offsets := {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}:
         epochs = {partition: facts.partitions[partition].leader_epoch for partition in offsets}
         effects.append(DeleteRecords(record.topic, record.topic_id, offsets, epochs))
-    # With the last seal, survivors are to be read from now on.
-    handover_due_ms = now_ms if survivors_to_watch(after) and not survivors_to_watch(record) else None
-    due = [opening_due_ms, handover_due_ms, *(step.due_ms for step in steps.values())]
+    due = [opening_due_ms, *(step.due_ms for step in steps.values())]
     return Advance(
         record=after.stamped(controller_epoch, now_ms) if after != record else None,
         effects=tuple(effects),

@@ -32,7 +32,7 @@ from modeaware.modelog.json_form import (
     text,
     texts,
 )
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState, runs, to_ranges
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState, to_ranges
 from modeaware.topic_view import Successor, TopicView
 
 CLAIM_KEY = "controller"
@@ -67,20 +67,6 @@ def _write_modes(modes: tuple[PartitionMode, ...]) -> list[list[int]]:
     return [[first, last, int(mode)] for first, last, mode in to_ranges(modes)]
 
 
-def _read_partitions(ranges: Any) -> tuple[int, ...]:
-    """Read a list of ``[first, last]``, ascending; raises ValueError, TypeError."""
-    partitions: list[int] = []
-    for first, last in ranges:
-        if not (partitions[-1] if partitions else -1) < first <= last < MAX_PARTITIONS:
-            raise ValueError(f"ranges of partitions overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
-        partitions.extend(range(first, last + 1))
-    return tuple(partitions)
-
-
-def _write_partitions(partitions: tuple[int, ...]) -> list[list[int]]:
-    return [list(run) for run in runs(partitions)]
-
-
 def _read_offsets(by_partition: Mapping[str, Any]) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in by_partition.items()}
 
@@ -106,13 +92,6 @@ class DeleteTopicPartitions(JsonFields):
         previous_count: how many partitions were writable before: the target of an undo.
         accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request: their
             state for the keys that move stays behind.
-        handed_over: all partitions below ``previous_count`` are handed over: every required group has read what was
-            written to them before the switch (see :mod:`modeaware.lifecycle.handover`). True as well where a
-            controller without handovers wrote the record, which lacks the field: it would never report one.
-        earlier_counts: ``previous_count`` of the earlier shrinks that were not handed over when this one was admitted,
-            ascending: a key may still be in the partition it was in before one of them, so no partition is handed over
-            before all are.
-        revived_ms: when a part of the shrink was last undone (wall clock); None: never.
         evacuate: the topic may be compacted: no retired partition becomes None before its latest values are copied to
             survivors (see :mod:`modeaware.lifecycle.drain`).
         evacuation_epoch: the topic's epoch since which the count has been this one: that of the admission, or of the
@@ -125,9 +104,6 @@ class DeleteTopicPartitions(JsonFields):
     create_timestamp_ms: int = field(metadata=form(int))
     previous_count: int = field(metadata=form(int))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
-    handed_over: bool = field(default=False, metadata=form(bool, absent=True))
-    earlier_counts: tuple[int, ...] = field(default=(), metadata=form(lambda counts: tuple(map(int, counts)), list))
-    revived_ms: int | None = field(default=None, metadata=form(optional_int))
     evacuate: bool = field(default=False, metadata=form(bool))
     evacuation_epoch: int = field(default=-1, metadata=form(int, beside="evacuate"))
 
@@ -303,10 +279,6 @@ class TopicRecord(VersionedRecord):
         retired: has an entry for every partition whose mode is not ReadWrite.
         switch_offsets: survivor -> its end offset read before the shrink was appended, so every rerouted record lies at
             or after it.
-        handed_over: while a shrink's partitions are not all handed over (``deletion.handed_over``), those that are,
-            ascending.
-        handover_offsets: survivor that is not -> its end offset once the retired ones were sealed: from there on no
-            aware producer writes keys that have moved away from it.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
         groups_complete: False: that list could not be sure, and the first sure one completes it.
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
@@ -340,10 +312,6 @@ class TopicRecord(VersionedRecord):
     )
     switch_offsets: Mapping[int, int] = field(
         default_factory=dict, hash=False, metadata=form(_read_offsets, _write_offsets, always=True)
-    )
-    handed_over: tuple[int, ...] = field(default=(), metadata=form(_read_partitions, _write_partitions))
-    handover_offsets: Mapping[int, int] = field(
-        default_factory=dict, hash=False, metadata=form(_read_offsets, _write_offsets)
     )
     required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, always=True))
     groups_complete: bool = field(default=True, metadata=form(bool))
@@ -386,9 +354,6 @@ class TopicRecord(VersionedRecord):
 
     def view(self) -> TopicView:
         """Return what clients need of this record."""
-        handing_over = self.deletion
-        if handing_over is not None and (handing_over.handed_over or handing_over.previous_count <= 0):
-            handing_over = None
         # Nothing of a topic that is gone is resumed: a new topic may have its name.
         known = {} if self.replacement is not None and self.replacement.gone_ms is not None else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
@@ -400,9 +365,7 @@ class TopicRecord(VersionedRecord):
             modes=self.modes,
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
             reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
-            previous_count=None if handing_over is None else handing_over.previous_count,
-            handed_over=frozenset() if handing_over is None else frozenset(self.handed_over),
-            earlier_counts=() if handing_over is None else handing_over.earlier_counts,
+            previous_count=None if self.deletion is None else self.deletion.previous_count,
             successor=None if self.replacement is None else self._successor(self.replacement),
         )
 

@@ -13,7 +13,6 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
-from modeaware.lifecycle.handover import read_up_to
 from modeaware.lifecycle.replacement import is_followed
 from modeaware.lifecycle.state import partition_phase, topic_phase
 from modeaware.modelog.records import (
@@ -65,21 +64,6 @@ class PartitionDescription:
     @property
     def waits_for(self) -> str | None:
         return reasons.text(self.reason, rests=self.phase == "done") if self.reason is not None else None
-
-
-@dataclass(frozen=True)
-class HandoverDescription:
-    """How far keys that moved in a shrink are handed over.
-
-    Attributes:
-        previous_count: the number of partitions to hand over: all that were writable before.
-        handed_over: those that are.
-        unread_by: groups with offsets to read in one of the others, as far as it is known up to where.
-    """
-
-    previous_count: int
-    handed_over: tuple[int, ...] = ()
-    unread_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,7 +183,6 @@ class TopicDescription:
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
         groups: those that use the topic now.
         groups_doubt: why there may be more.
-        handover: null where all keys are handed over.
         evacuation_group: the group whose commits prove that retired partitions are evacuated.
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
         leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
@@ -221,7 +204,6 @@ class TopicDescription:
     waived: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[GroupDescription, ...] = ()
     groups_doubt: str | None = None
-    handover: HandoverDescription | None = None
     evacuation_group: str | None = None
     gone_ids: tuple[str, ...] = ()
     leads_to: str | None = None
@@ -301,29 +283,9 @@ def _describe(
         waived=record.waived,
         groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
         groups_doubt=found.doubt.detail if found.doubt is not None else None,
-        handover=describe_handover(record, logs, groups),
         evacuation_group=evacuation,
         gone_ids=gone_ids,
     )
-
-
-def describe_handover(
-    record: TopicRecord, logs: Mapping[int, LogOffsets], groups: Mapping[str, GroupFacts]
-) -> HandoverDescription | None:
-    """Describe how far the shrink in force is handed over; None where nothing is waited for."""
-    view = record.view()
-    if view.previous_count is None:
-        return None
-    unread_by = set()
-    evacuation = evacuation_of(record)
-    for partition in set(range(view.previous_count)) & logs.keys() - view.handed_over:
-        log = logs[partition]
-        until = read_up_to(partition, record, log.end_offset)
-        # A survivor is not evacuated.
-        for name in {*record.required_groups, *groups} - ({evacuation} if partition not in record.retired else set()):
-            if until is not None and unread_offsets(groups.get(name), partition, until, log.log_start) > 0:
-                unread_by.add(name)
-    return HandoverDescription(view.previous_count, tuple(sorted(view.handed_over)), tuple(sorted(unread_by)))
 
 
 def _partition(
@@ -409,7 +371,7 @@ def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
 
 
 def _change_lines(topic: TopicDescription) -> list[str]:
-    lines, deletion, handover = [], topic.deletion, topic.handover
+    lines, deletion = [], topic.deletion
     if deletion is not None and deletion.delete_partitions < deletion.previous_count:
         lines += [
             (
@@ -420,10 +382,6 @@ def _change_lines(topic: TopicDescription) -> list[str]:
         ]
     if topic.evacuation_group is not None and topic.phase != "done":
         lines.append(f"Evacuated first (modeaware.spark.evacuate), which group {topic.evacuation_group} proves")
-    if handover is not None:
-        behind = f"; unread by {', '.join(handover.unread_by)}" if handover.unread_by else ""
-        handed_over = f"{len(handover.handed_over)} of {handover.previous_count} partitions"
-        lines.append(f"Keys that moved: handed over {handed_over}{behind}")
     if topic.replaces is not None:
         lines.append(f"Successor of {topic.replaces}")
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]

@@ -11,7 +11,6 @@ import hashlib
 import logging
 import operator
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, groupby, repeat
@@ -22,7 +21,7 @@ from modeaware.config import split_client_config
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import FirstViewPending
 from modeaware.confluent.producer import Producer
-from modeaware.errors import ConfigError, KeyHeld, ModeAwareError, ModeSourceError, ViewTimeout
+from modeaware.errors import ConfigError, ModeAwareError, ModeSourceError, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException, Message
 from modeaware.spark.errors import WriteFailed, error_code
 from modeaware.spark.worker import ProcessCache, forget_archive_finders
@@ -44,7 +43,6 @@ LINGER_MS = 50
 POLL_EVERY = 2_000
 """After how many records delivery reports are served: they free places in the queue."""
 FULL_POLL_S = 0.05
-HELD_WARNING_S = 30.0
 _REFUSED = {
     "on_delivery": "the writer serves delivery reports itself, and raises what fails",
     "delivery.report.only.error": "the writer serves delivery reports itself",
@@ -493,15 +491,11 @@ class Sender:
         self, error: Exception, topic: str, value: bytes | None, key: bytes | None, arguments: Mapping[str, Any]
     ) -> None:
         """The record was not queued because of ``error``: retry until it is, or raise what waiting cannot change."""
-        warn_at_s = time.monotonic() + HELD_WARNING_S
         # Without a first view, produce has waited for it already. With one, it bounds the wait for the topic id itself.
         while isinstance(error, BufferError) and (self._shared.views.ready or not isinstance(error, FirstViewPending)):
             self._poll(FULL_POLL_S)
             if self._failure is not None:
                 raise self._failure
-            if isinstance(error, KeyHeld) and time.monotonic() > warn_at_s:
-                logger.warning("%s: still waiting: %s", topic, error)
-                warn_at_s = time.monotonic() + HELD_WARNING_S
             try:
                 self._produce(topic, value, key, **arguments)
                 return
@@ -510,7 +504,7 @@ class Sender:
         if isinstance(error, FirstViewPending):
             raise ViewTimeout(f"{topic}: {error.message}", topic=topic) from error
         if isinstance(error, ModeAwareError):
-            raise error  # a retired partition, or a moved key
+            raise error  # a retired partition
         raise self._write_failed(error.args[0], topic, None) from error
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:

@@ -77,8 +77,6 @@ class FakeViews:
         resume_offsets: Mapping[int, int] | None = None,
         reclaimed: Iterable[int] = (),
         previous_count: int | None = None,
-        handed_over: Iterable[int] = (),
-        earlier_counts: Iterable[int] = (),
     ) -> TopicView:
         """Put a new view of ``topic`` in force (by default at the next epoch) and call the listeners."""
         with self._lock:
@@ -95,8 +93,6 @@ class FakeViews:
                 dict(resume_offsets or {}),
                 frozenset(reclaimed),
                 previous_count,
-                frozenset(handed_over),
-                tuple(earlier_counts),
             )
             self.put(view)
             return view
@@ -240,9 +236,6 @@ class ScriptedModes:
     def shrink(self, topic: str, count: int, to: int) -> TopicView:
         """Retire partitions ``to`` to ``count`` - 1: ReadOnly, until :meth:`none` takes them away from consumers.
 
-        As in a real shrink no key is handed over yet: producers with ``modeaware.on.resize=hold`` hold back those that
-        move, until :meth:`none` and :meth:`handed_over` say that their old partition is read.
-
         Args:
             topic: its name; it need not exist anywhere.
             count: how many partitions it has.
@@ -259,17 +252,10 @@ class ScriptedModes:
                 raise ValueError(f"{topic} has {len(whole.modes)} partitions by this script, not {count}")
             if not (0 < to < count and set(range(to)) < set(whole.writable)):
                 raise ValueError(f"{topic}: no shrink to {to} writable partitions from {whole.describe()}")
-            earlier = () if before.previous_count is None else {*before.earlier_counts, before.previous_count}
             modes = (
                 mode if p < to or not mode.writable else PartitionMode.READ_ONLY for p, mode in enumerate(whole.modes)
             )
-            return self._follow(
-                whole,
-                modes=tuple(modes),
-                previous_count=len(whole.writable),
-                handed_over=frozenset(),
-                earlier_counts=tuple(sorted(earlier)),
-            )
+            return self._follow(whole, modes=tuple(modes), previous_count=len(whole.writable))
 
     def none(
         self,
@@ -278,7 +264,7 @@ class ScriptedModes:
         *,
         resume_offsets: Mapping[int, int] | None = None,
     ) -> TopicView:
-        """Retired partitions are drained: mode None, assigned to no consumer; they are handed over as well.
+        """Retired partitions are drained: mode None, assigned to no consumer.
 
         Args:
             topic: a topic that was shrunk.
@@ -300,21 +286,10 @@ class ScriptedModes:
                 raise ValueError(f"{topic}: {which} cannot become None, only ReadOnly partitions can: shrink first")
             modes = (PartitionMode.NONE if p in chosen else mode for p, mode in enumerate(before.modes))
             resume = {**before.resume_offsets, **(resume_offsets or {})}
-            return self._hand_over(replace(before, modes=tuple(modes), resume_offsets=resume), chosen)
-
-    def handed_over(self, topic: str, partitions: Iterable[int] | None = None) -> TopicView:
-        """Every group has read what was in old partitions before the shrink: keys of these are held back no more.
-
-        Args:
-            topic: a topic that was shrunk.
-            partitions: which, survivors among them; default all.
-        """
-        with self._lock:
-            before = self.view(topic)
-            return self._hand_over(before, range(len(before.modes)) if partitions is None else partitions)
+            return self._follow(before, modes=tuple(modes), resume_offsets=resume)
 
     def undo(self, topic: str) -> TopicView:
-        """Every partition is ReadWrite again; no key is held back.
+        """Every partition is ReadWrite again.
 
         Raises:
             ValueError: no partition of the topic is retired.
@@ -329,9 +304,7 @@ class ScriptedModes:
         """Any modes of partitions 0, 1, 2, ...: what a controller would never do in one step as well."""
         with self._lock:
             before = self.view(topic)
-            return self._follow(
-                before, modes=tuple(modes), previous_count=None, handed_over=frozenset(), earlier_counts=()
-            )
+            return self._follow(before, modes=tuple(modes), previous_count=None)
 
     # What happens to the source of the modes
 
@@ -372,16 +345,6 @@ class ScriptedModes:
         """How many clients see these modes: made in force and not closed."""
         with self._lock:
             return len(self._open())
-
-    def _hand_over(self, view: TopicView, partitions: Iterable[int]) -> TopicView:
-        if view.previous_count is None:
-            return self._follow(view)
-        old = frozenset(range(view.previous_count))
-        handed_over = view.handed_over | (old & frozenset(partitions))
-        if handed_over != old:
-            # After two shrinks at once only all of them are: where the older records of a key are is not known.
-            return self._follow(view, handed_over=frozenset() if view.earlier_counts else handed_over)
-        return self._follow(view, previous_count=None, handed_over=frozenset(), earlier_counts=())
 
     def _follow(self, view: TopicView, **changes: Any) -> TopicView:
         """Put ``view`` with ``changes`` in force, at the next epoch."""

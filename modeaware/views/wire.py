@@ -260,7 +260,6 @@ class WireSource:
         """The view of a topic in a response; None where it has no record."""
         if not _has_record(topic):
             return None if self._ours else self._counted(topic.name, _modes(topic))
-        handing_over = bool(topic.previous_counts)
         return TopicView(
             topic.name,
             topic.topic_id,
@@ -268,9 +267,7 @@ class WireSource:
             _modes(topic),
             {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
             frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
-            topic.previous_counts[-1] if handing_over else None,
-            frozenset(p.partition_index for p in topic.partitions if handing_over and p.handed_over),
-            tuple(topic.previous_counts[:-1]),
+            topic.previous_count if topic.previous_count >= 0 else None,
             _successor(topic),
         )
 

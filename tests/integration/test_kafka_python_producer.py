@@ -12,7 +12,6 @@ from kafka.partitioner import StickyPartitioner
 
 from modeaware.errors import ModeSourceError, PartitionRetired
 from modeaware.kafka_python import FirstViewPending, FirstViewTimeout, KafkaProducer, RetiredPartitionError
-from modeaware.kafka_python.errors import HeldKeyError
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from modeaware.views import registry
@@ -67,22 +66,6 @@ def test_records_without_a_key_go_to_writable_partitions_only(
     partitions_of([producer.send(topic, b"v") for _ in range(20)])  # it may stick to any of them
     fake_views.set(topic, modes_of(6, 3))
     assert set(partitions_of([producer.send(topic, b"v") for _ in range(100)])) <= {0, 1, 2}
-
-
-def test_hold_keeps_back_keys_that_move_until_their_partition_is_handed_over(
-    make_producer: MakeProducer, fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(12)
-    producer = make_producer(modeaware_on_resize="hold")
-    fake_views.set(topic, modes_of(12, 5), previous_count=12)
-    for key in KEYS:
-        if murmur2(key, 12) == murmur2(key, 5):
-            producer.send(topic, b"v", key)
-            continue
-        with pytest.raises(HeldKeyError, match=f"read partition {murmur2(key, 12)};"):
-            producer.send(topic, b"v", key)
-    fake_views.set(topic, modes_of(12, 5))
-    assert partitions_of([producer.send(topic, b"v", key) for key in KEYS]) == [murmur2(key, 5) for key in KEYS]
 
 
 def test_a_retired_partition_is_refused_before_anything_is_queued(

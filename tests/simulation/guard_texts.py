@@ -161,19 +161,6 @@ nor what replaced truncated records  I2 1306
     lifecycle.state: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
 the leader epoch of a seal is noted  I1 148
     lifecycle.seal: seal_leader_epoch=log.leader_epoch, reason=None => reason=None
-handover waits for the groups  order 1
-    lifecycle.handover: return check_drain(partition, until, truncated_to, log, facts, requirement).done
-        => return True
-survivors are noted after all seals  order 1
-    lifecycle.handover: record.modes[p] is PartitionMode.NONE or record.retired[p].seal_offset is not None => True
-groups are waited for beyond the shrink  order 185
-    lifecycle.steps: now_ms, beyond_change=True) => now_ms)
-a shrink on top hands over all or nothing  order 943
-    lifecycle.admission: earlier_counts=tuple(sorted(waiting)), => earlier_counts=(),
-a shrink begins with nothing handed over  order 31
-    lifecycle.admission: handed_over=(),\n        handover_offsets={}, =>
-an undo drops what was handed over  order 11
-    lifecycle.growth: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
 a growth is on the log before it is done  I5 234
     controller.engine: admissions = [each.admission
         => self._create([each for each in admitted if getattr(each, "new", None)])\n        admissions = [each.admission
@@ -213,8 +200,6 @@ an evacuation cannot be waived  evacuated 2000000003
     lifecycle.admission: if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
     lifecycle.drain: if requirement.evacuation is not None:
         => if requirement.evacuation is not None and not requirement.waiver(requirement.evacuation, None, partition):
-keys are handed over after they are evacuated  order 2000000000
-    lifecycle.handover: if retired is None:\n        requirement = => if True:\n        requirement =
 nobody reads for an earlier evacuation  order 2000000000
     lifecycle.drain: g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g)
         => {*noted, *using, *named}

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
-from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
-from modeaware.lifecycle.state import drains, in_progress, is_settled
+from modeaware.lifecycle.state import drains, in_progress
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
-from tests.simulation.broker import Log, Topic
+from tests.simulation.broker import Log
 from tests.simulation.faults import Fault
-from tests.simulation.groups import Group
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
@@ -28,14 +26,12 @@ class Looked:
 
     Attributes:
         at: the first step that came after it had read the ends of the logs.
-        ends_at: the step at which it read the ends of partitions that are still written, after that of the groups.
         step, now_ms: when it listed the groups.
         seen, sure: the groups that showed, and whether those are all there were.
         committed: the partitions on which each of them really had an offset then.
     """
 
     at: int = 0
-    ends_at: int = 0
     step: int = 0
     now_ms: int = 0
     seen: tuple[str, ...] = ()
@@ -100,16 +96,15 @@ class SimObserver:
         partitions = self._partitions(topic_id, record, stable)
         groups: dict[str, GroupFacts] = {}
         doubt: GroupsDoubt | None = GroupsDoubt("not asked for")
-        if record is None or not is_settled(record):
+        if record is None or in_progress(record):
             self._ask("lists the groups")
             groups, doubt = self._groups(record, partitions, rules)
             committed = {name: frozenset(world.groups[name].committed) for name in groups}
             self._controller.looked = Looked(
-                looked_at, 0, world.steps, world.time_ms, tuple(groups), doubt is None, committed
+                looked_at, world.steps, world.time_ms, tuple(groups), doubt is None, committed
             )
             groups |= self._evacuations()
             policy = "delete" if world.topic is None else world.topic.cleanup_policy
-            partitions |= self._survivors(topic_id, record)
         elif any(retired.evacuated for retired in record.retired.values()):
             self._ask("asks for the policy")
             self._controller.looked = replace(self._controller.looked, step=world.steps)
@@ -164,14 +159,6 @@ class SimObserver:
                 writers = (WriterFacts(7, 0, now_ms),)
         return PartitionFacts(log.log_start, end, stable, log.epoch, last[2], last[3], seal_epoch_end, writers)
 
-    def _survivors(self, topic_id: str, record: TopicRecord | None) -> dict[int, PartitionFacts]:
-        wanted = survivors_to_watch(record) if record is not None else ()
-        if not wanted:
-            return {}
-        self._ask("asks for the survivors' ends")
-        self._controller.looked = replace(self._controller.looked, ends_at=self._world.steps)
-        return self._partitions(topic_id, None, self._stable_offsets(wanted))
-
     def _groups(
         self, record: TopicRecord | None, partitions: dict[int, PartitionFacts], rules: Sequence[GroupRule]
     ) -> tuple[dict[str, GroupFacts], GroupsDoubt | None]:
@@ -187,17 +174,12 @@ class SimObserver:
         elif world.hidden:
             doubt = GroupsDoubt("no right to DESCRIBE the cluster", hidden=True)
         seals: dict[int, int] = {}
-        handover: dict[int, int] = {}
         if record is not None and record.deletion is not None:
-            waiting = waits_for_groups(record)
             seals = {
                 p: r.seal_offset
                 for p, r in record.retired.items()
-                if r.seal_offset is not None
-                and p in partitions
-                and (p in waiting or (in_progress(record) and drains(p, record)))
+                if r.seal_offset is not None and p in partitions and in_progress(record) and drains(p, record)
             }
-            handover = {p: record.handover_offsets[p] for p in waiting if p in record.handover_offsets}
         found = {}
         for name, group in world.groups.items():
             if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
@@ -211,7 +193,7 @@ class SimObserver:
                     truncated, epochless = NO_FACTS, frozenset(group.committed)
                 caught_up = frozenset(
                     p for p, seal in seals.items() if p < len(topic.logs) and world.clear(topic.logs[p], group, p, seal)
-                ) | frozenset(p for p, until in handover.items() if self._has_all(group, topic, p, until))
+                )
             committed = {p: c[0] for p, c in group.committed.items()}
             found[name] = GroupFacts(
                 committed, caught_up, group.has_members, group.kind, group.stateful, truncated, epochless
@@ -227,15 +209,6 @@ class SimObserver:
                 cut = frozenset(p for p, c in commits.items() if self._truncated(topic.logs[p], *c))
                 found[name] = GroupFacts(committed, truncated=cut)
         return found
-
-    def _has_all(self, group: Group, topic: Topic, partition: int, until: int) -> bool:
-        """Whether up to there, or to the end if that is less, nothing comes behind the commit on a partition in use."""
-        if partition >= len(topic.logs):
-            return False
-        log = topic.logs[partition]
-        until = min(until, log.end)
-        start = max(group.committed.get(partition, (0, 0))[0], log.log_start)
-        return start < until <= log.stable and self._world.nothing_in(log, start, until)
 
     def _truncated(self, log: Log, offset: int, epoch: int) -> bool:
         """Whether what the group has read there was truncated, and something else was written since (or may be)."""

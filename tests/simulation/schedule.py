@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable
 from itertools import accumulate
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
 from modeaware.lifecycle.drain import is_evacuation_group
-from modeaware.lifecycle.state import awaits_handover, in_progress, rests
+from modeaware.lifecycle.state import in_progress, rests
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
@@ -41,7 +40,6 @@ def settle(world: World, actions: Actions) -> None:
             _read_all(group)
     world.judge.at_the_end()
     _check_reclaimed(world)
-    _hand_over(world, actions)
 
 
 def _finish(world: World, actions: Actions) -> None:
@@ -50,18 +48,6 @@ def _finish(world: World, actions: Actions) -> None:
             return
         _person(world, actions)
     raise Violation("I2", f"a change does not finish: {_reasons(world.record)}")
-
-
-def _hand_over(world: World, actions: Actions) -> None:
-    """Keys that moved are let go when their groups have read on; at the latest when nobody waits for these any more."""
-    for _ in range(PERSONS_TURNS):
-        if _rounds(world, lambda record: not awaits_handover(record)):
-            return
-        world.tell("somebody waives every group")  # again where a controller was fenced over it
-        world.hidden.clear()
-        for name in world.groups:
-            _waive(world, actions, name)
-    raise Violation("order", f"keys are held for ever: {world.record}")
 
 
 def _calm_down(world: World) -> None:
@@ -105,8 +91,8 @@ def _restore_the_log(world: World) -> None:
         world.log.restore()
 
 
-def _rounds(world: World, done: Callable[[TopicRecord], bool] = lambda record: not in_progress(record)) -> bool:
-    """Give everybody time; whether all is ``done``."""
+def _rounds(world: World) -> bool:
+    """Give everybody time; whether no change is in progress."""
     for turn in range(ROUNDS):
         for group in world.groups.values():
             _read_all(group)
@@ -117,7 +103,7 @@ def _rounds(world: World, done: Callable[[TopicRecord], bool] = lambda record: n
                     continue
                 if not controller.engine.schedule.due(world.time_ms):
                     break
-        if turn > 0 and _finished(world, done):  # a partition that is done is looked at again, too
+        if turn > 0 and _finished(world):  # a partition that is done is looked at again, too
             return True
         _expire_what_retention_takes(world)
         world.time_ms += INTERVAL_MS
@@ -130,12 +116,12 @@ def _read_all(group: Group) -> None:
         group.poll(10_000, behind=False)
 
 
-def _finished(world: World, done: Callable[[TopicRecord], bool]) -> bool:
+def _finished(world: World) -> bool:
     records = world.log.truth.records
     if not any(controller.claimed for controller in world.controllers):
         return False
     assert world.topic is not None
-    return all(key == world.topic.topic_id and done(record) for key, record in records.items())
+    return all(key == world.topic.topic_id and not in_progress(record) for key, record in records.items())
 
 
 def _expire_what_retention_takes(world: World) -> None:

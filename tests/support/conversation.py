@@ -35,8 +35,6 @@ SHRUNK = TopicView(
     {2: 40, 3: 50},
     frozenset({3}),
     previous_count=4,
-    handed_over=frozenset({0, 3}),
-    earlier_counts=(6,),
 )
 
 

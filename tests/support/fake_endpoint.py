@@ -170,8 +170,7 @@ class FakeEndpoint:
         if view is not None and self.ours:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version
-            previous = [] if view.previous_count is None else [view.previous_count]
-            topic.previous_counts = [*view.earlier_counts, *previous]
+            topic.previous_count = -1 if view.previous_count is None else view.previous_count
             if (to := view.successor) is not None:
                 groups = sorted(to.groups), to.groups_complete
                 topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *groups)]
@@ -193,7 +192,6 @@ class FakeEndpoint:
         if view is not None and self.ours:
             partition.resume_offset = view.resume_offsets.get(number, -1)
             partition.reclaimed = number in view.reclaimed
-            partition.handed_over = number in view.handed_over
             if view.successor is not None:
                 partition.read_up_to = view.successor.read_up_to.get(number, -1)
         return partition

@@ -12,7 +12,6 @@ from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.handover import survivors_to_watch
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.replay import Replay, fold
@@ -110,9 +109,7 @@ class SimCluster:
             return TopicFacts(topic, None, gone=self.gone)
         if record is not None and record.topic_id != self.topic_id:
             return TopicFacts(topic, self.topic_id, len(self.partitions), gone=self.gone)
-        wanted = (
-            range(len(self.partitions)) if record is None else sorted({*record.retired, *survivors_to_watch(record)})
-        )
+        wanted = range(len(self.partitions)) if record is None else sorted(record.retired)
         return TopicFacts(
             topic,
             self.topic_id,

@@ -28,7 +28,6 @@ from modeaware.reports.certificate import Certificate, Evidence, certificate, ch
 from modeaware.reports.describe import (
     Description,
     GroupDescription,
-    HandoverDescription,
     PartitionDescription,
     ShrinkDescription,
     TopicDescription,
@@ -118,15 +117,6 @@ def test_what_else_is_said_of_a_change() -> None:
     ]
     undone = replace(topic, deletion=ShrinkDescription.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
     assert "Shrink from" not in describe_text([undone], expand=True)
-
-
-def test_what_is_left_to_be_handed_over() -> None:
-    topic = replace(shrinking(draining(4)), handover=HandoverDescription(6, (0, 2), ("audit", "billing")))
-    line = "  Keys that moved: handed over 2 of 6 partitions; unread by audit, billing"
-    assert describe_text([topic], expand=False).splitlines()[3] == line
-    told = to_json([topic, shrinking()])
-    assert told[0]["handover"] == {"previous_count": 6, "handed_over": [0, 2], "unread_by": ["audit", "billing"]}
-    assert told[1]["handover"] is None
 
 
 def test_json_has_the_documented_fields_and_no_others() -> None:

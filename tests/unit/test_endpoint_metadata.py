@@ -48,9 +48,9 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
     assert [p.mode for p in orders.partitions] == [RW, RW, RO, NONE]
     assert [p.resume_offset for p in orders.partitions] == [-1, -1, 40, 50]
     assert [p.reclaimed for p in orders.partitions] == [False, False, False, True]
-    assert (orders.previous_counts, [p.handed_over for p in orders.partitions]) == ([6, 4], [True, False, False, True])
+    assert orders.previous_count == 4
     plain = topics(answer)["plain"]
-    assert (plain.topic_id, plain.controller_epoch, plain.mode_epoch, plain.previous_counts) == (None, -1, -1, [])
+    assert (plain.topic_id, plain.controller_epoch, plain.mode_epoch, plain.previous_count) == (None, -1, -1, -1)
     assert [p.mode for p in plain.partitions] == [RW] * 3
     for topic in brokers.topics:
         for theirs, ours in zip(topic.partitions, topics(answer)[topic.name].partitions, strict=False):
@@ -250,7 +250,7 @@ def test_modes_are_told_of_the_topic_id_they_were_made_for_and_of_no_other() -> 
     talk.broker.ids = REMADE  # at once, though no mode has changed
     (orders,) = asked(talk, modes_request(3, ["orders"])).topics
     assert [p.mode for p in orders.partitions] == [RW] * 12
-    assert [(p.resume_offset, p.reclaimed, p.handed_over) for p in orders.partitions] == [(-1, False, False)] * 12
+    assert [(p.resume_offset, p.reclaimed) for p in orders.partitions] == [(-1, False)] * 12
     assert (orders.topic_id, orders.controller_epoch, orders.mode_epoch) == (REMADE_ID, -1, -1)
 
 

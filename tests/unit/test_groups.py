@@ -384,13 +384,6 @@ def sealed(**fields: object) -> TopicRecord:
     return replace(record, retired={P: replace(record.retired[P], seal_offset=SEAL)})
 
 
-def handing_over(**fields: object) -> TopicRecord:
-    """Nothing is handed over yet."""
-    record = sealed(**fields)
-    assert record.deletion is not None
-    return replace(record, deletion=replace(record.deletion, handed_over=False))
-
-
 def check(
     committed: int,
     commit_epoch: int | None = 4,
@@ -480,27 +473,3 @@ def test_commits_are_checked_before_there_is_a_seal(cluster: Cluster) -> None:
     cluster.ends = {(P, 4): 8}
     assert truncated(check(SEAL, record=record))
     assert epochless(check(SEAL, None, record))
-
-
-class TestHandover:
-    """Commits that decide whether keys are handed over, though they do not decide whether the partition goes."""
-
-    @pytest.mark.parametrize("policy", [{"delay_ms": -1}, {"delay_ms": 60_000}])
-    def test_of_a_retired_partition(self, cluster: Cluster, policy: dict[str, object]) -> None:
-        cluster.ends, cluster.clear = {(P, 4): 8}, {(9, SEAL)}
-        record = handing_over(**policy)
-        checked = check(9, record=record)
-        assert checked.groups["g"].caught_up == {P}
-        assert truncated(checked)
-
-    @pytest.mark.parametrize(("offset", "gap"), [(12, Gap(TOPIC, 1, 5, 12)), (99, Gap(TOPIC, 1, 5, 20))])
-    def test_of_a_survivor(self, cluster: Cluster, offset: int, gap: Gap) -> None:
-        """Up to its handover offset; where the log was truncated since, to its end."""
-        record = replace(handing_over(delay_ms=-1), handover_offsets={1: offset})
-        cluster.ends, cluster.clear = {(1, 4): 4}, {(gap.start, gap.end)}
-        groups = {"g": GroupFacts({1: 5})}
-        found = GroupsFound(groups, epochs={"g": {1: 4}})
-        partitions = {1: PartitionFacts(2, 20, 20, EPOCH, 0)}
-        (checked,) = check_commits({}, None, [CommitsSeen(record, partitions, found)], SimClock())
-        assert gap in cluster.gaps[0]
-        assert (checked.groups["g"].caught_up, checked.groups["g"].truncated) == ({1}, {1})

@@ -17,7 +17,7 @@ from kafka.structs import TopicPartition
 
 from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
-from modeaware.kafka_python import HeldKeyError, KafkaConsumer, KafkaProducer, RetiredPartitionError
+from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
 from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
 from modeaware.kafka_python.partitions import HeldListener, KafkaPythonOffsets
 from modeaware.modes import PartitionMode
@@ -147,29 +147,6 @@ def test_a_pick_that_a_shrink_overtakes_is_made_again(views: FakeViews) -> None:
     with pytest.raises(RetiredPartitionError):
         made.producer.send(TOPIC, b"v", moved, partition=murmur2(moved, 21))
     assert len(made.queued()) == 1
-    made.producer.close()
-
-
-@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
-def test_a_moved_key_waits_for_the_producers_own_batches(views: FakeViews) -> None:
-    first, second = (next(key for key in KEYS if murmur2(key, 21) == old) for old in (7, 8))
-    made = Made(KafkaProducer, modeaware_on_resize="hold")
-    made.producer._accumulator = made.stock_queue
-    views.set(TOPIC, modes_of(21, 21))
-    for key in (first, second):
-        made.producer.send(TOPIC, b"before", key)
-    views.set(TOPIC, modes_of(21, 5), previous_count=21)
-    views.set(TOPIC, modes_of(21, 5))
-    for key in (first, second):
-        with pytest.raises(HeldKeyError, match=f"for partition {murmur2(key, 21)} are still queued"):
-            made.producer.send(TOPIC, b"after", key)
-    made.out(murmur2(first, 21))
-    made.producer.send(TOPIC, b"after", first)
-    with pytest.raises(HeldKeyError):
-        made.producer.send(TOPIC, b"after", second)
-    made.out(murmur2(second, 21))
-    made.producer.send(TOPIC, b"after", second)
-    made.producer._accumulator = made.queue
     made.producer.close()
 
 

@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition
 
 from modeaware.clients import refusals
 from modeaware.errors import ErrorCode, ModeSourceError, ResizeWarning, TopicReplaced
-from modeaware.kafka_python import HeldKeyError, KafkaProducer, ReplacedTopicError, RetiredPartitionError
+from modeaware.kafka_python import KafkaProducer, ReplacedTopicError, RetiredPartitionError
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.kafka_python_offline import Made
 
@@ -146,21 +146,6 @@ def test_first_record_with_a_key_reports_the_replacement_once(made: Made, views:
         warnings.simplefilter("error")
         made.producer.send("orders", b"v", b"key")
     assert made.producer.modeaware_stats()["resizes"] == 1
-
-
-def test_nothing_goes_to_the_successor_before_the_backlog_is_settled(views: FakeViews) -> None:
-    made = make(modeaware_on_resize="hold")
-    made.producer._accumulator = made.stock_queue
-    made.producer.send("orders", b"v", b"key", partition=2)
-    switch(views, "orders", "orders-v2")
-    for more in ({"key": b"key"}, {}, {"partition": 1}):
-        with pytest.raises(HeldKeyError, match="orders was replaced by orders-v2, and records of this producer for it"):
-            made.producer.send("orders", b"v", **more)
-    made.out(2)
-    made.producer._accumulator = made.queue
-    made.producer.send("orders", b"v", b"key")
-    assert queued(made) == [("orders-v2", murmur2(b"key", 4))]
-    made.producer.close()
 
 
 TOO_LARGE = SimpleNamespace(error_code=10, error_message=None, record_errors=(), log_start_offset=-1)

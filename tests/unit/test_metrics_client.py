@@ -14,7 +14,7 @@ from modeaware import metrics
 from modeaware.clients import tally
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.errors import RetiredPartitionChosen
-from modeaware.errors import KeyHeld, ResizeWarning
+from modeaware.errors import ResizeWarning
 from modeaware.metrics import register
 from modeaware.modes import PartitionMode
 from modeaware.views.registry import Source
@@ -92,18 +92,18 @@ def test_sources_that_no_label_tells_apart_are_one_sample(monkeypatch: pytest.Mo
     assert len(series) == len(set(series))
 
 
-def test_sends_that_are_refused_or_held_and_resizes_are_counted(views: FakeViews, exported: Exported) -> None:
+def test_sends_that_are_refused_and_resizes_are_counted(views: FakeViews, exported: Exported) -> None:
     views.set("orders", modes_of(12, 12))
     with closing(Makes()) as make:
-        producer = make("hold")
+        producer = make("warn")
         views.set("orders", modes_of(12, 5), previous_count=12)
         for partition in (11, 5):
             with pytest.raises(RetiredPartitionChosen):
                 producer.produce("orders", b"v", partition=partition)
         producer.produce("orders", b"v", partition=3)
-        with pytest.warns(ResizeWarning), pytest.raises(KeyHeld):
+        with pytest.warns(ResizeWarning):
             producer.produce("orders", b"v", MOVED_12_TO_5[0])
-    assert exported.risen() == {tally.SENDS_REFUSED: 2, tally.SENDS_HELD: 1, tally.RESIZE_WARNINGS: 1}
+    assert exported.risen() == {tally.SENDS_REFUSED: 2, tally.RESIZE_WARNINGS: 1}
 
 
 def test_partitions_left_out_and_taken_up_are_counted(views: FakeViews, exported: Exported) -> None:

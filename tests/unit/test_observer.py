@@ -182,18 +182,6 @@ def test_quiet_begins_anew_with_another_leader(looking: Looking) -> None:
     assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms + 5_000
 
 
-def test_survivors_are_read_after_the_groups(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that is at the end commits while the listing is under way."""
-
-    def listing(*_: object) -> dict[str, GroupsFound]:
-        looking.cluster.ends[1] = 20
-        return {TOPIC: GroupsFound({"g": GroupFacts({1: 20})})}
-
-    monkeypatch.setattr(module, "find_groups", listing)
-    record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
-    assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
-
-
 @pytest.mark.parametrize(
     ("fields", "known"),
     [

@@ -21,11 +21,10 @@ from modeaware.confluent import delivery, retarget, router  # private: the path 
 from modeaware.confluent import producer as producer_module
 from modeaware.confluent.errors import FirstViewPending, ReplacedTopicRefused, RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.errors import KeyHeld, ModeSourceError, ResizeWarning, TopicReplaced
+from modeaware.errors import ModeSourceError, ResizeWarning, TopicReplaced
 from partitioners import named
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF, KEYS, finish, is_librdkafkas_own
-from tests.support.waiting import eventually
 
 MURMUR = {**CONF, "partitioner": "murmur2_random"}
 
@@ -239,7 +238,7 @@ class TestResizes:
         assert send.modeaware_stats()["resizes"] == 1
         assert len(queue.of(send)) == 4
 
-    @pytest.mark.parametrize(("policy", "count"), [("ignore", 5), ("error", 5), ("warn", 12)])
+    @pytest.mark.parametrize(("policy", "count"), [("ignore", 5), ("warn", 12)])
     def test_nothing_is_reported(self, views: FakeViews, policy: str, count: int) -> None:
         producer = Producer({**MURMUR, "modeaware.on.resize": policy})
         switch(views, "orders", "orders-v2", count)
@@ -247,43 +246,6 @@ class TestResizes:
             warnings.simplefilter("error")
             for key in KEYS[:20]:
                 producer.produce("orders", b"v", key)
-        finish(producer)
-
-
-@pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
-class TestHold:
-    def test_nothing_goes_to_the_successor_before_the_backlog_is_settled(self, views: FakeViews, queue: Queue) -> None:
-        producer = Producer({**MURMUR, "modeaware.on.resize": "hold", "on_delivery": queue.note})
-        producer.produce("orders", b"v", b"key")
-        switch(views, "orders", "orders-v2")
-        for call in (
-            lambda: producer.produce("orders", b"v", b"key"),
-            lambda: producer.produce("orders", b"v"),
-            lambda: producer.produce("orders", b"v", partition=1),
-        ):
-            with pytest.raises(KeyHeld, match="orders was replaced by orders-v2, and records of this producer for it"):
-                call()
-        batch: list[dict[str, Any]] = [{"value": b"v"}, {"value": b"v", "partition": 1}]
-        assert producer.produce_batch("orders", batch) == 0
-        assert [message["_error"].code() for message in batch] == [KafkaError._QUEUE_FULL] * 2
-        assert queue.of(producer) == [("orders", -1, b"key")]
-        eventually(lambda: len(producer) == 0 or not producer.poll(0.1))
-        eventually(lambda: taken(lambda: producer.produce("orders", b"v", b"key")))
-        assert producer.produce_batch("orders", batch) == 2
-        assert {topic for topic, _, _ in queue.of(producer)} == {"orders-v2"}
-        finish(producer)
-
-    def test_what_waits_for_the_first_of_a_chain_waits_for_the_next_as_well(
-        self, views: FakeViews, queue: Queue
-    ) -> None:
-        producer = Producer({**MURMUR, "modeaware.on.resize": "hold", "on_delivery": queue.note})
-        producer.produce("orders", b"v", b"key")
-        switch(views, "orders", "orders-v2")
-        switch(views, "orders-v2", "orders-v3")
-        with pytest.raises(KeyHeld, match="orders was replaced by orders-v3"):
-            producer.produce("orders", b"v", b"key")
-        queue.of(producer)
-        eventually(lambda: taken(lambda: producer.produce("orders", b"v", b"key")))
         finish(producer)
 
 

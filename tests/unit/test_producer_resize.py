@@ -1,4 +1,4 @@
-"""What a producer does when the writable count changes under its keys: warn, refuse, hold. No broker is needed."""
+"""What a producer does when the writable count changes under its keys: warn. No broker is needed."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, murmur2
+from confluent_kafka import KafkaError, murmur2
 
 from modeaware.aio import _BatchProducer  # private: one batch, message by message
 from modeaware.clients.resize import Resize, resize_of
-from modeaware.clients.tally import SENDS_HELD, TALLY
-from modeaware.confluent.errors import MovedKeyRefused
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.statistics import Backlogs  # private: see make()
-from modeaware.errors import KeyHeld, ModeAwareError, ResizeWarning
+from modeaware.errors import ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from partitioners import named
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import (
     CONF,
-    KEPT_12_TO_5,
-    KEYS,
-    MOVED_12_TO_5,
     Acquired,
     Make,
     Makes,
-    Reports,
     finish,
     is_librdkafkas_own,
 )
@@ -38,10 +31,7 @@ pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning
 
 
 @pytest.fixture
-def make(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """What they have queued themselves is another matter (test_backlog), and without a broker the
-    errors of the connection would count as such."""
-    monkeypatch.setattr(Backlogs, "_queued", lambda self: 0)
+def make(views: FakeViews) -> Iterator[Make]:
     made = Makes()
     yield made
     made.close()
@@ -122,119 +112,7 @@ class TestWarn:
         assert producer.modeaware_stats()["resizes"] == 0
 
 
-class TestError:
-    def test_keys_that_have_moved_are_refused_and_others_are_not(
-        self, make: Make, views: FakeViews, reports: Reports
-    ) -> None:
-        producer = make("error", **reports.conf)
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        for key in KEPT_12_TO_5:
-            producer.produce("orders", b"v", key)
-        for key in MOVED_12_TO_5:
-            with pytest.raises(MovedKeyRefused, match=rf"orders: the key moved .* to {murmur2(key, 5)} ") as caught:
-                producer.produce("orders", b"v", key)
-            assert isinstance(caught.value, KafkaException)
-            assert isinstance(caught.value, ModeAwareError)
-            assert caught.value.args[0].code() == KafkaError._CONFLICT
-        producer.produce("orders", b"v")
-        assert reports.queued(producer) == len(KEPT_12_TO_5) + 1
-
-    def test_it_is_measured_by_what_the_producer_knew_first(self, make: Make, views: FakeViews) -> None:
-        producer = make("error")
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        views.set("orders", modes_of(12, 3), previous_count=5)
-        with pytest.raises(MovedKeyRefused, match="from partition 11 "):
-            producer.produce("orders", b"v", next(key for key in KEYS if murmur2(key, 12) == 11))
-        views.set("orders", modes_of(12, 12))  # undone
-        for key in KEYS:
-            producer.produce("orders", b"v", key)
-        assert is_librdkafkas_own(producer.produce)
-
-
-class TestHold:
-    def test_keys_that_move_are_held_until_their_old_partition_is_handed_over(
-        self, make: Make, views: FakeViews, reports: Reports
-    ) -> None:
-        producer = make("hold", **reports.conf)
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        for key in KEPT_12_TO_5:
-            producer.produce("orders", b"v", key)
-        for key in MOVED_12_TO_5:
-            with pytest.raises(KeyHeld, match=rf"read partition {murmur2(key, 12)}; ") as caught:
-                producer.produce("orders", b"v", key)
-            assert isinstance(caught.value, BufferError)
-        producer.produce("orders", b"v")
-        assert reports.queued(producer) == len(KEPT_12_TO_5) + 1
-        views.set("orders", modes_of(12, 5), previous_count=12, handed_over=[0, 1, 2, 3, 4, 5])
-        for key in MOVED_12_TO_5:
-            if murmur2(key, 12) <= 5:
-                producer.produce("orders", b"v", key)
-            else:
-                with pytest.raises(KeyHeld):
-                    producer.produce("orders", b"v", key)
-        views.set("orders", modes_of(12, 5))  # all are
-        for key in KEYS:
-            producer.produce("orders", b"v", key)
-
-    def test_a_shrink_before_the_last_is_handed_over_holds_by_both_counts(self, make: Make, views: FakeViews) -> None:
-        producer = make("hold")
-        in_7_then_3 = next(key for key in KEYS if (murmur2(key, 12), murmur2(key, 8), murmur2(key, 4)) == (7, 3, 3))
-        in_9_then_5 = next(key for key in KEYS if (murmur2(key, 12), murmur2(key, 8)) == (9, 5))
-        never_moved = next(key for key in KEYS if murmur2(key, 12) == murmur2(key, 8) == murmur2(key, 4))
-        views.set("orders", modes_of(12, 8), previous_count=12, handed_over=[8, 9, 10, 11])
-        with pytest.raises(KeyHeld, match="read partition 7; "):
-            producer.produce("orders", b"v", in_7_then_3)
-        producer.produce("orders", b"v", in_9_then_5)
-        views.set("orders", modes_of(12, 4), previous_count=8)
-        views.set("orders", modes_of(12, 4), previous_count=8, handed_over=[3])
-        with pytest.raises(KeyHeld, match="read partition 7; "):
-            producer.produce("orders", b"v", in_7_then_3)
-        with pytest.raises(KeyHeld, match="read partition 5; "):
-            producer.produce("orders", b"v", in_9_then_5)
-        producer.produce("orders", b"v", never_moved)
-        views.set("orders", modes_of(12, 4), previous_count=8, handed_over=[5, 7])
-        for key in (in_7_then_3, in_9_then_5):
-            producer.produce("orders", b"v", key)
-
-    def test_a_topic_made_anew_holds_by_its_own_count_alone(self, make: Make, views: FakeViews) -> None:
-        producer = make("hold")
-        views.set("orders", modes_of(12, 5), previous_count=12, topic_id="one")
-        views.set("orders", modes_of(8, 4), previous_count=8, topic_id="two")
-        for key in KEYS:
-            if murmur2(key, 8) == murmur2(key, 4):
-                producer.produce("orders", b"v", key)
-            else:
-                with pytest.raises(KeyHeld):
-                    producer.produce("orders", b"v", key)
-
-    def test_in_a_batch_only_the_held_ones_stay_out(self, make: Make, views: FakeViews) -> None:
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        producer = make("hold")  # it starts in mid-shrink
-        batch: list[dict[str, Any]] = [{"key": key, "value": b"v"} for key in KEYS]
-        assert producer.produce_batch("orders", batch) == len(KEPT_12_TO_5)
-        held = [message for message in batch if "_error" in message]
-        assert [message["key"] for message in held] == MOVED_12_TO_5
-        assert held[0]["_error"].code() == KafkaError._QUEUE_FULL
-
-    @pytest.mark.parametrize("text_keys", [False, True], ids=["same form", "text and bytes"])
-    def test_key_held_once_in_a_batch_stays_held_though_the_guard_opens_in_mid_batch(
-        self, make: Make, views: FakeViews, monkeypatch: pytest.MonkeyPatch, text_keys: bool
-    ) -> None:
-        producer = make("hold")
-        key, other = MOVED_12_TO_5[0], MOVED_12_TO_5[1]
-        # All groups are through. The producer's own queue empties after the next refusal, as when a thread polls.
-        before = TALLY.counts()[SENDS_HELD]
-        monkeypatch.setattr(Backlogs, "_queued", lambda self: int(TALLY.counts()[SENDS_HELD] == before))
-        views.set("orders", modes_of(12, 5), previous_count=12, handed_over=range(12))
-        batch: list[dict[str, Any]] = [{"key": key, "value": b"%d" % number} for number in range(50)]
-        if text_keys:
-            batch[1::2] = [{**message, "key": key.decode()} for message in batch[1::2]]
-        batch += [{"key": other, "value": b"v"}, {"key": key, "value": b"v", "partition": 0}, {"value": b"no key"}]
-        assert producer.produce_batch("orders", batch) == 3
-        assert ["_error" in message for message in batch] == [True] * 50 + [False] * 3
-        again: list[dict[str, Any]] = [{"key": key, "value": message["value"]} for message in batch[:50]]
-        assert producer.produce_batch("orders", again) == 50
-
+class TestAio:
     def test_aio_keeps_back_later_records_of_a_key_refused_before_the_first_view(self, acquired: Acquired) -> None:
         acquired.views = FakeViews(ready=False)
         producer = _BatchProducer({**CONF, "modeaware.view.timeout.ms": 0})
@@ -299,12 +177,12 @@ def test_record_of_an_aio_batch_that_an_applications_partitioner_refuses_fails_a
 
 
 @pytest.mark.parametrize("index", [-1, 7, None])
-def test_index_of_an_own_partitioner_is_checked_before_a_moved_key_is_refused(views: FakeViews, index: Any) -> None:
+def test_index_of_an_own_partitioner_is_checked(views: FakeViews, index: Any) -> None:
     class Own:
         def for_topic(self, topic: str) -> Any:
             return SimpleNamespace(partition=lambda key, count: index, requires_consistency=lambda key: True)
 
-    producer = Producer({**CONF, "partitioner": Own(), "modeaware.on.resize": "error"})
+    producer = Producer({**CONF, "partitioner": Own()})
     views.set("orders", modes_of(12, 12))
     views.set("orders", modes_of(12, 5))
     with pytest.raises(ValueError, match=f"the partitioner of orders returned {index}, "):

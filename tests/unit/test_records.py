@@ -46,17 +46,6 @@ def test_a_record_comes_back_as_it_was_written() -> None:
     assert read.to_json() == FULL.to_json()
 
 
-def test_a_view_tells_what_is_handed_over_until_all_is() -> None:
-    assert FULL.deletion is not None
-    view = replace(FULL, handed_over=(1, 4), deletion=replace(FULL.deletion, earlier_counts=(14,))).view()
-    assert (view.previous_count, view.handed_over, view.earlier_counts) == (12, {1, 4}, (14,))
-    done = replace(FULL, deletion=replace(FULL.deletion, handed_over=True))
-    assert b"hand" not in done.to_json(), "as earlier versions write it"
-    for deletion in (None, done.deletion, replace(FULL.deletion, previous_count=0)):
-        view = replace(FULL, deletion=deletion, handed_over=(1,)).view()
-        assert (view.previous_count, view.handed_over) == (None, frozenset())
-
-
 def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:
     with pytest.raises(
         RecordError, match=rf"'orders' needs a reader of version {REPLACEMENT_READER + 1}.*upgrade"
@@ -90,9 +79,6 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         changed(retired={"4": {"drained": []}}),
         changed(retired={"4": {"seal_offset": float("inf")}}),
         changed(required_groups=[1]),
-        changed(handed_over=[[0, 3], [3, 4]]),
-        changed(handed_over=[[0, 10**18]]),
-        changed(handover_offsets=[1]),
         changed(modes=[[0, 1, 0], [2, 3, 1]], retired={"99": {}}),
         changed(modes=[[0, 1, 0], [2, 3, 1]], retired={"0": {}}),
         changed(deletion={}),
@@ -134,15 +120,6 @@ def test_what_0_1_0_wrote_is_read_and_written_again_as_it_was() -> None:
         if value is not None:
             kind = {CLAIM_KEY: ClaimRecord, GROUP_RULES_KEY: GroupRulesRecord}.get(key, TopicRecord)
             assert kind.from_json(value.encode()).to_json().decode() == value
-
-
-def test_a_handover_comes_back_as_it_was_written() -> None:
-    for handed_over, earlier in ((True, ()), (False, ()), (False, (14, 20))):
-        deletion = DeleteTopicPartitions(4, -1, False, 5, 12, ("app",), handed_over, earlier, revived_ms=7)
-        assert DeleteTopicPartitions.from_dict(deletion.to_dict()) == deletion
-    record = replace(FULL, required_groups=(), handed_over=(0, 1, 2, 7, 9), handover_offsets={3: 12, 10: 0})
-    assert json.loads(record.to_json())["handed_over"] == [[0, 2], [7, 7], [9, 9]]
-    assert TopicRecord.from_json(record.to_json()) == record
 
 
 # Replay

@@ -102,7 +102,7 @@ DONE = RetiredPartition(
 def shrunk(retired: dict[int, RetiredPartition], **fields: Any) -> TopicRecord:
     """The record of a topic that was shrunk from three partitions to two."""
     about = {"delay_ms": 0, "immediate_delete": False, "create_timestamp_ms": 0, "previous_count": 3}
-    deletion = DeleteTopicPartitions(2, **{**about, "handed_over": True, **fields})
+    deletion = DeleteTopicPartitions(2, **{**about, **fields})
     mode = NONE if retired[2].seal_offset is not None else RO
     return TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, mode), deletion=deletion, retired=retired)
 
@@ -151,7 +151,6 @@ def test_what_cannot_be_replaced_is_refused_with_a_code_and_what_to_do(
         ({2: RetiredPartition()}, {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "under changes"),
         ({2: RetiredPartition(opening=True)}, {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "under changes"),
         ({2: RetiredPartition()}, {"evacuate": True}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "under changes"),
-        ({2: DONE}, {"handed_over": False}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "before its last shrink"),
         ({2: replace(DONE, evacuated=True)}, {"evacuate": True}, ErrorCode.POLICY_VIOLATION, "modeaware grow"),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
-from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.errors import ConfigError, ErrorCode, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import writer as writer_module
 from modeaware.spark.connector import chosen_partitioner
@@ -82,7 +82,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
 def test_a_full_queue_is_waited_for() -> None:
     with Sender("orders", CONF) as sender:
         [producer] = FakeProducer.made
-        producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
+        producer.errors = [BufferError("full"), BufferError("full"), BufferError("still")]
         sender.send(b"k", b"v", 3, 0, [("h", None)])
         more = {"partition": 3, "timestamp": 1, "headers": [("h", None)]}  # a timestamp of 0 would mean now
         assert producer.taken == [("orders", b"k", b"v", more)]

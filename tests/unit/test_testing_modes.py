@@ -27,15 +27,13 @@ def modes() -> Iterator[ScriptedModes]:
 def test_a_shrink_to_its_end_and_back(modes: ScriptedModes) -> None:
     assert modes.view("t").modes == ()
     shrunk = modes.shrink("t", 4, to=2)
-    assert (shrunk.modes, shrunk.previous_count, shrunk.handed_over) == ((RW, RW, RO, RO), 4, frozenset())
+    assert (shrunk.modes, shrunk.previous_count) == ((RW, RW, RO, RO), 4)
     drained = modes.none("t", [3], resume_offsets={3: 17})
-    assert (drained.modes, drained.handed_over, drained.resume_offsets) == ((RW, RW, RO, NONE), {3}, {3: 17})
+    assert (drained.modes, drained.resume_offsets) == ((RW, RW, RO, NONE), {3: 17})
     assert modes.none("t").modes == (RW, RW, NONE, NONE)
-    handed_over = modes.handed_over("t")
-    assert (handed_over.previous_count, handed_over.handed_over) == (None, frozenset())
     undone = modes.undo("t")
     assert undone.modes == (RW,) * 4
-    assert [view.epoch for view in (shrunk, drained, handed_over, undone)] == [1, 2, 4, 5]
+    assert [view.epoch for view in (shrunk, drained, undone)] == [1, 2, 4]
     assert modes.view("t") == undone
 
 

@@ -21,7 +21,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
-from modeaware.lifecycle.state import is_settled
+from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import SESSION_MS
@@ -227,7 +227,7 @@ class Observer:
             if topic is None:
                 found.append(TopicFacts(look.topic, others.get(look.topic), gone=self._gone(look)))
                 continue
-            if look.record is not None and is_settled(look.record):  # as the real one: nothing depends on groups
+            if look.record is not None and not in_progress(look.record):  # as the real one: nothing depends on groups
                 groups[look] = {}
             listed = {n: g for n, g in groups[look].items() if doubt is None or n in named or world.side_random() < 0.5}
             found.append(
@@ -238,7 +238,7 @@ class Observer:
                     cleanup_policy=world.policy,
                     partitions=logs[look],
                     groups=listed,
-                    groups_doubt=doubt if look.record is None or not is_settled(look.record) else NOT_LISTED,
+                    groups_doubt=doubt if look.record is None or in_progress(look.record) else NOT_LISTED,
                     fence=fences[look],
                     configs=dict(topic.configs) if (look.topic_id or "").startswith(ANY_ID) else None,
                 )
