@@ -19,7 +19,6 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRef
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import Successor
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import DescribeConfigsRequest
@@ -111,7 +110,7 @@ def replace_command(
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
     """Return the command to replace ``topic``; ``predecessor`` None: that is under way, and nothing is copied."""
-    factor, delay_ms = wanted.replication_factor, wanted.delete_partitions_delay_ms
+    factor = wanted.replication_factor
     if factor is None:
         factor = -1 if predecessor is None else predecessor.replication_factor
     return ReplaceTopicCommand(
@@ -120,7 +119,7 @@ def replace_command(
         num_partitions=wanted.num_partitions,
         replication_factor=factor,
         configs=_named_configs(wanted) if predecessor is None else successor_configs(predecessor, wanted),
-        delay_ms=RETENTION_DELAY_MS if delay_ms is None else delay_ms,
+        delay_ms=wanted.delete_partitions_delay_ms,
         fence=wanted.fence,
         pause_before_switch=pause_before_switch,
         accept_state_loss=tuple(dict.fromkeys(wanted.accept_state_loss)),

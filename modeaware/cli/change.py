@@ -41,7 +41,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.reports.describe import NOT_EVACUATED, TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
@@ -192,12 +192,11 @@ class Change:
 
     def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
         """Returns the modes of the partitions that are retired now."""
-        delay_ms = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
         wanted = DeletePartitions(
             command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
         )
         futures = self.admin.delete_partitions(
-            {command.topic: wanted}, delay_ms=delay_ms, request_timeout=self._timeout_s
+            {command.topic: wanted}, delay_ms=command.delay_ms, request_timeout=self._timeout_s
         )
         return dict(futures[command.topic].result().retired)
 
@@ -227,7 +226,7 @@ def _wanted(command: ReplaceTopicCommand) -> TopicReplacement:
         command.num_partitions,
         command.replication_factor,
         command.configs,
-        None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
+        command.delay_ms,
         command.fence,
         command.accept_state_loss,
         accept_access_loss=True,  # judged before the question, as what follows
@@ -490,8 +489,8 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
 def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePartitionsCommand:
     """Return the shrink that the options ask for."""
     delay = args.delete_partitions_delay
-    delay_ms, accepted = RETENTION_DELAY_MS if delay is None else delay, tuple(dict.fromkeys(args.accept_state_loss))
-    return DeletePartitionsCommand(topic, count, delay_ms, args.immediate_delete, accepted, args.evacuate)
+    accepted = tuple(dict.fromkeys(args.accept_state_loss))
+    return DeletePartitionsCommand(topic, count, delay, args.immediate_delete, accepted, args.evacuate)
 
 
 class _Resize(Command):

@@ -18,9 +18,9 @@ from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_r
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.arguments import (
     broker_ids,
+    check_delay_ms,
     check_numbers,
     check_wanted,
-    checked_delay_ms,
     checked_keys,
     checked_rules,
     pair_of,
@@ -32,7 +32,6 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRef
 from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
@@ -248,10 +247,11 @@ class AdminClient(librdkafka.AdminClient):
             TypeError: an argument has the wrong type.
         """
         check_wanted(partitions)
-        delay = RETENTION_DELAY_MS if delay_ms is None else checked_delay_ms(delay_ms)
+        check_delay_ms(delay_ms)
         deadline = Deadline(request_timeout)
         return self._futures(
-            partitions, lambda: self._calls.delete_partitions(self._calls.views(deadline), partitions, delay, deadline)
+            partitions,
+            lambda: self._calls.delete_partitions(self._calls.views(deadline), partitions, delay_ms, deadline),
         )
 
     def replace_topics(
@@ -300,8 +300,7 @@ class AdminClient(librdkafka.AdminClient):
         """
         for topic, wanted in topics.items():
             check_replacement(topic, wanted)
-            if wanted.delete_partitions_delay_ms is not None:
-                checked_delay_ms(wanted.delete_partitions_delay_ms)
+            check_delay_ms(wanted.delete_partitions_delay_ms)
         deadline = Deadline(request_timeout)
 
         def work() -> dict[str, Any]:

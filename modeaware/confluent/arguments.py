@@ -78,13 +78,14 @@ def checked_keys(keys: Iterable[Any]) -> tuple[tuple[str, str, str], ...]:
     return checked
 
 
-def checked_delay_ms(delay_ms: int) -> int:
-    """Return the delay; raise TypeError, or RequestRefused for one below 0."""
+def check_delay_ms(delay_ms: int | None) -> None:
+    """Raise TypeError for what is no delay, and RequestRefused for one below 0."""
+    if delay_ms is None:
+        return
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
         raise TypeError(f"the delay must be an int (milliseconds), not {delay_ms!r}")
     if delay_ms < 0:
         raise RequestRefused(f"a delay of {delay_ms} ms: 0 or more, or None to leave deletion to the topic's retention")
-    return delay_ms
 
 
 def pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:

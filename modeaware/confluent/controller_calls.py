@@ -119,7 +119,7 @@ class ControllerCalls:
             views.close()
 
     def delete_partitions(
-        self, views: Views, shrinks: Mapping[str, DeletePartitions], delay_ms: int, deadline: Deadline
+        self, views: Views, shrinks: Mapping[str, DeletePartitions], delay_ms: int | None, deadline: Deadline
     ) -> Answers:
         """Have topics shrunk. Errors, in the answers: RequestRefused (nothing changed), ControllerUnavailable (nothing
         was sent), ClusterError (sent, outcome unknown), ModeSourceError.
@@ -137,7 +137,7 @@ class ControllerCalls:
         self,
         views: Views,
         shrinks: Mapping[str, DeletePartitions],
-        delay_ms: int,
+        delay_ms: int | None,
         immediate_delete: bool,
         deadline: Deadline,
     ) -> Answers:

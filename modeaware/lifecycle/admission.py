@@ -43,7 +43,6 @@ from modeaware.modelog.group_rules import (
 from modeaware.modelog.records import (
     MAX_PARTITIONS,
     MAX_RECORD_BYTES,
-    RETENTION_DELAY_MS,
     DeleteTopicPartitions,
     RetiredPartition,
     TopicRecord,
@@ -95,7 +94,7 @@ def admit(
     if isinstance(command, ReplaceTopicCommand):
         after = _replaced(command, current, facts, now_ms)
     elif isinstance(command, DeletePartitionsCommand):
-        if command.delay_ms < RETENTION_DELAY_MS:
+        if command.delay_ms is not None and command.delay_ms < 0:
             why = f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
             raise _refusal(topic, ErrorCode.INVALID_REQUEST, why)
         if (after := _repeated(command, current)) is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ErrorCode
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS, TopicRecord
+from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
 
 
@@ -15,14 +15,14 @@ from modeaware.modes import PartitionMode
 class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
-    ``delay_ms`` -1 selects the ``retention`` reclaim policy, 0 or more ``drained``. ``accept_state_loss`` names groups
+    ``delay_ms`` None selects the ``retention`` reclaim policy, a number ``drained``. ``accept_state_loss`` names groups
     that keep state per partition and may lose it for the keys that move. ``evacuate``: the topic is compacted, and its
     latest values are copied before a partition becomes None.
     """
 
     topic: str
     total_count: int
-    delay_ms: int = RETENTION_DELAY_MS
+    delay_ms: int | None = None
     immediate_delete: bool = False
     accept_state_loss: tuple[str, ...] = ()
     evacuate: bool = False
@@ -61,7 +61,7 @@ class ReplaceTopicCommand:
     num_partitions: int
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
-    delay_ms: int = RETENTION_DELAY_MS
+    delay_ms: int | None = None
     fence: str = "config"
     pause_before_switch: bool = False
     accept_state_loss: tuple[str, ...] = ()

@@ -17,7 +17,6 @@ from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creat
 from modeaware.lifecycle.state import with_replacement
 from modeaware.modelog.records import (
     MAX_PARTITIONS,
-    RETENTION_DELAY_MS,
     Replacement,
     RetiredPartition,
     TopicRecord,
@@ -88,11 +87,15 @@ def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[s
     held = [
         ("number of partitions", command.num_partitions, replacement.num_partitions, None),
         ("replication factor", command.replication_factor, replacement.replication_factor, DEFAULT_FACTOR),
-        ("delay", command.delay_ms, replacement.delay_ms, RETENTION_DELAY_MS),
+        ("delay", command.delay_ms, replacement.delay_ms, None),
         ("fence", command.fence, replacement.fence, None),
         ("evacuation", command.evacuate, replacement.evacuation_epoch is not None, False),
     ]
-    found = [f"another {what} ({now!r})" for what, wanted, now, unnamed in held if wanted not in (now, unnamed)]
+    found = [
+        f"another {what} ({'none' if now is None else repr(now)})"
+        for what, wanted, now, unnamed in held
+        if wanted not in (now, unnamed)
+    ]
     if named.items() <= replacement.configs.items():
         return found
     return [*found, f"another set of configs ({dict(replacement.configs)!r})"]
@@ -118,7 +121,7 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
         yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1"
     if command.num_partitions > MAX_PARTITIONS:
         yield ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
-    if command.delay_ms < RETENTION_DELAY_MS:
+    if command.delay_ms is not None and command.delay_ms < 0:
         yield ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: name 0 or more, or none at all"
     if command.successor == command.topic:
         yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
@@ -131,7 +134,7 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
     yield from objections_to_evacuation(facts, remedy, evacuate=command.evacuate)
     if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
         yield ErrorCode.INVALID_REQUEST, "the successor has to be compacted too: retention would remove latest values"
-    if command.evacuate and command.delay_ms == RETENTION_DELAY_MS and command.fence != "none":
+    if command.evacuate and command.delay_ms is None and command.fence != "none":
         why = "compaction never empties it: name the delay after which it may be deleted (--delete-partitions-delay)"
         yield ErrorCode.INVALID_REQUEST, why
     if facts.successor is not None and facts.successor.topic_id is not None:

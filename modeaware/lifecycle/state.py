@@ -30,7 +30,6 @@ from dataclasses import replace
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.records import (
     REPLACEMENT_READER,
-    RETENTION_DELAY_MS,
     DeleteTopicPartitions,
     Replacement,
     RetiredPartition,
@@ -174,7 +173,7 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
         RequestRefused: as of :func:`deletion_of`.
     """
     if record.replacement is not None:
-        return "retention" if record.replacement.delay_ms == RETENTION_DELAY_MS else "drained"
+        return "retention" if record.replacement.delay_ms is None else "drained"
     deletion = deletion_of(record)
     now = retired or record.retired[partition]
     uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count

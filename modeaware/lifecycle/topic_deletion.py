@@ -36,7 +36,7 @@ from typing import NamedTuple
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.records import RETENTION_DELAY_MS, Replacement, RetiredPartition
+from modeaware.modelog.records import Replacement, RetiredPartition
 
 FENCE_SETTLE_MS = 10_000
 """For how long every look must have shown the fence. The controller restores a fence at each look, and never lifts one:
@@ -93,7 +93,7 @@ def _not_due(
 ) -> Stay | None:
     if retired.keys() != facts.partitions.keys() or len(retired) != facts.partition_count:
         return Stay(reasons.UNAVAILABLE)
-    if replacement.delay_ms != RETENTION_DELAY_MS:
+    if replacement.delay_ms is not None:
         due_ms = replacement.requested_ms + replacement.delay_ms
         return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None
     emptied = all(facts.partitions[p].log_start >= (each.seal_offset or 0) for p, each in retired.items())

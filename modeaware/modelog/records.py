@@ -37,7 +37,6 @@ from modeaware.topic_view import Successor, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
-RETENTION_DELAY_MS = -1
 REPLACEMENT_READER = 2
 """The ``min_reader`` of a topic's record with a replacement: clients of 0.2.0 keep their last view, and say so."""
 MAX_RECORD_BYTES = 900_000
@@ -84,7 +83,7 @@ class DeleteTopicPartitions(JsonFields):
 
     Attributes:
         delete_partitions: the partition count to keep; all partitions from this id on are retired.
-        delay_ms: -1 for the ``retention`` reclaim policy (records go when the topic's own retention takes them), else
+        delay_ms: None for the ``retention`` reclaim policy (records go when the topic's own retention takes them), else
             ``drained``: records go once drained, and no earlier than this many milliseconds after
             ``create_timestamp_ms``.
         immediate_delete: delete without waiting for the drain.
@@ -99,7 +98,7 @@ class DeleteTopicPartitions(JsonFields):
     """
 
     delete_partitions: int = field(metadata=form(int))
-    delay_ms: int = field(metadata=form(int, key="delete_partitions_delay_ms"))
+    delay_ms: int | None = field(metadata=form(optional_int, key="delete_partitions_delay_ms"))
     immediate_delete: bool = field(metadata=form(bool))
     create_timestamp_ms: int = field(metadata=form(int))
     previous_count: int = field(metadata=form(int))
@@ -112,12 +111,12 @@ class DeleteTopicPartitions(JsonFields):
         """The reclaim policy: ``retention``, ``drained`` or ``immediate``."""
         if self.immediate_delete:
             return "immediate"
-        return "retention" if self.delay_ms == RETENTION_DELAY_MS else "drained"
+        return "retention" if self.delay_ms is None else "drained"
 
     @property
     def earliest_ms(self) -> int:
         """The wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
-        return self.create_timestamp_ms + max(self.delay_ms, 0)
+        return self.create_timestamp_ms + (self.delay_ms or 0)
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ class Replacement(JsonFields):
     requested_ms: int = field(metadata=form(int))
     replication_factor: int = field(default=-1, metadata=form(int))
     configs: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_texts, dict))
-    delay_ms: int = field(default=RETENTION_DELAY_MS, metadata=form(int, key="delete_partitions_delay_ms"))
+    delay_ms: int | None = field(default=None, metadata=form(optional_int, key="delete_partitions_delay_ms"))
     fence: str = field(default="config", metadata=form(text))
     pause_before_switch: bool = field(default=False, metadata=form(bool))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))

@@ -18,9 +18,9 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.intent import objection_to_change
 from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
-from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, Replacement, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
 from modeaware.modes import format_ranges
-from modeaware.plan.file import DRAINED, DesiredTopic, ShrinkRules
+from modeaware.plan.file import DesiredTopic, ShrinkRules
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
 from modeaware.reports.describe import NOT_EVACUATED
 from partitioners import share_moved
@@ -231,7 +231,7 @@ def diff_replaced(
             raise _RefusedError(objection_to_change(now))
         if now.let_go_ms is not None:
             _check_successor(desired, now, successor)
-            if topic_phase(record) == "done" or now.delay_ms == RETENTION_DELAY_MS:  # which nobody waits for
+            if topic_phase(record) == "done" or now.delay_ms is None:  # which nobody waits for
                 return TopicDiff(desired.name, desired.where)
         elif desired.partitions != now.num_partitions:
             remedy = "undo that (modeaware replace --undo)" if now.switched_ms is None else "wait until that is done"
@@ -318,7 +318,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
     _check_evacuation(rules, current.cleanup_policy)
-    if rules.evacuate and rules.policy != DRAINED:
+    if rules.evacuate and rules.delay_ms is None:
         raise _RefusedError(
             "compaction never empties it: declare shrink: {policy: drained}, so that it is deleted then"
         )
@@ -328,7 +328,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         desired.partitions,
         desired.replication_factor,
         {key: value for key, value in desired.configs.items() if value is not None},
-        rules.delay_ms if rules.policy == DRAINED else None,
+        rules.delay_ms,
         accept_state_loss=rules.accept_state_loss,
         evacuate=rules.evacuate,
     )
@@ -407,7 +407,7 @@ def _check_evacuation(rules: ShrinkRules, cleanup_policy: str) -> None:
 
 def _other_rules(wanted: ShrinkRules, deletion: DeleteTopicPartitions) -> tuple[str, ...]:
     same = (deletion.delay_ms, deletion.immediate_delete, deletion.evacuate)
-    if (wanted.command_delay_ms, False, wanted.evacuate) == same:
+    if (wanted.delay_ms, False, wanted.evacuate) == same:
         return ()
     how = f"policy {deletion.policy}" + (f", delay_ms {deletion.delay_ms}" if deletion.policy == "drained" else "")
     how += f", {'with' if deletion.evacuate else 'without'} an evacuation"

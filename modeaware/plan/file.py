@@ -15,7 +15,7 @@ import yaml
 
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.modelog.records import MAX_PARTITIONS, RETENTION_DELAY_MS
+from modeaware.modelog.records import MAX_PARTITIONS
 from modeaware.printable import printable_lines
 
 VERSION = 1
@@ -47,26 +47,21 @@ class ShrinkRules:
     """How a topic is shrunk, in the words of ``modeaware shrink``.
 
     Attributes:
-        policy: ``retention``: the topic's own retention removes the records of retired partitions; ``drained``: they
-            are deleted once every group has consumed them.
-        delay_ms: of ``drained``: no earlier than this many milliseconds after the shrink began.
+        delay_ms: of the policy ``drained``: records of retired partitions are deleted once every group has consumed
+            them, no earlier than this many milliseconds after the shrink began. None: the policy ``retention``: the
+            topic's own retention removes them.
         evacuate: of a compacted topic: wait for the Spark job that copies the latest values.
         accept_state_loss: groups that keep state per partition and may lose that of the keys that move.
     """
 
-    policy: str = RETENTION
-    delay_ms: int = 0
+    delay_ms: int | None = None
     evacuate: bool = False
     accept_state_loss: tuple[str, ...] = ()
-
-    @property
-    def command_delay_ms(self) -> int:
-        return RETENTION_DELAY_MS if self.policy == RETENTION else self.delay_ms
 
     def command(self, topic: str, count: int) -> DeletePartitionsCommand:
         """Return the shrink of ``topic`` to ``count`` partitions."""
         return DeletePartitionsCommand(
-            topic, count, self.command_delay_ms, False, self.accept_state_loss, evacuate=self.evacuate
+            topic, count, self.delay_ms, False, self.accept_state_loss, evacuate=self.evacuate
         )
 
 
@@ -218,10 +213,12 @@ class _Reader:
             self._wrong(parts["policy"], f"policy: one of {', '.join(POLICIES)}, not {policy!r}{hint}")
         if "delay_ms" in parts and policy == RETENTION:
             self._wrong(parts["delay_ms"], f"delay_ms belongs to policy: {DRAINED}")
-        delay_ms = self._integer(parts["delay_ms"], "delay_ms", 0, _MOST_MS) if "delay_ms" in parts else 0
+        delay_ms = None if policy == RETENTION else 0
+        if "delay_ms" in parts:
+            delay_ms = self._integer(parts["delay_ms"], "delay_ms", 0, _MOST_MS)
         evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
         groups = self._groups(parts["accept_state_loss"]) if "accept_state_loss" in parts else ()
-        return ShrinkRules(policy, delay_ms, evacuate, groups)
+        return ShrinkRules(delay_ms, evacuate, groups)
 
     def _groups(self, node: yaml.Node) -> tuple[str, ...]:
         if not isinstance(node, yaml.SequenceNode):

@@ -12,7 +12,6 @@ from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
 from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor, mirrors
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.reports.describe import end_text
 
 FENCE_MS = 1_000
@@ -143,7 +142,7 @@ def plan_replacement(
         groups_doubt=facts.groups_doubt.detail if facts.groups_doubt is not None else None,
         pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
         fence=command.fence,
-        delay_ms=None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms,
+        delay_ms=command.delay_ms,
         acls=acls,
         hints=hints_of(command.topic, names, facts.groups),
         evacuate=command.evacuate,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import format_ranges
 from modeaware.plan.file import DRAINED, RETENTION
 from modeaware.reports.describe import end_text, reclaim_text
@@ -88,11 +87,7 @@ class _Deletes:
 
     @property
     def policy(self) -> str:
-        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
-
-    @property
-    def delay_ms(self) -> int | None:
-        return None if self.policy == RETENTION else self.command.delay_ms
+        return RETENTION if self.command.delay_ms is None else DRAINED
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ class Shrink(_Deletes):
         "step": "step",
         "to": "to",
         "policy": "policy",
-        "delay_ms": "delay_ms",
+        "delay_ms": "command.delay_ms",
         "evacuate": "command.evacuate",
         "accept_state_loss": "command.accept_state_loss",
     }
@@ -160,7 +155,7 @@ class Replace(_Deletes):
         "to": "to",
         "successor": "command.successor",
         "policy": "policy",
-        "delay_ms": "delay_ms",
+        "delay_ms": "command.delay_ms",
         "configs": "command.configs",
         "evacuate": "command.evacuate",
         "accept_state_loss": "command.accept_state_loss",
@@ -178,7 +173,7 @@ class Replace(_Deletes):
     def lines(self) -> list[str]:
         command = self.command
         head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.successor}"
-        end = f"    policy {self.policy}: {end_text(command.topic, command.fence, self.delay_ms)}"
+        end = f"    policy {self.policy}: {end_text(command.topic, command.fence, command.delay_ms)}"
         return [head, end, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
 
 

@@ -281,7 +281,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
     if deletion is not None:
         shrink = ShrinkReport(
             deletion.policy,
-            None if deletion.policy == "retention" else deletion.delay_ms,
+            deletion.delay_ms,
             deletion.create_timestamp_ms,
             deletion.previous_count,
             deletion.delete_partitions,

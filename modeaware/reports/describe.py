@@ -16,7 +16,6 @@ from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.replacement import is_followed
 from modeaware.lifecycle.state import partition_phase, topic_phase
 from modeaware.modelog.records import (
-    RETENTION_DELAY_MS,
     DeleteTopicPartitions,
     Replacement,
     RetiredPartition,
@@ -109,7 +108,7 @@ class ShrinkDescription:
         if deletion is None:
             return None
         own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
-        return cls(**own | {"delay_ms": None if deletion.policy == "retention" else deletion.delay_ms})
+        return cls(**own)
 
 
 @dataclass(frozen=True)
@@ -168,8 +167,7 @@ class ReplacementDescription:
         count, groups = replacement.num_partitions, {} if moved is None else moved
         through = {name for name, group in groups.items() if group.has_committed(count)}
         left = [] if moved is None else sorted(set(record.required_groups) - through)
-        delay_ms = None if replacement.delay_ms == RETENTION_DELAY_MS else replacement.delay_ms
-        return cls(**own | {"delay_ms": delay_ms, "changed_ms": record.changed_ms, "not_moved": tuple(left)})
+        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": tuple(left)})
 
 
 @dataclass(frozen=True)
@@ -431,7 +429,7 @@ def reclaim_text(command: DeletePartitionsCommand, deletes: bool) -> str:
     """Return what becomes of the records of retired partitions; ``deletes``: cleanup.policy has ``delete``."""
     if command.immediate_delete:
         return "their records are deleted WITHOUT waiting for consumers (--immediate-delete)"
-    retention = command.delay_ms == RETENTION_DELAY_MS
+    retention = command.delay_ms is None
     if command.evacuate and (retention or not deletes):
         return "their records stay on the brokers, and no client reads them any more"
     if retention:

@@ -24,6 +24,8 @@ from modeaware.modes import PartitionMode
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 
+_RETENTION = -1
+"""The delay of a request that leaves deletion to the topic's own retention."""
 _NEVER = -1
 _BY_CHARACTERS = -1  # a rule of version 0, in which every group with a character of a glob is one
 _GLOB_SINCE = 1
@@ -47,10 +49,18 @@ class TopicResult:
     message: str | None = None
 
 
+def _wire_delay(delay_ms: int | None) -> int:
+    return _RETENTION if delay_ms is None else delay_ms
+
+
+def _delay_ms(wire_delay: int) -> int | None:
+    return None if wire_delay == _RETENTION else wire_delay
+
+
 def delete_partitions_request(
     counts: Mapping[str, int],
     *,
-    delay_ms: int,
+    delay_ms: int | None,
     immediate_delete: bool,
     timeout_ms: int,
     accept_state_loss: Mapping[str, Sequence[str]] | None = None,
@@ -64,7 +74,10 @@ def delete_partitions_request(
         for name, count in counts.items()
     ]
     return codec.DeletePartitionsRequest(
-        timeout_ms=timeout_ms, immediate_delete=immediate_delete, delete_partitions_delay=delay_ms, topics=topics
+        timeout_ms=timeout_ms,
+        immediate_delete=immediate_delete,
+        delete_partitions_delay=_wire_delay(delay_ms),
+        topics=topics,
     )
 
 
@@ -93,7 +106,7 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
             num_partitions=each.num_partitions,
             replication_factor=each.replication_factor,
             configs=[topic.ReplaceTopicsConfig(name=name, value=value) for name, value in each.configs.items()],
-            delete_partitions_delay=each.delay_ms,
+            delete_partitions_delay=_wire_delay(each.delay_ms),
             fence=each.fence,
             pause_before_switch=each.pause_before_switch,
             undo=each.undo,
@@ -165,7 +178,7 @@ def _delete_command(message: Any, topic: Any) -> Command:
     return DeletePartitionsCommand(
         topic=topic.name,
         total_count=topic.partitions,
-        delay_ms=message.delete_partitions_delay,
+        delay_ms=_delay_ms(message.delete_partitions_delay),
         immediate_delete=message.immediate_delete,
         accept_state_loss=tuple(topic.accept_state_loss),
         evacuate=topic.evacuate,
@@ -192,7 +205,7 @@ def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         configs=configs,
-        delay_ms=topic.delete_partitions_delay,
+        delay_ms=_delay_ms(topic.delete_partitions_delay),
         fence=topic.fence,
         pause_before_switch=topic.pause_before_switch,
         accept_state_loss=tuple(topic.accept_state_loss),

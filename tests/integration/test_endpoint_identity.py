@@ -45,7 +45,7 @@ def claim(guarded: Guarded, active: Controller) -> ClaimRecord:
 
 
 def shrinking(topic: str) -> Any:
-    return messages.delete_partitions_request({topic: 2}, delay_ms=-1, immediate_delete=False, timeout_ms=9)
+    return messages.delete_partitions_request({topic: 2}, delay_ms=None, immediate_delete=False, timeout_ms=9)
 
 
 @pytest.mark.parametrize("source", ["log", "wire"])

@@ -94,7 +94,7 @@ def test_a_standby_tells_the_modes_and_names_the_active_one_for_changes(
         assert f"{node.host}:{node.port}" == active.address
         assert (told.controller_id, told.controller_name) == (codec.ACTIVE_NODE_ID, active.controller_id)
         assert {each.partition_index: each.mode for each in told.topics[0].partitions} == {0: 0, 1: 0, 2: 1, 3: 1}
-        shrinking = messages.delete_partitions_request({shrunk: 1}, delay_ms=-1, immediate_delete=False, timeout_ms=9)
+        shrinking = messages.delete_partitions_request({shrunk: 1}, delay_ms=None, immediate_delete=False, timeout_ms=9)
         ruling = messages.alter_group_rules_request(
             AlterGroupRulesCommand((GroupRule("waive", "g", shrunk, "why", 1),), ()), timeout_ms=9
         )

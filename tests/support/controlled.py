@@ -18,7 +18,7 @@ from modeaware.lifecycle.commands import Command, CommandResult, CreatePartition
 from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.waiting import eventually
@@ -103,7 +103,7 @@ class Controlled:
 def is_let_go(record: TopicRecord) -> bool:
     """Whether a topic that is replaced is let go, and is deleted no sooner than its own retention has emptied it."""
     now = record.replacement
-    return now is not None and now.let_go_ms is not None and now.delay_ms == RETENTION_DELAY_MS
+    return now is not None and now.let_go_ms is not None and now.delay_ms is None
 
 
 def commit_zero(served: Controlled, group: str, topic: str, count: int) -> None:

@@ -21,7 +21,6 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.local.jars import cache_folder, locked
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode
 from tests.support.controlled import Controlled
 from tests.support.group import Keyed
@@ -120,7 +119,7 @@ def through_a_shrink_of_both(
         eventually(lambda: all(committed(setting, source, group)), 90, message=log.read_text()[-3000:])
         setting.shrink(source, 4)
         more(load)
-        result = setting.ask(DeletePartitionsCommand(to, 4, RETENTION_DELAY_MS))
+        result = setting.ask(DeletePartitionsCommand(to, 4, None))
         assert result.code is ErrorCode.NONE, result.message
         more(load)
         setting.wait_done(source, 90)

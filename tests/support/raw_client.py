@@ -71,7 +71,7 @@ class RawClient(Peer):
         """Have it shrunk; the error code, of the request or of the topic."""
         counts = {topic: count}
         answer = self.asked(
-            messages.delete_partitions_request(counts, delay_ms=-1, immediate_delete=False, timeout_ms=20_000)
+            messages.delete_partitions_request(counts, delay_ms=None, immediate_delete=False, timeout_ms=20_000)
         )
         return int(answer.error_code or max(p.error_code for told in answer.responses for p in told.partitions))
 

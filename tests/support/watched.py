@@ -62,7 +62,7 @@ def busy_snapshot(now_ms: int | None = None) -> Snapshot:
     waiting = TopicSeen(orders, facts, now_ms - 4_000, None, since | {11: now_ms - 30_000}, stragglers=1)
 
     waits = {p: blocked(reasons.RETENTION) for p in range(32, 128)}
-    clicks = record("clicks", 32, waits, now_ms, deletion=DeleteTopicPartitions(32, -1, False, now_ms, 128))
+    clicks = record("clicks", 32, waits, now_ms, deletion=DeleteTopicPartitions(32, None, False, now_ms, 128))
     doubt = GroupsDoubt("group 'x' is in a rebalance")
     wide = TopicSeen(clicks, TopicFacts("clicks", "id-clicks", 128, groups_doubt=doubt), now_ms - 70_000)
 

@@ -32,7 +32,7 @@ from modeaware.reports.session import ModeLog
 from modeaware.reports.topics import TopicState
 
 DRAINED = "policy drained: their records are deleted once every group has consumed them"
-SHRINK = Shrink(12, ShrinkRules("drained", 60_000, True, ("g",)).command("a", 4))
+SHRINK = Shrink(12, ShrinkRules(60_000, True, ("g",)).command("a", 4))
 DIFFS = (
     TopicDiff("a", "f, line 3", (SHRINK,), warnings=("keys move",), notes=("so it is",)),
     TopicDiff("b", "f, line 9", (Create(3, 2, {"x": "1"}),)),

@@ -90,7 +90,7 @@ def test_all_that_a_file_can_say() -> None:
         "shrink: {policy: drained, delay_ms: 9, evacuate: true, accept_state_loss: [g, h, g]}"
     )
     configs = {"retention.ms": "1", "a": "-1", "b": "true", "c": "0.5", "d": "x y", "e": None, "f": "false"}
-    rules = ShrinkRules("drained", 9, True, ("g", "h"))
+    rules = ShrinkRules(9, True, ("g", "h"))
     assert read_topics(text, "f") == ([DesiredTopic("orders", 4, 3, configs, rules, "f, line 3")], [])
 
 
@@ -183,10 +183,10 @@ def test_a_successor_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -
 
 def test_example_file_is_valid() -> None:
     topics = {topic.name: topic for topic in read_files([Path(__file__).parents[2] / "examples/topics.yaml"])}
-    assert topics["orders"].shrink_rules.policy == "drained"
+    assert topics["orders"].shrink_rules.delay_ms is not None
 
 
-DRAINED = ShrinkRules("drained", 0)
+DRAINED = ShrinkRules(0)
 
 
 def wanted(partitions: int, **fields: object) -> DesiredTopic:
@@ -218,7 +218,7 @@ def test_a_topic_that_is_not_there_is_created() -> None:
 
 
 def test_fewer_partitions_are_a_shrink_as_the_file_says_it() -> None:
-    rules = ShrinkRules("drained", 60_000, False, ("streams",))
+    rules = ShrinkRules(60_000, False, ("streams",))
     plan = ModelTopic(12).plan(wanted(4, shrink=rules))
     assert plan.steps == (Shrink(12, DeletePartitionsCommand(TOPIC, 4, 60_000, False, ("streams",), False)),)
     assert plan.needs_controller
@@ -228,7 +228,7 @@ def test_fewer_partitions_are_a_shrink_as_the_file_says_it() -> None:
     assert "group 'streams' loses the state" in plan.warnings[1]
     (step,) = ModelTopic(12).plan(wanted(5)).steps
     assert isinstance(step, Shrink)
-    assert step.command.delay_ms == -1, "where nothing is said, nothing is deleted early"
+    assert step.command.delay_ms is None, "where nothing is said, nothing is deleted early"
 
 
 def test_more_partitions_revive_first() -> None:
@@ -307,8 +307,7 @@ def test_partitions_that_another_tool_added_are_taken_up_first() -> None:
 
 RULES = st.none() | st.builds(
     ShrinkRules,
-    st.sampled_from(["retention", "drained"]),
-    st.integers(0, 5),
+    st.none() | st.integers(0, 5),
     accept_state_loss=st.sampled_from([(), ("a",), ("a", "b")]),
 )
 CONFIGS = st.dictionaries(st.sampled_from("abc"), st.none() | st.sampled_from("12"))
@@ -352,7 +351,7 @@ def replaced(partitions: int = 4, **fields: object) -> DesiredTopic:
 def test_another_number_is_a_replacement_where_the_file_says_so() -> None:
     topic = ModelTopic(12, {"retention.bytes": "100", "retention.ms": "5", "segment.ms": "6"})
     configs = {"retention.ms": "7", "segment.ms": None}
-    plan = topic.plan(replaced(4, configs=configs, shrink=ShrinkRules("drained", 9, False, ("g",))))
+    plan = topic.plan(replaced(4, configs=configs, shrink=ShrinkRules(9, False, ("g",))))
     (step,) = plan.steps
     assert isinstance(step, Replace)
     command = step.command
@@ -379,7 +378,7 @@ def test_a_replacement_that_cannot_be_is_refused() -> None:
     compacted = ModelTopic(12, {"cleanup.policy": "compact"})
     assert "modeaware.spark.evacuate" in refusal(compacted, replaced(4))
     assert "{policy: drained}" in refusal(compacted, replaced(4, shrink=ShrinkRules(evacuate=True)))
-    plan = compacted.plan(replaced(4, shrink=ShrinkRules("drained", 0, evacuate=True)))
+    plan = compacted.plan(replaced(4, shrink=ShrinkRules(0, evacuate=True)))
     (step,) = plan.steps
     assert isinstance(step, Replace)
     assert step.command.evacuate
@@ -409,7 +408,7 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
     soon = replace(DONE, delay_ms=0, fence="config")
     assert plan_of(soon, there).progress == "reclaim of its replacement by orders-v2", "with --wait until it is deleted"
     assert plan_of(replace(soon, gone_ms=5), there).status == "unchanged"
-    assert plan_of(replace(soon, delay_ms=-1), there).status == "unchanged", "as long as its retention takes"
+    assert plan_of(replace(soon, delay_ms=None), there).status == "unchanged", "as long as its retention takes"
 
 
 @pytest.mark.parametrize(

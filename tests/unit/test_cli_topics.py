@@ -55,16 +55,16 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("shrink t --to 4", DeletePartitionsCommand("t", 4, -1)),
+        ("shrink t --to 4", DeletePartitionsCommand("t", 4)),
         ("shrink t --to 4 --evacuate", DeletePartitionsCommand("t", 4, evacuate=True)),
         ("shrink t --to 4 --delete-partitions-delay 0", DeletePartitionsCommand("t", 4, 0)),
-        ("shrink t --to 4 --immediate-delete", DeletePartitionsCommand("t", 4, -1, True)),
+        ("shrink t --to 4 --immediate-delete", DeletePartitionsCommand("t", 4, None, True)),
         (
             "shrink t --to 4 --accept-state-loss b --accept-state-loss a",
             DeletePartitionsCommand("t", 4, accept_state_loss=("b", "a")),
         ),
         ("grow t --to 13", CreatePartitionsCommand("t", 13)),
-        ("topics --alter --topic t --partitions 4", DeletePartitionsCommand("t", 4, -1)),
+        ("topics --alter --topic t --partitions 4", DeletePartitionsCommand("t", 4)),
         ("topics --alter --topic t --partitions 13", CreatePartitionsCommand("t", 13)),
         (
             "topics --alter --topic t --partitions 13 --replica-assignment " + ",".join(["1:2"] * 13),

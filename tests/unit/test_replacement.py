@@ -168,7 +168,7 @@ def test_a_topic_that_another_change_has_left_its_marks_on_is_refused(
         ({"num_partitions": 3}, "number of partitions (2)"),
         ({"replication_factor": 3}, "replication factor (-1)"),
         ({"configs": {"retention.ms": "1"}}, "set of configs"),
-        ({"delay_ms": 5}, "delay (-1)"),
+        ({"delay_ms": 5}, "another delay (none)"),
         ({"fence": "none"}, "fence ('config')"),
         ({"configs": FENCE_CONFIGS}, "set of configs"),
     ],

@@ -96,7 +96,7 @@ def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() ->
         (replace(COMMAND, evacuate=False), "compact,delete", ErrorCode.POLICY_VIOLATION, "modeaware.spark.evacuate"),
         (COMMAND, "delete", ErrorCode.INVALID_REQUEST, "omit --evacuate"),
         (replace(COMMAND, configs={"cleanup.policy": "delete"}), "compact", ErrorCode.INVALID_REQUEST, "compacted too"),
-        (replace(COMMAND, delay_ms=-1), "compact", ErrorCode.INVALID_REQUEST, "--delete-partitions-delay"),
+        (replace(COMMAND, delay_ms=None), "compact", ErrorCode.INVALID_REQUEST, "--delete-partitions-delay"),
     ],
 )
 def test_what_is_refused(command: ReplaceTopicCommand, policy: str, code: ErrorCode, says: str) -> None:
@@ -112,7 +112,7 @@ def test_the_evacuation_is_on_the_record_and_the_switch_is_made() -> None:
     assert evacuation_of(begun) == PROOF
     assert TopicRecord.from_json(begun.to_json()) == begun
     assert ask(replace(COMMAND, evacuate=False), begun, absent).record is None, "a repeat need not name it"
-    never_deleted = replace(COMMAND, delay_ms=-1, fence="none", configs={"cleanup.policy": "compact,delete"})
+    never_deleted = replace(COMMAND, delay_ms=None, fence="none", configs={"cleanup.policy": "compact,delete"})
     assert evacuation_of(admitted(never_deleted, earlier, absent)) == PROOF
     switched = after(begun, seen(), seen(), now_ms=NOW_MS)
     switched = after(switched, seen(), now_ms=NOW_MS + CONFIG.announce_ms)

@@ -25,7 +25,7 @@ RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.
 
 def record(**changes: Any) -> TopicRecord:
     """6 -> 3 partitions, of 8 once: 3 and 4 are sealed, 5 is evacuated, 6 has a straggler, 7 is new."""
-    deletion = DeleteTopicPartitions(3, -1, False, 9_000, 6, evacuate=True, evacuation_epoch=4)
+    deletion = DeleteTopicPartitions(3, None, False, 9_000, 6, evacuate=True, evacuation_epoch=4)
     made = TopicRecord(
         "orders",
         "id",
@@ -67,7 +67,7 @@ def test_a_partition_without_a_seal_is_waited_for() -> None:
 
 
 def test_what_asks_for_no_evacuation_is_refused() -> None:
-    for found in (None, record(deletion=None), record(deletion=DeleteTopicPartitions(3, -1, False, 9_000, 6))):
+    for found in (None, record(deletion=None), record(deletion=DeleteTopicPartitions(3, None, False, 9_000, 6))):
         with pytest.raises(NothingToEvacuate):
             shrink_of("orders", found)
 

@@ -104,7 +104,7 @@ class TestTheWholeWay:
         assert (step.effects, step.record.modes[P]) == ((), RO)
 
     def test_retention_waits_for_the_topic_s_own(self) -> None:
-        record = retiring(delay_ms=-1)
+        record = retiring(delay_ms=None)
         for start in (0, 9):
             seen = facts(logs={P: log(10, start)}, groups=READ)
             record = after(record, seen, passes=3)
@@ -275,7 +275,7 @@ class TestAdmission:
 
 
 class TestTheProof:
-    @pytest.mark.parametrize("policy", [{}, {"delay_ms": -1}])
+    @pytest.mark.parametrize("policy", [{}, {"delay_ms": None}])
     def test_nothing_goes_without_it(self, policy: dict[str, object]) -> None:
         record = waiting(**policy)
         assert record.modes[P] is RO
@@ -302,7 +302,8 @@ class TestTheProof:
 
 class TestAtRest:
     @pytest.mark.parametrize(
-        ("policy", "cleanup"), [({}, "compact"), ({"delay_ms": -1}, "compact"), ({"delay_ms": -1}, "compact,delete")]
+        ("policy", "cleanup"),
+        [({}, "compact"), ({"delay_ms": None}, "compact"), ({"delay_ms": None}, "compact,delete")],
     )
     def test_where_nothing_is_deleted_it_is_done(self, policy: dict[str, object], cleanup: str) -> None:
         record = after(waiting(**policy), seen(COPIED, cleanup_policy=cleanup), passes=2)

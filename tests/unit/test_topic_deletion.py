@@ -134,7 +134,7 @@ def test_a_delay_counts_from_the_request() -> None:
 
 
 def test_without_a_delay_its_own_retention_has_to_empty_it_first() -> None:
-    kept = record(delay_ms=-1)
+    kept = record(delay_ms=None)
     assert stays(seen(), kept) == (reasons.RETENTION, None)
     emptied = {p: replace(each, log_start=SEALS[p]) for p, each in logs().items()}
     assert stays(seen(logs=emptied), kept) is None

@@ -41,7 +41,7 @@ def _at(broker: FakeBroker, **fields: str) -> ClaimRecord:
 
 
 def _delete(timeout_ms: int = 5000, **counts: int) -> object:
-    return messages.delete_partitions_request(counts, delay_ms=-1, immediate_delete=False, timeout_ms=timeout_ms)
+    return messages.delete_partitions_request(counts, delay_ms=None, immediate_delete=False, timeout_ms=timeout_ms)
 
 
 def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Server, controller: StubController) -> None:

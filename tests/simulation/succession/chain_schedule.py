@@ -13,7 +13,7 @@ from itertools import accumulate
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.alias import is_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.modelog.records import RETENTION_DELAY_MS, Replacement, TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.succession.chain_judge import ChainJudge
 from tests.simulation.succession.clients import Group
@@ -41,12 +41,12 @@ class ChainActions(Actions):
     def __init__(self, world: World, *, skips_second: bool) -> None:
         super().__init__(world)
         self.skips_second = skips_second
-        self.command = replace(self.command, delay_ms=(0, 0, 0, RETENTION_DELAY_MS)[world.below(4)])
+        self.command = replace(self.command, delay_ms=(0, 0, 0, None)[world.below(4)])
         assert isinstance(world.judge, ChainJudge)
         self.judge = world.judge
         self.links = (2, 2, 3, 4)[world.below(4)]
         if skips_second:
-            self.command = replace(self.command, delay_ms=RETENTION_DELAY_MS)
+            self.command = replace(self.command, delay_ms=None)
 
     @property
     def last(self) -> SimTopic:
@@ -92,7 +92,7 @@ class ChainActions(Actions):
         free = [name for name in (NAME, SUCCESSOR, THIRD) if name not in world.topics]
         if free:
             name = free[0] if world.random() < 0.6 else free[world.below(len(free))]
-            delay_ms = RETENTION_DELAY_MS if self.skips_second else (RETENTION_DELAY_MS, 0, 0, 0)[world.below(4)]
+            delay_ms = None if self.skips_second else (None, 0, 0, 0)[world.below(4)]
             fence = "none" if world.random() < 0.05 else "config"
             count = 1 + world.below(3)
             self.command = ReplaceTopicCommand(self.last.name, name, count, delay_ms=delay_ms, fence=fence)

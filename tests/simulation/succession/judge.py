@@ -8,7 +8,7 @@ from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import held_up
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
-from modeaware.modelog.records import CLAIM_KEY, RETENTION_DELAY_MS, Replacement, TopicRecord
+from modeaware.modelog.records import CLAIM_KEY, Replacement, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.topic_view import TopicView
 from tests.simulation.drain_invariants import Violation
@@ -229,10 +229,10 @@ class Judge:
             raise Violation("fence", f"{topic.topic_id} is deleted, and has no fence")
         world.hit("predecessor deleted")
         self._fenced_at_the_end(controller, topic)
-        if now.delay_ms != RETENTION_DELAY_MS and world.time_ms < now.requested_ms + now.delay_ms:
+        if now.delay_ms is not None and world.time_ms < now.requested_ms + now.delay_ms:
             raise Violation("delay", f"{topic.topic_id} is deleted too early")
         left = [log for log, end in zip(topic.logs, controller.ends_again, strict=False) if log.log_start < end]
-        if now.delay_ms == RETENTION_DELAY_MS and left:
+        if now.delay_ms is None and left:
             raise Violation("delay", f"{topic.topic_id} is deleted, and retention has not emptied it")
         if not looked.sure:
             raise Violation("I2", f"{topic.topic_id} is deleted though not all groups are known")

@@ -9,7 +9,6 @@ from itertools import accumulate
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand, TopicCommand
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from tests.simulation.faults import Fault
 from tests.simulation.succession.clients import Group, Producer
 from tests.simulation.succession.ending import ROUNDS, settle, work
@@ -27,7 +26,7 @@ class Actions:
         self.world = world
         count = 1 + world.below(4)
         fence = "none" if world.random() < 0.12 else "config"
-        delay_ms = (RETENTION_DELAY_MS, 0, 0, 400_000)[world.below(4)] if world.deletes else RETENTION_DELAY_MS
+        delay_ms = (None, 0, 0, 400_000)[world.below(4)] if world.deletes else None
         self.command = ReplaceTopicCommand(NAME, SUCCESSOR, count, delay_ms=delay_ms, fence=fence)
         self.asked = False
 
