@@ -98,7 +98,6 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
             pause_before_switch=each.pause_before_switch,
             undo=each.undo,
             forget=each.forget,
-            adopt_id=each.adopt_id,
             accept_state_loss=list(each.accept_state_loss),
             evacuate=each.evacuate,
         )
@@ -149,7 +148,7 @@ def commands_of(message: Any) -> list[Command]:
     commands: list[Command]
     if isinstance(message, codec.ReplaceTopicsRequest):
         replacements = [_replace_command(message, topic) for topic in message.topics]
-        if repeated := _repeated(command.successor for command in replacements if not command.is_of_alias):
+        if repeated := _repeated(command.successor for command in replacements if not command.forget):
             raise RequestRefused(f"successors named twice in one request: {', '.join(repeated)}", topic=repeated[0])
         commands = [*replacements]
     elif isinstance(message, codec.DeletePartitionsRequest):
@@ -199,7 +198,6 @@ def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
         evacuate=topic.evacuate,
         undo=topic.undo,
         forget=topic.forget,
-        adopt_id=topic.adopt_id,
         validate_only=message.validate_only,
     )
 

@@ -30,9 +30,8 @@ def test_create_partitions_commands_round_trip_in_every_version(version: int) ->
 
 def test_replace_topics_commands_round_trip() -> None:
     full = ReplaceTopicCommand("a", "a2", 6, 2, {"x": "y"}, 5, "none", True, ("g",), True, True, True)
-    aliases = [ReplaceTopicCommand("c", "a2", 1, validate_only=True, forget=True),
-               ReplaceTopicCommand("d", "a2", 1, validate_only=True, adopt_id="id")]  # fmt: skip
-    commands = [full, ReplaceTopicCommand("b", "b2", 3, validate_only=True), *aliases]
+    forgotten = [ReplaceTopicCommand(name, "a2", 1, validate_only=True, forget=True) for name in "cd"]
+    commands = [full, ReplaceTopicCommand("b", "b2", 3, validate_only=True), *forgotten]
     message = messages.replace_topics_request(commands, validate_only=True, timeout_ms=10)
     _, decoded = codec.decode_request(codec.encode_request(message, 0, 3, "client"))
     assert messages.commands_of(decoded) == commands
