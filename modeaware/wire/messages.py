@@ -19,14 +19,12 @@ from modeaware.lifecycle.commands import (
     DeletePartitionsCommand,
     ReplaceTopicCommand,
 )
-from modeaware.modelog.group_rules import GroupRule, has_glob_characters
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 
 _NEVER = -1
-_BY_CHARACTERS = -1  # a rule of version 0, in which every group with a character of a glob is one
-_GLOB_SINCE = 1
 WHOLE_TOPIC = -1
 """The partition index that stands for the topic as a whole in a DeletePartitions response."""
 
@@ -120,25 +118,12 @@ def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: in
                 created_ms=rule.created_ms,
                 expires_ms=_NEVER if rule.expires_ms is None else rule.expires_ms,
                 uncommitted_only=rule.uncommitted_only,
-                glob=int(rule.glob),
+                glob=rule.glob,
             )
             for rule in command.add
         ],
         remove=list(command.remove),
     )
-
-
-def lost_in_version(message: Any, api_version: int) -> str | None:
-    """Return why an older controller would misread a request; None where it would not."""
-    if not isinstance(message, codec.AlterGroupRulesRequest) or api_version >= _GLOB_SINCE:
-        return None
-    for rule in message.add:
-        if bool(rule.glob) is not has_glob_characters(rule.group):
-            return (
-                f"the controller is of 0.2.0 or older, and would take the name {rule.group!r} for a glob: nothing was "
-                "sent. Upgrade the controllers first"
-            )
-    return None
 
 
 def commands_of(message: Any) -> list[Command]:
@@ -226,7 +211,7 @@ def _group_rule(rule: Any) -> GroupRule:
         created_ms=rule.created_ms,
         expires_ms=None if rule.expires_ms == _NEVER else rule.expires_ms,
         uncommitted_only=rule.uncommitted_only,
-        glob=has_glob_characters(rule.group) if rule.glob == _BY_CHARACTERS else bool(rule.glob),
+        glob=rule.glob,
     )
 
 

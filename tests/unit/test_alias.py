@@ -24,9 +24,7 @@ from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, group
 
 NAME, ID = "orders-v2", "id-of-the-successor"
 LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-ALIAS = TopicRecord(
-    TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",), min_reader=2
-)
+ALIAS = TopicRecord(TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",))
 FORGET = ReplaceTopicCommand(TOPIC, NAME, 2, forget=True)
 ABSENT = TopicFacts(TOPIC, None)
 
@@ -94,7 +92,7 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
 
 def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
     second = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second, min_reader=2)]
+    records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second)]
     refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), TopicFacts("", "id-3"), records, NOW_MS)
     refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), TopicFacts("", "id-3"), records, NOW_MS)
 
@@ -117,7 +115,7 @@ def refusal(command: TopicCommand, topic_id: str, *records: TopicRecord) -> str:
 def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(command: TopicCommand) -> None:
     """Until then its name is an alias as well, and a record of it would take the alias's place."""
     replaces = "topic 'orders' replaces 'orders-v2': wait until "
-    moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED, min_reader=2)
+    moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED)
     assert replaces + "that is done" in refusal(command, "id-3", ALIAS, moving)
     let_go = replace(moving, replacement=replace(RETURNED, let_go_ms=3))
     assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, let_go)
@@ -131,7 +129,7 @@ def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(comman
 def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between_is_gone() -> None:
     """Clients of the name would be led past what that topic has for them."""
     for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, let_go_ms=3)):
-        moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now, min_reader=2)
+        moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now)
         with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
             forget_alias(FORGET, TopicFacts(TOPIC, "id-3"), [ALIAS, moving])
         assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
@@ -144,13 +142,13 @@ def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> No
 
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward)
     assert "leads to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
     returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     assert ended_by(second, [ALIAS, second]) == []
     gone = replace(second, replacement=replace(returned, gone_ms=4))
     assert ended_by(gone, [ALIAS, gone]) == [ALIAS.topic_id]
@@ -191,7 +189,7 @@ def test_another_topic_under_an_alias_is_noted_until_it_is_known_to_be_gone() ->
 
 def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
     deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"), min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"))
     announced = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
     for following in (second, announced):  # the latter's own look tells what becomes of it
         assert facts_for_alias(ALIAS, deleted, {ID: following}).successor is None
@@ -202,7 +200,7 @@ def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
 def test_topic_that_gets_back_the_name_of_an_alias_is_no_other_topic_under_it() -> None:
     """Also before its id is on the record: a controller may have stopped right after the creation."""
     back = replace(LED, successor=TOPIC, successor_id="id-3", gone_ms=None)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=back, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=back)
     begun = replace(second, replacement=replace(back, successor_id=None, announced_ms=None, switched_ms=None))
     returned = replace(ABSENT, topic_id="id-3")
     for record in (second, begun):
@@ -221,7 +219,7 @@ def reason_of(step: Advance) -> str | None:
 def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
     """A producer of the first name writes to the new topic of that name, and a group reads the one before it first."""
     returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     for switched_ms, written in ((None, (NAME, ID)), (2, (TOPIC, "id-3"))):
         record = replace(second, replacement=replace(returned, switched_ms=switched_ms))
         views = {TOPIC: ALIAS.view(), NAME: record.view()}
@@ -240,7 +238,7 @@ def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
 def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic() -> None:
     """Not of the topic of that name that is gone, and which no record may go to."""
     returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     views = FakeViews()
     routes = Routes(views, ClientConfig(), ClientErrors())
     for record in (ALIAS, second):
@@ -256,7 +254,7 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
 # Chains of aliases
 
 GONE = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE, min_reader=2)
+SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE)
 
 
 def led(records: list[TopicRecord]) -> list[tuple[str, str, str | None, int]]:
@@ -278,7 +276,7 @@ def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
     returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned, min_reader=2)
+    third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]
     after = led_on([ID], [third], records, EPOCH, NOW_MS)

@@ -328,7 +328,7 @@ def test_a_topic_of_a_chain_is_deleted_after_the_one_that_it_has_replaced() -> N
 
 def test_alias_is_forgotten_once(world: World) -> None:
     old = TopicRecord(
-        A, "gone", 5, 1, (PartitionMode.READ_ONLY,), min_reader=2,
+        A, "gone", 5, 1, (PartitionMode.READ_ONLY,),
         replacement=Replacement(NEW, 1, 0, successor_id="new", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4),
     )  # fmt: skip
     world.engine._append([old])  # a private call: as a controller that has replaced it would have

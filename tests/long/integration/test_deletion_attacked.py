@@ -28,9 +28,9 @@ from tests.conftest import MakeKafka, MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.group import FAST
-from tests.support.old_release import new_release
 from tests.support.plain import commit, create_topic, drain_topic, ends, produce_keyed
 from tests.support.program import run_program
+from tests.support.release import new_release
 from tests.support.replaced_load import Delivered, Member, Writer
 from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
