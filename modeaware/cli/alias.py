@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from modeaware.cli import Command, add_action
-from modeaware.cli.embedded import alter_alias
+from modeaware.cli.embedded import forget_alias
 from modeaware.cli.progress import status_without_change, tell
 from modeaware.cli.session import (
     add_confirmation_options,
@@ -16,7 +16,7 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.cluster.cluster import TopicShape
-from modeaware.lifecycle.alias import adopted, alias_of, is_alias, is_successor
+from modeaware.lifecycle.alias import alias_of, is_alias, is_successor
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.reasons import LEADS_NOWHERE
@@ -26,7 +26,6 @@ from modeaware.reports.session import ModeLog, Session
 _ACTIONS = {
     "list": "list the names that lead to another topic",
     "forget": "let a name lead nowhere any more",
-    "adopt": "have required groups read another topic that has come up under a name",
 }
 
 
@@ -64,7 +63,7 @@ class AliasesReport:
 
 
 class Aliases(Command):
-    """``list``, ``forget``, ``adopt``."""
+    """``list`` and ``forget``."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -77,16 +76,13 @@ class Aliases(Command):
             else:
                 action.add_argument("topic", metavar="TOPIC", help="the name")
                 add_confirmation_options(action)
-            if name == "adopt":
-                what = "the id of the topic that has come up under the name; without it, the one that has it now"
-                action.add_argument("--topic-id", metavar="ID", help=what)
             add_connection_options(action)
             note = " (for the controller in this process where none runs; those that the running one has)"
             add_controller_config_option(action, "--controller-config", note)
 
     def run(self, args: argparse.Namespace) -> int:
         with open_session(args, "look at the aliases") as session:
-            return _list(args, session) if args.action == "list" else _end(args, session)
+            return _list(args, session) if args.action == "list" else _forget(args, session)
 
 
 def _list(args: argparse.Namespace, session: Session) -> int:
@@ -114,28 +110,18 @@ def _report(session: Session, log: ModeLog) -> AliasesReport:
     return AliasesReport(tuple(reports))
 
 
-def _end(args: argparse.Namespace, session: Session) -> int:
-    """Forget an alias, or adopt the topic that has come up under it; what the controller would refuse is refused before
-    the question."""
-    topic, log, is_forgotten = args.topic, session.read_log(), args.action == "forget"
+def _forget(args: argparse.Namespace, session: Session) -> int:
+    """Forget an alias; what the controller would refuse is refused before the question."""
+    topic, log = args.topic, session.read_log()
     facts = session.observer().observe(topic, None, log.rules)
-    adopt_id = None if is_forgotten else args.topic_id or facts.topic_id or ""
     leads_to = log.leads_to(topic) or ""
-    command = ReplaceTopicCommand(topic, leads_to, 1, forget=is_forgotten, adopt_id=adopt_id)
-    alias = alias_of(command, facts, log.replaced)
-    if is_forgotten:
-        tell(*_consequences(topic, leads_to, facts))
-    else:
-        record = adopted(command, alias, facts, log.replaced, 0)
-        tell(
-            f"{topic}: the topic {adopt_id} of {facts.partition_count} partitions takes no writes any more, is fenced, "
-            f"and is read from its start by: {', '.join(record.required_groups) or 'no group'}.",
-            f"They have read records of {leads_to} already: what this topic has of the same keys comes late.",
-        )
+    command = ReplaceTopicCommand(topic, leads_to, 1, forget=True)
+    alias_of(command, facts, log.replaced)
+    tell(*_consequences(topic, leads_to, facts))
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    alter_alias(session, log.claim, command)
-    print(f"{topic}: {'forgotten' if is_forgotten else f'the topic {adopt_id} is adopted'}.")
+    forget_alias(session, log.claim, command)
+    print(f"{topic}: forgotten.")
     return 0
 
 

@@ -19,7 +19,6 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, Comman
 from modeaware.modelog.records import ClaimRecord
 from modeaware.reports.session import Session
 from modeaware.wire.client import is_running
-from modeaware.wire.messages import TopicResult
 from modeaware.wire.retries import Deadline, Retrying
 
 ANSWER_TIMEOUT_S = 30.0
@@ -48,14 +47,9 @@ def alter_group_rules(session: Session, claim: ClaimRecord | None, command: Alte
     _alter(session, claim, command, lambda admin: admin.alter_group_rules(command.add, command.remove))
 
 
-def alter_alias(session: Session, claim: ClaimRecord | None, command: ReplaceTopicCommand) -> None:
-    """Have an alias ended, as :func:`alter_group_rules` has rules changed."""
-    topic, adopted = command.topic, command.adopt_id
-
-    def ask(admin: AdminClient) -> Future[TopicResult]:
-        return admin.alter_aliases([topic] if adopted is None else (), {topic: adopted} if adopted else {})[topic]
-
-    _alter(session, claim, command, ask)
+def forget_alias(session: Session, claim: ClaimRecord | None, command: ReplaceTopicCommand) -> None:
+    """Have an alias forgotten, as :func:`alter_group_rules` has rules changed."""
+    _alter(session, claim, command, lambda admin: admin.forget_aliases([command.topic])[command.topic])
 
 
 def _alter(

@@ -53,8 +53,6 @@ def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
     found: dict[str, TopicView] = {}
     for view in views.values():
         if view.successor is not None and _following(view.successor, views.get) is not None:
-            if view.successor.gone and view.successor.topic in found:
-                continue  # a topic was adopted: it comes before the last one of the chain that its name leads to
             found[view.successor.topic] = view
     return found
 

@@ -318,44 +318,36 @@ class AdminClient(librdkafka.AdminClient):
 
         return self._futures(topics, work)
 
-    def alter_aliases(
-        self,
-        forget: Iterable[str] = (),
-        adopt: Mapping[str, str] | None = None,
-        *,
-        validate_only: bool = False,
-        request_timeout: float = REQUEST_TIMEOUT_S,
+    def forget_aliases(
+        self, topics: Iterable[str], *, validate_only: bool = False, request_timeout: float = REQUEST_TIMEOUT_S
     ) -> dict[str, Future[TopicResult]]:
         """End aliases: names of replaced topics that are gone, which lead to the topics that have replaced them.
 
+        Clients then use what brokers have under the name, a topic or none.
+
         Args:
-            forget: names that are to lead nowhere: clients use what brokers have under them, a topic or none.
-            adopt: per name the id of another topic that has come up under it: it takes no writes, required groups read
-                it from its start, and then it goes the way of the topic before it. Its name leads on.
+            topics: the names.
             validate_only, request_timeout: as in :meth:`replace_topics`.
 
         Returns:
-            Per name a future, as of :meth:`replace_topics`; INVALID_REQUEST: the name is no alias, UNKNOWN_TOPIC_ID:
-            another topic has come up under it. The user needs ALTER and DELETE on the topic that the name leads to, to
-            forget, or ALTER on the cluster where that one was deleted; ALTER, DELETE and ALTER_CONFIGS on the topic, to
-            adopt it.
+            Per name a future, as of :meth:`replace_topics`; INVALID_REQUEST: the name is no alias. The user needs ALTER
+            and DELETE on the topic that the name leads to, or ALTER on the cluster where that one was deleted.
         """
-        chosen: dict[str, str | None] = {**dict.fromkeys(forget), **(adopt or {})}
+        names = list(dict.fromkeys(topics))
         deadline = Deadline(request_timeout)
 
         def work() -> dict[str, Any]:
             views = self._calls.views(deadline)
             commands, failures = [], {}
-            for topic, topic_id in chosen.items():
+            for topic in names:
                 if (leads_to := views.view(topic).successor) is None:
                     why = f"topic {topic!r}: it is no alias, its name leads to no other topic"
                     failures[topic] = RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
                     continue
-                name, count = leads_to.topic, leads_to.partition_count
-                commands.append(ReplaceTopicCommand(topic, name, count, forget=topic_id is None, adopt_id=topic_id))
+                commands.append(ReplaceTopicCommand(topic, leads_to.topic, leads_to.partition_count, forget=True))
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
 
-        return self._futures(chosen, work)
+        return self._futures(names, work)
 
     def describe_modes(
         self, topics: Iterable[str] | None = None, request_timeout: float = REQUEST_TIMEOUT_S

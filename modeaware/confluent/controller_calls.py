@@ -227,8 +227,8 @@ class ControllerCalls:
             chosen = [by_topic[topic] for topic in topics]
             return messages.replace_topics_request(chosen, validate_only=validate_only, timeout_ms=timeout_ms)
 
-        # Undone twice, the second attempt would be refused: there is nothing to undo; nor an alias, where it was ended.
-        repeatable = validate_only or not any(command.undo or command.is_of_alias for command in commands)
+        # A second attempt would be refused: there is nothing to undo, or to forget.
+        repeatable = validate_only or not any(command.undo or command.forget for command in commands)
         return self._answers(by_topic, views, message, deadline, repeatable=repeatable)
 
     def _answers(

@@ -22,7 +22,7 @@ Forward: Any = partial
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
-    Forward = getattr(_routed, "Forward", partial)  # a build of before there was one
+    Forward = _routed.Forward
 
 Target = Callable[..., Any]
 

@@ -28,7 +28,7 @@ from modeaware.errors import (
     NewerRecord,
     RequestRefused,
 )
-from modeaware.lifecycle.admission import admit, admit_of_alias, alter_group_rules
+from modeaware.lifecycle.admission import admit, alter_group_rules, forget_alias
 from modeaware.lifecycle.alias import (
     Chain,
     chain_of,
@@ -226,9 +226,8 @@ class Engine:
                 if facts.topic_id in self._newer:
                     raise _newer(f"topic {command.topic!r}", command.topic)
                 now_ms = self._clock.now_ms()
-                if isinstance(command, ReplaceTopicCommand) and command.is_of_alias:
-                    admission = admit_of_alias(command, facts, replaced, self._epoch, now_ms)
-                    return Admitted(command, None, facts, admission)
+                if isinstance(command, ReplaceTopicCommand) and command.forget:
+                    return Admitted(command, None, facts, forget_alias(command, facts, replaced))
                 refuse_alias(command, facts, replaced, now_ms)
                 record = self._records.get(facts.topic_id or "")
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)

@@ -136,10 +136,7 @@ class Job(Future[_Results]):
     def _as_result(self, number: int, outcome: CommandResult | ModeAwareError) -> CommandResult:
         if isinstance(outcome, CommandResult):
             return outcome
-        topic = self._commands[number].topic
-        # Clients of 0.2.0 read NOT_CONTROLLER of one topic as the answer to the whole request.
-        code = NOT_BEGUN if outcome.code in (None, ErrorCode.NOT_CONTROLLER) else outcome.code
-        return CommandResult(topic, code or NOT_BEGUN, str(outcome))
+        return CommandResult(self._commands[number].topic, outcome.code or NOT_BEGUN, str(outcome))
 
 
 def _in_doubt(what: str) -> ClusterError:

@@ -198,7 +198,7 @@ class Story:
             phases_s = self._shrink_and_replace(admin)
             self._read_to_end()
             report = self._audit(phases_s)
-            admin.alter_aliases(forget=[self._topic])[self._topic].result(TIMEOUT_S)  # nothing stays on the cluster
+            admin.forget_aliases([self._topic])[self._topic].result(TIMEOUT_S)  # nothing stays on the cluster
             return report
 
     def _delete_topics(self, admin: modeaware.AdminClient) -> None:

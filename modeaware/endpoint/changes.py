@@ -120,7 +120,7 @@ class ChangeRequest:
         """Yield the replacements that create a successor, by their place in ``commands``: as many as brokers validate
         at once."""
         numbered = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
-        creating = ((n, c) for n, c in numbered if not (c.undo or c.is_of_alias))
+        creating = ((n, c) for n, c in numbered if not (c.undo or c.forget))
         yield from map(dict, in_requests(creating, lambda each: 1 + each[1].num_partitions + len(each[1].configs)))
 
     def creation_question(self, some: Mapping[int, ReplaceTopicCommand], correlation_id: int) -> bytes:

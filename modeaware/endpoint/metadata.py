@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cachetools import LRUCache
@@ -91,14 +91,12 @@ class Additions:
         controller_name: the ControllerName tag.
         known_only: topics that do not exist, or that the user may not see, are left out.
         removed: the RemovedTopicIds tag.
-        successors: the Successor and ReadUpTo tags, for a client that follows them.
     """
 
     node: Node | None
     controller_name: str | None
     known_only: bool
     removed: tuple[str, ...] = ()
-    successors: bool = False
 
 
 class ModesQuery:
@@ -108,7 +106,6 @@ class ModesQuery:
         size_bytes: its size in memory, about.
         modes_only: it is about all topics that have a mode record.
         fresh: the mode log has to be read to its end first.
-        successors: the client follows a topic that is replaced to its successor.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -117,7 +114,6 @@ class ModesQuery:
         self.correlation_id = self._header.correlation_id
         self.modes_only = bool(self._request.modes_only)
         self.fresh = bool(self._request.fresh)
-        self.successors = bool(self._request.successors)
         if self.modes_only and self._request.topics is not None:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
 
@@ -170,10 +166,9 @@ def with_modes_of(
     version: int,
     known_only: bool,
     removed: tuple[str, ...] = (),
-    successors: bool = False,
 ) -> bytes:
     """Return the broker's response (a whole frame) to a :class:`ModesQuery`'s question, with the modes."""
-    added = Additions(*_active(controller), known_only, removed, successors)
+    added = Additions(*_active(controller), known_only, removed)
     body = answers.get(
         memoryview(upstream)[4:],
         ("modes", version, controller.version(), added),
@@ -349,8 +344,6 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
             error_code, head = 0, _NO_ERROR + head[INT16.size :]
         elif error_code:
             view = TopicView.unlisted(name)
-        if not added.successors and view.successor is not None:
-            view = replace(view, successor=None)
         partitions = _listed(cursor)
         operations = cursor.take(4)
         cursor.skip_tags()

@@ -332,7 +332,6 @@ class ClientSession:
             version=version,
             known_only=query.modes_only,
             removed=query.removed(self._controller),
-            successors=query.successors,
         )
         self._replace(lambda own_id: query.question(self._controller, own_id, version), version, Slot(rewrite=rewrite))
 

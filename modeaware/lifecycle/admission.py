@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.alias import adopted, alias_of
+from modeaware.lifecycle.alias import alias_of
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     CreatePartitionsCommand,
@@ -118,26 +118,14 @@ def admit(
     return Admission(after.stamped(controller_epoch, now_ms), message)
 
 
-def admit_of_alias(
-    command: ReplaceTopicCommand,
-    facts: TopicFacts,
-    records: Sequence[TopicRecord],
-    controller_epoch: int,
-    now_ms: int,
-) -> Admission:
-    """Decide on a command about an alias; ``records`` are those of all topics that are or were replaced.
+def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Sequence[TopicRecord]) -> Admission:
+    """Decide on the end of an alias; ``records`` are those of all topics that are or were replaced.
 
     Raises:
         RequestRefused: as :func:`admit`.
     """
     alias = alias_of(command, facts, records)
-    if command.forget:
-        return Admission(None, removed=() if command.validate_only else (alias.topic_id,))
-    after = adopted(command, alias, facts, records, now_ms)
-    _check_size(after, facts)
-    if command.validate_only:
-        return Admission(None)
-    return Admission(after.stamped(controller_epoch, now_ms), removed=(alias.topic_id,))
+    return Admission(None, removed=() if command.validate_only else (alias.topic_id,))
 
 
 def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts, now_ms: int) -> TopicRecord:

@@ -1,17 +1,13 @@
 """An alias: the name of a topic that was replaced and is gone. Its record stays, and leads the name to the successor.
 
-A client may use the name at any time, so an alias stays until an operator ends it, in one of two ways, or until the
-topic that it leads to has been replaced by a new topic of the name. Until then it is watched: another topic under the
-name, and a deletion of the topic that it leads to, raise an alarm.
+A client may use the name at any time, so an alias stays until an operator forgets it, or until the topic that it leads
+to has been replaced by a new topic of the name. A forgotten alias has no record, and the name means what brokers have
+under it: a topic, or none.
 
-*Forget*: the record is removed, and the name means what brokers have under it: a topic, or none.
-
-*Adopt*: another topic has come up under the name, by an automatic creation for example, and a client that knows no
-modes may have written to it. Mode-aware clients do not use that topic (invariant I8), and an operator may delete it.
-Where its records are wanted, the operator adopts its id: the topic becomes a predecessor of the topic that the name
-leads to. It takes no writes, is fenced and sealed, and required groups read it from its start to its end; then it is
-let go like the one before it. Groups that read the successor continue meanwhile: what they are given of the adopted
-topic is late.
+Until then the alias is watched: another topic under the name, and a deletion of the topic that it leads to, raise an
+alarm. Another topic under the name comes by an automatic creation, for example, and a client that knows no modes may
+have written to it. Mode-aware clients do not use that topic (invariant I8): an operator copies the records that are
+wanted, and deletes it.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, Repla
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
-from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
@@ -327,75 +323,10 @@ def _place_of(removed: TopicRecord, appended: Iterable[TopicRecord]) -> tuple[st
     """Return the name, the id and the partition count of the topic in the place of an alias that is removed."""
     for record in appended:
         now = record.replacement
-        if record.topic == removed.topic:  # it is adopted
-            return record.topic, record.topic_id, len(record.modes)
         if now is not None and is_alias(record) and now.successor == removed.topic:
             return now.successor, now.successor_id, now.num_partitions
     assert removed.replacement is not None, "it is replaced"
     return removed.replacement.successor, removed.replacement.successor_id, removed.replacement.num_partitions
-
-
-def adopted(
-    command: ReplaceTopicCommand, alias: TopicRecord, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int
-) -> TopicRecord:
-    """Return the record of the topic that has come up under an alias: a predecessor of the topic that is written, which
-    the groups of the alias have to read (invariant I2). None while another topic is that, and none of the chain itself
-    (invariant I8).
-
-    Raises:
-        RequestRefused: it is another topic than the command names, or not one that can be fenced and drained.
-    """
-    topic = command.topic
-    if facts.topic_id is None:
-        raise _refusal(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has come up under that name")
-    if facts.topic_id != command.adopt_id:
-        why = f"its id is {facts.topic_id}, not {command.adopt_id}: look at it again (modeaware alias list)"
-        raise _refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID, why)
-    if facts.compacted:
-        why = f"cleanup.policy is {facts.cleanup_policy!r}: only a topic that is not compacted can be adopted"
-        raise _refusal(topic, ErrorCode.POLICY_VIOLATION, why)
-    records = tuple(records)
-    last = _last(alias, records)
-    for each in records:
-        now = each.replacement
-        in_chain = now is not None and last.successor_id in (each.topic_id, now.successor_id)
-        if now is not None and not is_alias(each) and in_chain:
-            why = f"{each.topic!r} is being replaced by {now.successor!r}: wait until it is gone"
-            raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
-    anew = Replacement(
-        last.successor,
-        last.num_partitions,
-        requested_ms=now_ms,
-        delay_ms=last.delay_ms,
-        fence=last.fence,
-        successor_id=last.successor_id,
-        announced_ms=now_ms,
-        switched_ms=now_ms,
-        accept_state_loss=last.accept_state_loss,
-    )
-    partitions = range(facts.partition_count)
-    record = replace(
-        TopicRecord.unchanged(topic, facts.topic_id, facts.partition_count),
-        modes=(PartitionMode.READ_ONLY,) * facts.partition_count,
-        # Groups without a commit read all of it, whatever their auto.offset.reset says.
-        retired={p: RetiredPartition(resume_offset=0) for p in partitions},
-        required_groups=alias.required_groups,
-        groups_complete=False,
-    )
-    return with_replacement(record, anew)
-
-
-def _last(alias: TopicRecord, records: Iterable[TopicRecord]) -> Replacement:
-    """Return the replacement whose successor is written to: the successor of an alias may have been replaced, too."""
-    by_id = {record.topic_id: record for record in records}
-    last, passed = alias.replacement, {alias.topic_id}
-    assert last is not None, "an alias"
-    while (following := by_id.get(last.successor_id or "")) is not None and following.topic_id not in passed:
-        if following.replacement is None or following.replacement.switched_ms is None:
-            break
-        passed.add(following.topic_id)
-        last = following.replacement
-    return last
 
 
 def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:

@@ -52,8 +52,8 @@ class ReplaceTopicCommand:
 
     ``evacuate``: the topic is compacted, and its latest values are copied to the successor before it is let go.
 
-    Of a topic that was replaced and is gone, whose name leads to ``successor``: ``forget`` ends that, and ``adopt_id``
-    adopts the topic of that id, which has come up under the name (:mod:`modeaware.lifecycle.alias`).
+    ``forget``: nothing is replaced. The topic was replaced and is gone, and its name leads to ``successor`` no more
+    (:mod:`modeaware.lifecycle.alias`).
     """
 
     topic: str
@@ -69,12 +69,6 @@ class ReplaceTopicCommand:
     undo: bool = False
     validate_only: bool = False
     forget: bool = False
-    adopt_id: str | None = None
-
-    @property
-    def is_of_alias(self) -> bool:
-        """Return whether the command is about an alias, and replaces nothing."""
-        return self.forget or self.adopt_id is not None
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,7 @@ def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Create
     """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
     refuse it."""
     fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
-    new = () if command.adopt_id is not None else (creation(command.topic, topic_id, command),)
-    return (*new, *((fence,) if command.fence != "none" else ()))
+    return (creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
 
 
 def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:

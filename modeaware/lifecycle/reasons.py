@@ -88,7 +88,8 @@ _TEXTS = {
     "to write to, and consumers that run meanwhile may skip its first records. If another topic has its name by now, "
     "with records or offsets of groups, copy its records elsewhere, then delete it",
     NAME_TAKEN: "another topic has come up under the name, which leads to the successor: clients of modeaware do not "
-    "use it, but others do. Delete it, and turn off the automatic creation of topics",
+    "use it, but others do. Copy the records that are wanted to the successor, delete it, and turn off the automatic "
+    "creation of topics",
     LEADS_NOWHERE: "the topic that the name leads to was deleted. Clients that use the name fail, or use a topic that "
     "was created in its place, whose modes they do not know. Move them to that one's name, and forget the alias "
     "(modeaware alias forget)",

@@ -81,7 +81,6 @@ from modeaware.lifecycle.seal import (
 from modeaware.lifecycle.state import all_retired, blocked, carried, with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.json_form import READER_VERSION
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
     Replacement,
@@ -586,4 +585,4 @@ def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand)
 
 
 def _without(record: TopicRecord) -> TopicRecord:
-    return replace(record, replacement=None, min_reader=READER_VERSION)
+    return replace(record, replacement=None)

@@ -29,7 +29,6 @@ from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.records import (
-    REPLACEMENT_READER,
     DeleteTopicPartitions,
     Replacement,
     RetiredPartition,
@@ -86,8 +85,7 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
 
 
 def with_replacement(record: TopicRecord, replacement: Replacement) -> TopicRecord:
-    """Return the record of a topic that is replaced, which clients have to understand."""
-    return replace(record, replacement=replacement, min_reader=REPLACEMENT_READER)
+    return replace(record, replacement=replacement)
 
 
 def all_retired(record: TopicRecord, count: int) -> TopicRecord:

@@ -100,7 +100,7 @@ def _advance_retired(
     found = advance(replace(record, replacement=None), facts, config, controller_epoch, now_ms, rules)
     if found.record is None:
         return found
-    return replace(found, record=replace(found.record, replacement=record.replacement, min_reader=record.min_reader))
+    return replace(found, record=replace(found.record, replacement=record.replacement))
 
 
 def _note_groups(

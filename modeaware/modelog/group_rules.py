@@ -4,31 +4,26 @@ One record holds all rules. The controller writes it, like every other, and the 
 it.
 
 A group id may hold any character, those of a glob included, so each rule keeps whether its text is a name or a glob.
-Up to 0.2.0 a text with ``*``, ``?`` or ``[`` was always a glob, and a rule without the field ``literal`` is still read
-so. A literal name with these characters has the field, and raises the record's ``min_reader``: a reader of 0.2.0 cannot
-read the rules then, and a controller that cannot read the rules deletes nothing. Were the name read as a glob, a waiver
-would give up other groups' records, and a required group would be left out once no broker lists it.
+Were a name read as a glob, a waiver would give up other groups' records, and a required group would be left out once no
+broker lists it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any
 
 from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
-LITERAL_READER = 2
-"""The ``min_reader`` of a record with a literal name that an older reader would take for a glob."""
 REQUIRE, WAIVE, CLOSED = "require", "waive", "closed"
 KINDS = (REQUIRE, WAIVE, CLOSED)
 
 
-def has_glob_characters(group: str) -> bool:
-    """Return whether a group's text can be a glob; up to 0.2.0 it then was one."""
-    return any(character in group for character in "*?[")
+def has_glob_characters(name: str) -> bool:
+    """Return whether a name can be a glob."""
+    return any(character in name for character in "*?[")
 
 
 def _read_kind(value: Any) -> str:
@@ -61,17 +56,12 @@ class GroupRule(JsonFields):
     created_ms: int = field(metadata=form(int))
     expires_ms: int | None = field(default=None, metadata=form(optional_int))
     uncommitted_only: bool = field(default=False, metadata=form(bool))
-    glob: bool = field(default=False, metadata=form(lambda literal: not literal, key="literal"))
+    glob: bool = field(default=False, metadata=form(bool))
 
     @property
     def key(self) -> tuple[str, str, str]:
         """What names a rule: there is one of each kind, group and topic."""
         return (self.kind, self.group, self.topic)
-
-    @property
-    def is_unlike_0_2_0(self) -> bool:
-        """Whether a reader of 0.2.0 would take the group for a glob, and it is a name."""
-        return not self.glob and has_glob_characters(self.group)
 
     def applies(self, topic: str, now_ms: int) -> bool:
         """Return whether it is a rule for ``topic``, and in force: a waiver ends when it expires (invariant I2)."""
@@ -81,23 +71,12 @@ class GroupRule(JsonFields):
         """Return whether the rule is for ``group``, by its name or as a glob."""
         return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, as the mode log has it."""
-        found = super().to_dict()
-        found.pop("literal", None)
-        return found | ({"literal": True} if self.is_unlike_0_2_0 else {})
-
-    @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        glob = has_glob_characters(text(found["group"])) and not found.get("literal", False)
-        return super().from_dict({**found, "literal": not glob})
-
 
 @dataclass(frozen=True)
 class GroupRulesRecord(VersionedRecord):
     """All rules in force (and those that have expired since the last change)."""
 
-    KIND, READER = "a record of group rules", LITERAL_READER
+    KIND = "a record of group rules"
 
     rules: tuple[GroupRule, ...] = field(
         default=(),
@@ -109,7 +88,3 @@ class GroupRulesRecord(VersionedRecord):
     )
     controller_epoch: int = field(default=0, metadata=form(int, required=True))
     epoch: int = field(default=-1, metadata=form(int, required=True))
-
-    @property
-    def reader(self) -> int:
-        return LITERAL_READER if any(rule.is_unlike_0_2_0 for rule in self.rules) else 1

@@ -30,7 +30,6 @@ def form(
     write: Callable[[Any], Any] | None = None,
     *,
     key: str | None = None,
-    always: bool = False,
     required: bool = False,
     absent: Any = MISSING,
     beside: str | None = None,
@@ -41,8 +40,7 @@ def form(
         read: makes the value from JSON; may raise KeyError, TypeError, ValueError, AttributeError, OverflowError.
         write: makes JSON from the value; None: it is JSON already.
         key: in JSON; None: the field's name.
-        always: written also where it is the default.
-        required: the same, and JSON without it is malformed.
+        required: written also where it is the default, and JSON without it is malformed.
         absent: the value that is left out, and that an absent key stands for; the field's default, if not given.
         beside: a field; this one is written where that one is not its default.
     """
@@ -50,7 +48,6 @@ def form(
         "read": read,
         "write": write,
         "key": key,
-        "always": always or required,
         "required": required,
         "absent": absent,
         "beside": beside,
@@ -77,7 +74,7 @@ def _forms(kind: Any) -> _Forms:
             default = absent[each.name] = how["absent"]
         if how["required"]:
             required.add(key)
-        omitted = MISSING if how["always"] else default
+        omitted = MISSING if how["required"] else default
         forms.append(_Form(each.name, key, how["read"], how["write"], omitted, how["beside"]))
     return _Forms(forms, defaults, absent, frozenset(required))
 
@@ -110,15 +107,10 @@ class JsonRecord(JsonFields):
     """A record of the mode log."""
 
     KIND: ClassVar[str]
-    READER: ClassVar[int] = READER_VERSION
-
-    @property
-    def reader(self) -> int:
-        return READER_VERSION
 
     def to_json(self) -> bytes:
         """Return the value on the log: compact UTF-8 JSON, keys sorted, so equal records are equal bytes."""
-        found = {"version": WRITER_VERSION, "min_reader": self.reader, **self.to_dict()}
+        found = {"version": WRITER_VERSION, "min_reader": READER_VERSION, **self.to_dict()}
         return json.dumps(found, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
@@ -138,10 +130,10 @@ class JsonRecord(JsonFields):
         min_reader = found.get("min_reader", 1)
         if not isinstance(min_reader, int):
             raise RecordError(f"mode log: min_reader must be a number, not {min_reader!r}")
-        if min_reader > cls.READER:
+        if min_reader > READER_VERSION:
             raise NewerRecord(
                 f"mode log: the record of {found.get('topic', 'the controller')!r} needs a reader of version "
-                f"{min_reader}, this one is {cls.READER}; upgrade modeaware",
+                f"{min_reader}, this one is {READER_VERSION}; upgrade modeaware",
                 topic=topic if isinstance(topic := found.get("topic"), str) else None,
             )
         try:

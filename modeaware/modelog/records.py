@@ -22,7 +22,6 @@ from typing import Any, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
 from modeaware.modelog.json_form import (
-    READER_VERSION,
     JsonFields,
     JsonRecord,
     VersionedRecord,
@@ -37,8 +36,6 @@ from modeaware.topic_view import Successor, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
-REPLACEMENT_READER = 2
-"""The ``min_reader`` of a topic's record with a replacement: clients of 0.2.0 keep their last view, and say so."""
 MAX_RECORD_BYTES = 900_000
 """A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
 MAX_PARTITIONS = 100_000
@@ -286,7 +283,6 @@ class TopicRecord(VersionedRecord):
     """
 
     KIND = "a topic record"
-    READER = REPLACEMENT_READER
 
     topic: str = field(metadata=form(text))
     topic_id: str = field(metadata=form(text))
@@ -306,13 +302,13 @@ class TopicRecord(VersionedRecord):
         metadata=form(
             lambda value: {int(p): RetiredPartition.from_dict(each) for p, each in value.items()},
             lambda value: {str(p): each.to_dict() for p, each in value.items()},
-            always=True,
+            required=True,
         ),
     )
     switch_offsets: Mapping[int, int] = field(
-        default_factory=dict, hash=False, metadata=form(_read_offsets, _write_offsets, always=True)
+        default_factory=dict, hash=False, metadata=form(_read_offsets, _write_offsets, required=True)
     )
-    required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, always=True))
+    required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, required=True))
     groups_complete: bool = field(default=True, metadata=form(bool))
     waived: Mapping[str, str] = field(
         default_factory=dict,
@@ -332,8 +328,7 @@ class TopicRecord(VersionedRecord):
         default=None,
         metadata=form(lambda value: None if value is None else Replacement.from_dict(value), Replacement.to_dict),
     )
-    changed_ms: int = field(default=0, metadata=form(int, always=True))
-    min_reader: int = field(default=READER_VERSION, metadata=form(int, always=True))
+    changed_ms: int = field(default=0, metadata=form(int, required=True))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
@@ -406,9 +401,9 @@ class ClaimRecord(JsonRecord):
     controller_epoch: int = field(metadata=form(int))
     address: str | None = field(metadata=form(optional_text))
     controller_id: str = field(metadata=form(text))
-    claimed_ms: int = field(default=0, metadata=form(int, always=True))
-    host: str = field(default="", metadata=form(text, always=True))
-    security_protocol: str = field(default="PLAINTEXT", metadata=form(text, always=True))
+    claimed_ms: int = field(default=0, metadata=form(int, required=True))
+    host: str = field(default="", metadata=form(text, required=True))
+    security_protocol: str = field(default="PLAINTEXT", metadata=form(text, required=True))
 
 
 def _read_policy(value: Any) -> str:

@@ -4,10 +4,10 @@ A topic name leads to a chain of topics (:mod:`modeaware.clients.gate`), nearly 
 its end in every partition, and then the one that has replaced it, so it reads the records of each key in their order.
 
 Its offsets, in checkpoints and in progress, name every partition of the topics that it has come to, and the topic ids
-that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_id": "<id>", "<topic>": {"<partition>":
-<offset>}}``, with several topics ``"modeaware:topic_id": {"<topic>": "<id>"}``. The end of a new query's first batch
-may also name the topics at whose ends the query begins, ``"modeaware:skipped": ["<topic>"]``: Spark asks for the
-beginning again where the batch is run again, and a topic may have been let go since.
+that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":
+{"<partition>": <offset>}}``. The end of a new query's first batch may also name the topics at whose ends the query
+begins, ``"modeaware:skipped": ["<topic>"]``: Spark asks for the beginning again where the batch is run again, and a
+topic may have been let go since.
 
 Spark asks how far the next batch goes, and does not say where it begins. While the process of a query runs that is
 known from the batch before. The first batch after a start goes as far as any place in the chain requires. It may then
@@ -31,7 +31,7 @@ from modeaware.topic_view import TopicView
 OUR_MARK = "modeaware:offsets"
 """The key that marks offsets of ``format("modeaware")``, beside the topics; no topic can have this name."""
 _FORMAT = 1
-_ID_MARK = "modeaware:topic_id"
+_ID_MARK = "modeaware:topic_ids"
 _SKIPPED_MARK = "modeaware:skipped"
 EARLIEST, LATEST = -2, -1
 """Kafka's numbers (ListOffsets) for the log start and the log end."""
@@ -76,21 +76,18 @@ class Offsets:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what a checkpoint holds; earlier versions knew one topic."""
+        """Read what a checkpoint holds."""
         positions = {
             topic: {int(p): int(offset) for p, offset in each.items()}
             for topic, each in value.items()
             if isinstance(each, Mapping) and topic != _ID_MARK
         }
-        ids = value.get(_ID_MARK) or {}
-        ids = dict.fromkeys(positions, ids) if isinstance(ids, str) else ids
-        return cls(positions, ids, tuple(value.get(_SKIPPED_MARK) or ()))
+        return cls(positions, value.get(_ID_MARK) or {}, tuple(value.get(_SKIPPED_MARK) or ()))
 
     def to_json(self) -> dict[str, Any]:
         ids = {topic: self.ids[topic] for topic in self.positions if topic in self.ids}
-        only = next(iter(ids.values()), None) if len(self.positions) == 1 else ids
         by_topic = {topic: {str(p): offset for p, offset in each.items()} for topic, each in self.positions.items()}
-        marks = {_ID_MARK: only, _SKIPPED_MARK: list(self.skipped)}
+        marks = {_ID_MARK: ids, _SKIPPED_MARK: list(self.skipped)}
         return {OUR_MARK: _FORMAT, **{mark: value for mark, value in marks.items() if value}, **by_topic}
 
 

@@ -167,7 +167,6 @@ class WireSource:
             modes_only=topics is None,
             fresh=fresh,
             held_topic_ids=[topic_id for topic_id in held if topic_id is not None],
-            successors=True,
         )
 
         def encode(correlation_id: int, client_id: str | None) -> bytes:

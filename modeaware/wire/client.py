@@ -15,7 +15,6 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.wire import capabilities, codec
 from modeaware.wire.capabilities import API_VERSIONS_VERSION, CLIENT_NAME, identity
 from modeaware.wire.frames import MAX_CHANGE_BYTES, MalformedFrame, frame
-from modeaware.wire.messages import lost_in_version
 from modeaware.wire.security import security_protocol, split_address
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     Raises:
         ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
             that controller.
-        RequestRefused: the request is too large, or that controller does not know it, or would misread it; nothing was
-            sent.
+        RequestRefused: the request is too large, or that controller does not know it; nothing was sent.
         ConfigError: a security setting cannot be used.
         ClusterError: the command was sent, and no readable response came back in time; it may have been carried out.
     """
@@ -45,8 +43,6 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     server = _server(conf, claim)
     try:
         api_version = _common_version(server, claim, message.API_KEY, min(timeout_s, HELLO_TIMEOUT_S))
-        if (why := lost_in_version(message, api_version)) is not None:
-            raise RequestRefused(why, code=ErrorCode.UNSUPPORTED_VERSION)
 
         def encode(correlation_id: int, client_id: str | None) -> bytes:
             return codec.encode_request(message, api_version, correlation_id, client_id or CLIENT_NAME)

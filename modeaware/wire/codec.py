@@ -113,7 +113,7 @@ VERSIONS = {
     API_VERSIONS_KEY: (0, 4),
     CREATE_PARTITIONS_KEY: (0, 3),
     DELETE_PARTITIONS_KEY: (0, 0),
-    ALTER_GROUP_RULES_KEY: (0, 1),
+    ALTER_GROUP_RULES_KEY: (0, 0),
     REPLACE_TOPICS_KEY: (0, 0),
 }
 """The versions that are encoded and decoded here: api key -> (lowest, highest)."""

@@ -19,7 +19,7 @@ from modeaware.lifecycle.commands import (
     DeletePartitionsCommand,
     ReplaceTopicCommand,
 )
-from modeaware.modelog.group_rules import GroupRule, has_glob_characters
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
@@ -27,8 +27,6 @@ from modeaware.wire.frames import MalformedFrame
 _RETENTION = -1
 """The delay of a request that leaves deletion to the topic's own retention."""
 _NEVER = -1
-_BY_CHARACTERS = -1  # a rule of version 0, in which every group with a character of a glob is one
-_GLOB_SINCE = 1
 WHOLE_TOPIC = -1
 """The partition index that stands for the topic as a whole in a DeletePartitions response."""
 
@@ -111,7 +109,6 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
             pause_before_switch=each.pause_before_switch,
             undo=each.undo,
             forget=each.forget,
-            adopt_id=each.adopt_id,
             accept_state_loss=list(each.accept_state_loss),
             evacuate=each.evacuate,
         )
@@ -134,25 +131,12 @@ def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: in
                 created_ms=rule.created_ms,
                 expires_ms=_NEVER if rule.expires_ms is None else rule.expires_ms,
                 uncommitted_only=rule.uncommitted_only,
-                glob=int(rule.glob),
+                glob=rule.glob,
             )
             for rule in command.add
         ],
         remove=list(command.remove),
     )
-
-
-def lost_in_version(message: Any, api_version: int) -> str | None:
-    """Return why an older controller would misread a request; None where it would not."""
-    if not isinstance(message, codec.AlterGroupRulesRequest) or api_version >= _GLOB_SINCE:
-        return None
-    for rule in message.add:
-        if bool(rule.glob) is not has_glob_characters(rule.group):
-            return (
-                f"the controller is of 0.2.0 or older, and would take the name {rule.group!r} for a glob: nothing was "
-                "sent. Upgrade the controllers first"
-            )
-    return None
 
 
 def commands_of(message: Any) -> list[Command]:
@@ -162,7 +146,7 @@ def commands_of(message: Any) -> list[Command]:
     commands: list[Command]
     if isinstance(message, codec.ReplaceTopicsRequest):
         replacements = [_replace_command(message, topic) for topic in message.topics]
-        if repeated := _repeated(command.successor for command in replacements if not command.is_of_alias):
+        if repeated := _repeated(command.successor for command in replacements if not command.forget):
             raise RequestRefused(f"successors named twice in one request: {', '.join(repeated)}", topic=repeated[0])
         commands = [*replacements]
     elif isinstance(message, codec.DeletePartitionsRequest):
@@ -212,7 +196,6 @@ def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
         evacuate=topic.evacuate,
         undo=topic.undo,
         forget=topic.forget,
-        adopt_id=topic.adopt_id,
         validate_only=message.validate_only,
     )
 
@@ -241,7 +224,7 @@ def _group_rule(rule: Any) -> GroupRule:
         created_ms=rule.created_ms,
         expires_ms=None if rule.expires_ms == _NEVER else rule.expires_ms,
         uncommitted_only=rule.uncommitted_only,
-        glob=has_glob_characters(rule.group) if rule.glob == _BY_CHARACTERS else bool(rule.glob),
+        glob=rule.glob,
     )
 
 

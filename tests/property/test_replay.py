@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import Replay, fold
-from tests.support.modelog import NONE, RO, topic_record
+from tests.support.modelog import NONE, RO, for_newer_readers, topic_record
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,7 +110,7 @@ rubbish = st.tuples(
     st.one_of(
         st.binary(max_size=30),
         st.sampled_from([b"{}", b"null", b'{"modes": [[0, 1e9, 0]]}', ELSEWHERE]),
-        st.just(topic_record("a", 999, topic_id="a1", min_reader=3).to_json()),
+        st.just(for_newer_readers(topic_record("a", 999, topic_id="a1"))),
     ),
 )
 

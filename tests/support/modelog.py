@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 from modeaware.config import ClientConfig
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import AdminClient, TopicCollection
+from modeaware.modelog.json_form import READER_VERSION, WRITER_VERSION, JsonRecord
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
@@ -41,6 +43,12 @@ def topic_record(
         retired={p: RetiredPartition(seal_offset=100) for p in range(writable, count)},
         **others,
     )
+
+
+def for_newer_readers(record: JsonRecord) -> bytes:
+    """``record`` as a version of modeaware may write it one day, for readers that this one is not."""
+    later = {"version": WRITER_VERSION + 1, "min_reader": READER_VERSION + 1, "later": [1]}
+    return json.dumps(json.loads(record.to_json()) | later).encode()
 
 
 class RealLog:

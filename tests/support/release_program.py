@@ -1,7 +1,6 @@
-"""Programs that run with whatever release of modeaware comes first on PYTHONPATH; what they print first tells which.
+"""Programs that run with the modeaware that comes first on PYTHONPATH; what they print first tells which.
 
-They use what every release has: ``Producer``, ``Consumer`` and the command. ``CLIENTS=confluent_kafka`` makes them
-programs with plain clients.
+``CLIENTS=confluent_kafka`` makes them programs with plain clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes of an application and its controllers, each of one release, replaced by the other as they work."""
+"""Processes of an application and its controllers, which are restarted as they work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.group import FAST
-from tests.support.old_release import Release
 from tests.support.process import LoggedProcess
+from tests.support.release import Release
 from tests.support.waiting import eventually
 
 BETWEEN = 150

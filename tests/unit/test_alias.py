@@ -1,4 +1,4 @@
-"""Aliases: which are there, how one is forgotten, and what becomes of a topic that is adopted."""
+"""Aliases: which are there, how one is forgotten, and where names lead that are used again."""
 
 from __future__ import annotations
 
@@ -12,34 +12,27 @@ from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.admission import admit_of_alias
+from modeaware.lifecycle.admission import forget_alias
 from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on, refuse_alias
-from modeaware.lifecycle.commands import Advance, CreatePartitionsCommand, FenceTopic, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import Advance, CreatePartitionsCommand, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.intent import effects_to_come
-from modeaware.lifecycle.state import topic_phase
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
-from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
-from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log
+from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, group
 
 NAME, ID = "orders-v2", "id-of-the-successor"
 LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-ALIAS = TopicRecord(
-    TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",), min_reader=2
-)
+ALIAS = TopicRecord(TOPIC, "id-of-the-first", 9, EPOCH, (RO,) * 2, replacement=LED, required_groups=("billing",))
 FORGET = ReplaceTopicCommand(TOPIC, NAME, 2, forget=True)
-ADOPT = replace(FORGET, forget=False, adopt_id=TOPIC_ID)
 ABSENT = TopicFacts(TOPIC, None)
-TAKEN = facts(3, {p: log(4) for p in range(3)})
 
 
 def test_alias_is_forgotten() -> None:
-    admission = admit_of_alias(FORGET, ABSENT, [ALIAS], EPOCH, NOW_MS)
+    admission = forget_alias(FORGET, ABSENT, [ALIAS])
     assert (admission.record, admission.removed) == (None, (ALIAS.topic_id,))
-    checked = admit_of_alias(replace(FORGET, validate_only=True), ABSENT, [ALIAS], EPOCH, NOW_MS)
+    checked = forget_alias(replace(FORGET, validate_only=True), ABSENT, [ALIAS])
     assert (checked.record, checked.removed) == (None, ())
 
 
@@ -49,7 +42,7 @@ def test_topic_whose_deletion_is_not_noted_yet_is_no_alias_until_a_controller_ha
     there = TopicFacts(TOPIC, ALIAS.topic_id)
     for record, found, yet in ((switched, ABSENT, True), (switched, there, False), (announced, ABSENT, False)):
         with pytest.raises(RequestRefused) as refused:
-            admit_of_alias(FORGET, found, [record], EPOCH, NOW_MS)
+            forget_alias(FORGET, found, [record])
         assert ("no controller has noted that the topic is gone" in str(refused.value)) is yet
 
 
@@ -59,47 +52,14 @@ def test_topic_whose_deletion_is_not_noted_yet_is_no_alias_until_a_controller_ha
         (FORGET, ABSENT, [], ErrorCode.INVALID_REQUEST),
         (FORGET, ABSENT, [replace(ALIAS, replacement=replace(LED, gone_ms=None))], ErrorCode.INVALID_REQUEST),
         (replace(FORGET, successor="other"), ABSENT, [ALIAS], ErrorCode.INVALID_REQUEST),
-        (ADOPT, ABSENT, [ALIAS], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (replace(ADOPT, adopt_id="another"), TAKEN, [ALIAS], ErrorCode.UNKNOWN_TOPIC_ID),
-        (ADOPT, replace(TAKEN, cleanup_policy="compact"), [ALIAS], ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_what_is_no_alias_or_cannot_be_adopted_is_refused(
+def test_what_is_no_alias_is_not_forgotten(
     command: ReplaceTopicCommand, found: TopicFacts, records: list[TopicRecord], code: ErrorCode
 ) -> None:
     with pytest.raises(RequestRefused) as refused:
-        admit_of_alias(command, found, records, EPOCH, NOW_MS)
+        forget_alias(command, found, records)
     assert refused.value.code is code
-
-
-def test_adopted_topic_is_a_predecessor_whose_name_leads_on_and_which_groups_read_from_its_start() -> None:
-    admission = admit_of_alias(ADOPT, TAKEN, [ALIAS], EPOCH, NOW_MS)
-    record, removed = admission.record, admission.removed
-    assert record is not None
-    assert removed == (ALIAS.topic_id,), "in the same append: the name has one record"
-    assert (record.topic_id, set(record.modes)) == (TOPIC_ID, {PartitionMode.READ_ONLY})
-    assert (topic_phase(record), record.required_groups, record.groups_complete) == ("seal", ("billing",), False)
-    view = record.view()
-    assert view.resume_offsets == {0: 0, 1: 0, 2: 0}
-    assert view.successor is not None
-    assert (view.successor.topic_id, view.successor.switched, view.successor.let_go) == (ID, True, False)
-    views = {TOPIC: view, NAME: TopicView(NAME, ID)}
-    assert read_topics(TOPIC, views.__getitem__, lambda view: True) == [TOPIC, NAME]
-
-
-def test_adopted_topic_leads_to_the_end_of_the_chain() -> None:
-    """The successor of the alias was replaced meanwhile: what is adopted is read before the topic that is written."""
-    second = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    following = TopicRecord(NAME, ID, 3, EPOCH, (RO,), replacement=second, min_reader=2)
-    record = admit_of_alias(ADOPT, TAKEN, [ALIAS, following], EPOCH, NOW_MS).record
-    assert record is not None
-    assert record.replacement is not None
-    assert (record.replacement.successor, record.replacement.successor_id) == ("orders-v3", "id-3")
-    assert record.replacement.num_partitions == 7
-
-
-def test_fence_of_a_topic_that_is_adopted_is_validated_and_nothing_is_created() -> None:
-    assert [type(effect) for effect in effects_to_come(ADOPT, TOPIC_ID)] == [FenceTopic]
 
 
 # The way back
@@ -132,7 +92,7 @@ def test_topic_may_be_replaced_under_the_name_of_an_alias_that_leads_to_it_and_u
 
 def test_chain_of_aliases_leads_back_to_its_first_name() -> None:
     second = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second, min_reader=2)]
+    records = [ALIAS, TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=second)]
     refuse_alias(ReplaceTopicCommand("orders-v3", TOPIC, 2), TopicFacts("", "id-3"), records, NOW_MS)
     refuse_alias(ReplaceTopicCommand("orders-v3", NAME, 2), TopicFacts("", "id-3"), records, NOW_MS)
 
@@ -155,7 +115,7 @@ def refusal(command: TopicCommand, topic_id: str, *records: TopicRecord) -> str:
 def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(command: TopicCommand) -> None:
     """Until then its name is an alias as well, and a record of it would take the alias's place."""
     replaces = "topic 'orders' replaces 'orders-v2': wait until "
-    moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED, min_reader=2)
+    moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED)
     assert replaces + "that is done" in refusal(command, "id-3", ALIAS, moving)
     let_go = replace(moving, replacement=replace(RETURNED, let_go_ms=3))
     assert replaces + "'orders-v2' is deleted" in refusal(command, "id-3", ALIAS, let_go)
@@ -166,15 +126,12 @@ def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(comman
         refuse_alias(command, TopicFacts(TOPIC, "id-3"), [gone], NOW_MS)
 
 
-@pytest.mark.parametrize("command", [FORGET, replace(ADOPT, adopt_id="id-3")], ids=["forget", "adopt"])
-def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between_is_gone(
-    command: ReplaceTopicCommand,
-) -> None:
+def test_alias_does_not_end_on_the_way_back_to_its_name_before_the_topic_between_is_gone() -> None:
     """Clients of the name would be led past what that topic has for them."""
     for now in (replace(RETURNED, switched_ms=None), RETURNED, replace(RETURNED, let_go_ms=3)):
-        moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now, min_reader=2)
+        moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=now)
         with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
-            admit_of_alias(command, TopicFacts(TOPIC, "id-3"), [ALIAS, moving], EPOCH, NOW_MS)
+            forget_alias(FORGET, TopicFacts(TOPIC, "id-3"), [ALIAS, moving])
         assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
@@ -185,13 +142,13 @@ def test_second_predecessor_of_a_successor_waits_until_the_first_is_gone() -> No
 
 def test_another_topic_under_an_alias_within_a_chain_is_not_changed() -> None:
     onward = Replacement("orders-v3", 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=onward)
     assert "leads to 'orders-v3'" in refusal(CreatePartitionsCommand(NAME, 9), "other", ALIAS, second)
 
 
 def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_again() -> None:
     returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     assert ended_by(second, [ALIAS, second]) == []
     gone = replace(second, replacement=replace(returned, gone_ms=4))
     assert ended_by(gone, [ALIAS, gone]) == [ALIAS.topic_id]
@@ -232,7 +189,7 @@ def test_another_topic_under_an_alias_is_noted_until_it_is_known_to_be_gone() ->
 
 def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
     deleted = replace(ABSENT, gone=True, successor=TopicFacts(NAME, None, gone=True))
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"), min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=replace(LED, successor_id="id-3"))
     announced = replace(second, replacement=replace(LED, successor_id="id-3", switched_ms=None, gone_ms=None))
     for following in (second, announced):  # the latter's own look tells what becomes of it
         assert facts_for_alias(ALIAS, deleted, {ID: following}).successor is None
@@ -243,7 +200,7 @@ def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
 def test_topic_that_gets_back_the_name_of_an_alias_is_no_other_topic_under_it() -> None:
     """Also before its id is on the record: a controller may have stopped right after the creation."""
     back = replace(LED, successor=TOPIC, successor_id="id-3", gone_ms=None)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=back, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=back)
     begun = replace(second, replacement=replace(back, successor_id=None, announced_ms=None, switched_ms=None))
     returned = replace(ABSENT, topic_id="id-3")
     for record in (second, begun):
@@ -262,7 +219,7 @@ def reason_of(step: Advance) -> str | None:
 def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
     """A producer of the first name writes to the new topic of that name, and a group reads the one before it first."""
     returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     for switched_ms, written in ((None, (NAME, ID)), (2, (TOPIC, "id-3"))):
         record = replace(second, replacement=replace(returned, switched_ms=switched_ms))
         views = {TOPIC: ALIAS.view(), NAME: record.view()}
@@ -281,7 +238,7 @@ def test_clients_follow_a_chain_that_leads_back_to_its_name() -> None:
 def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic() -> None:
     """Not of the topic of that name that is gone, and which no record may go to."""
     returned = Replacement(TOPIC, 2, 0, successor_id="id-3", announced_ms=1, switched_ms=2)
-    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned, min_reader=2)
+    second = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=returned)
     views = FakeViews()
     routes = Routes(views, ClientConfig(), ClientErrors())
     for record in (ALIAS, second):
@@ -297,7 +254,7 @@ def test_routes_of_a_name_that_a_chain_leads_back_to_are_those_of_the_new_topic(
 # Chains of aliases
 
 GONE = Replacement("orders-v3", 7, 0, successor_id="id-3", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE, min_reader=2)
+SECOND = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=GONE)
 
 
 def led(records: list[TopicRecord]) -> list[tuple[str, str, str | None, int]]:
@@ -319,7 +276,7 @@ def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
     returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
-    third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned, min_reader=2)
+    third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]
     after = led_on([ID], [third], records, EPOCH, NOW_MS)
@@ -330,33 +287,6 @@ def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_aga
     }
     found = written_topic(TOPIC, lambda name: views.get(name, TopicView.unlisted(name)))
     assert (found.topic, found.topic_id) == ("orders-v5", "id-5")
-
-
-def test_alias_leads_to_what_is_adopted_under_the_name_that_it_leads_to() -> None:
-    adopt = replace(ADOPT, topic=NAME, successor="orders-v3")
-    admission = admit_of_alias(adopt, replace(TAKEN, topic=NAME), [ALIAS, SECOND], EPOCH, NOW_MS)
-    assert admission.record is not None
-    after = led_on(admission.removed, [admission.record], [ALIAS, SECOND], EPOCH, NOW_MS)
-    assert led(after) == [(TOPIC, NAME, TOPIC_ID, 3)]
-    views = {record.topic: record.view() for record in (*after, admission.record)}
-    assert written_topic(TOPIC, lambda name: views.get(name, TopicView.unlisted(name))).topic == "orders-v3"
-
-
-@pytest.mark.parametrize(
-    "living",
-    [
-        replace(SECOND, replacement=replace(GONE, gone_ms=None)),
-        replace(SECOND, replacement=Replacement("orders-v3", 7, 0)),
-        replace(SECOND, replacement=Replacement(TOPIC, 3, 0)),
-        replace(SECOND, replacement=Replacement(TOPIC, 3, 0, successor_id=TOPIC_ID, announced_ms=1, switched_ms=2)),
-    ],
-    ids=["drains", "begins", "returns", "has returned"],
-)
-def test_nothing_is_adopted_while_the_chain_is_being_replaced(living: TopicRecord) -> None:
-    """The topic under the name may be the successor; and a topic has one predecessor, whose gate its readers pass."""
-    with pytest.raises(RequestRefused, match="wait until it is gone") as refused:
-        admit_of_alias(ADOPT, TAKEN, [ALIAS, living], EPOCH, NOW_MS)
-    assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def test_group_subscribes_to_the_last_topic_of_a_chain_and_those_that_it_needs() -> None:

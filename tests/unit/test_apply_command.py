@@ -240,7 +240,7 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     gone = Replacement("b", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
     back = Replacement("a", 2, 0, successor_id="id-3", announced_ms=5, switched_ms=6)
     records = [
-        TopicRecord(topic, of, epoch, 1, (READ_ONLY,), replacement=to, min_reader=2)
+        TopicRecord(topic, of, epoch, 1, (READ_ONLY,), replacement=to)
         for topic, of, epoch, to in (("a", "id-1", 1, gone), ("b", "id-2", 2, back))
     ]
     log = ModeLog("log", fold([(record.topic_id, record.to_json()) for record in records]))
@@ -255,7 +255,7 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
 
 def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused() -> None:
     replacement = Replacement("b", 2, 0, successor_id="id", announced_ms=1, switched_ms=2)
-    old = TopicRecord("old", "old-id", 1, 1, (READ_ONLY,), replacement=replacement, min_reader=2)
+    old = TopicRecord("old", "old-id", 1, 1, (READ_ONLY,), replacement=replacement)
     found = Found({}, {}, ModeLog("log", fold([("old-id", old.to_json())])), frozenset(), lambda: None)
     session = SimpleNamespace(clock=SYSTEM_CLOCK)
     change: Any = SimpleNamespace(session=session, grow=lambda *_, **__: None)

@@ -193,7 +193,7 @@ def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_let
     options: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replacement = Replacement("t", 12, 0, successor_id="id", announced_ms=1, switched_ms=2)
-    old = TopicRecord("old", "old-id", 1, 1, (RO,), replacement=replacement, min_reader=2)
+    old = TopicRecord("old", "old-id", 1, 1, (RO,), replacement=replacement)
     log = ModeLog("log", fold([("old-id", old.to_json())]))
     session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
     monkeypatch.setattr(session, "read_log", lambda: log)

@@ -81,9 +81,9 @@ SUCCESSOR = Successor(
         (replace(SUCCESSOR, let_go=True, gone=True), 3),
     ],
 )
-def test_successor_is_returned_to_clients_that_follow_it(successor: Successor, state: int) -> None:
+def test_successor_is_returned(successor: Successor, state: int) -> None:
     talk = Talk(FakeDesk({"orders": replace(MOVED, successor=successor)}))
-    (topic,) = asked(talk, modes_request(2, ["orders"], successors=True)).topics
+    (topic,) = asked(talk, modes_request(2, ["orders"])).topics
     (told,) = topic.successor
     assert (told.successor_name, told.successor_id) == (SUCCESSOR.topic, SUCCESSOR.topic_id)
     assert (told.partition_count, told.state, told.groups) == (4, state, ["a", "b"])
@@ -91,27 +91,19 @@ def test_successor_is_returned_to_clients_that_follow_it(successor: Successor, s
     assert [p.read_up_to for p in topic.partitions] == [9, 2, 0]
 
 
-def test_client_that_does_not_follow_is_told_that_a_switched_topic_takes_no_writes() -> None:
-    talk = Talk(FakeDesk({"orders": replace(MOVED, successor=SUCCESSOR)}))
-    (topic,) = asked(talk, modes_request(2, ["orders"])).topics
-    assert (topic.successor, [p.read_up_to for p in topic.partitions]) == ([], [-1] * 3)
-    assert ([p.mode for p in topic.partitions], topic.mode_epoch) == ([RO] * 3, 8)
-
-
-@pytest.mark.parametrize("successors", [True, False])
 @pytest.mark.parametrize("by_name", [True, False])
 @pytest.mark.parametrize(("code", "told"), [(3, 0), (29, 29)])
 def test_name_of_a_topic_that_is_gone_leads_to_its_successor_for_users_who_may_know_of_it(
-    successors: bool, by_name: bool, code: int, told: int
+    by_name: bool, code: int, told: int
 ) -> None:
     gone = replace(MOVED, successor=replace(SUCCESSOR, let_go=True, gone=True))
     talk = Talk(FakeDesk({"orders": gone}), broker=FakeBroker(rights={}, missing=code, ids={"orders": bytes(16)}))
     question = {"topics": ["orders"]} if by_name else {"modes_only": True}
-    found = asked(talk, modes_request(2, **question, successors=successors)).topics
+    found = asked(talk, modes_request(2, **question)).topics
     assert [topic.error_code for topic in found] == ([told] if by_name or not told else [])
     if not told:
         assert ([p.mode for p in found[0].partitions], found[0].topic_id) == ([RO] * 3, ORDERS_ID)
-        assert len(found[0].successor) == successors
+        assert len(found[0].successor) == 1
 
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:

@@ -24,6 +24,7 @@ from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
+from tests.support.modelog import for_newer_readers
 from tests.support.simulated import SimGroup, SimPartition
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -265,8 +266,8 @@ class TestClaim:
 
     def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
         world.shrink(4)
-        newer = replace(world.record, min_reader=3).stamped(1, world.clock.now_ms())
-        world.log.entries.append((newer.topic_id, newer.to_json()))
+        newer = world.record.stamped(1, world.clock.now_ms())
+        world.log.entries.append((newer.topic_id, for_newer_readers(newer)))
         world.restart()
         assert world.shrink(3) is ErrorCode.UNSUPPORTED_VERSION
         assert world.grow(12) is ErrorCode.UNSUPPORTED_VERSION

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.clients.gate import READ, predecessors
+from modeaware.clients.gate import READ
 from modeaware.clients.gates import ASK_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import modes_of
@@ -277,13 +277,6 @@ def test_pattern_leaves_a_chain_for_good_in_whatever_order_its_gates_are_asked()
         member.stock.down = None
     assert member.gates.due_s() is not None, "the list of topics is renewed"
     assert {at for key, at in member.stock.committed_offsets.items() if key[0] in "bc"} == {(5, READ)}
-
-
-def test_adopted_topic_is_the_predecessor_and_not_the_alias_that_is_gone() -> None:
-    adopted = replaced("a", "id-a2", "c", "id-c")
-    alias = replaced("b", "id-b", "c", "id-c", gone=True)
-    for views in ({"a": adopted, "b": alias}, {"b": alias, "a": adopted}):
-        assert predecessors(views) == {"c": adopted}
 
 
 def test_another_topic_of_a_name_is_not_hidden_in_the_place_of_one_that_was_left() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import RecordError
-from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
+from modeaware.errors import NewerRecord, RecordError
+from modeaware.modelog.json_form import READER_VERSION
 from modeaware.modelog.records import (
     CLAIM_KEY,
-    REPLACEMENT_READER,
     ClaimRecord,
     DeleteTopicPartitions,
     RetiredPartition,
@@ -19,8 +18,7 @@ from modeaware.modelog.records import (
 )
 from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay, fold
 from modeaware.modes import ReplicaState
-from tests.support.modelog import NONE, RO, RW, topic_record
-from tests.support.recorded_log import recorded
+from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
 
 FULL = topic_record(
     rest=NONE,
@@ -48,11 +46,11 @@ def test_a_record_comes_back_as_it_was_written() -> None:
 
 def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:
     with pytest.raises(
-        RecordError, match=rf"'orders' needs a reader of version {REPLACEMENT_READER + 1}.*upgrade"
+        NewerRecord, match=rf"'orders' needs a reader of version {READER_VERSION + 1}, .*upgrade"
     ) as caught:
-        TopicRecord.from_json(changed(min_reader=REPLACEMENT_READER + 1))
+        TopicRecord.from_json(for_newer_readers(FULL))
     assert caught.value.topic == "orders"
-    with pytest.raises(RecordError, match="upgrade"):
+    with pytest.raises(NewerRecord, match="upgrade"):
         ClaimRecord.from_json(b'{"min_reader": 2, "controller_epoch": 1}')
 
 
@@ -64,6 +62,7 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         b"[" * 100_000,
         b"{}",
         changed(topic=...),
+        changed(retired=...),
         changed(topic=7),
         changed(epoch="seven"),
         changed(epoch=float("inf")),
@@ -115,13 +114,6 @@ def test_a_group_without_a_commit_resumes_at_the_seal_that_a_straggler_broke() -
     assert replace(record, retired={1: RetiredPartition(), 2: again}).view().resume_offsets == {2: 7}
 
 
-def test_what_0_1_0_wrote_is_read_and_written_again_as_it_was() -> None:
-    for key, value in recorded():
-        if value is not None:
-            kind = {CLAIM_KEY: ClaimRecord, GROUP_RULES_KEY: GroupRulesRecord}.get(key, TopicRecord)
-            assert kind.from_json(value.encode()).to_json().decode() == value
-
-
 # Replay
 
 ORDERS = "id-of-orders"
@@ -157,7 +149,7 @@ def test_a_topic_made_anew_under_its_name_counts_from_its_first_record() -> None
 def test_topics_whose_record_cannot_be_read_are_known_until_it_can(caplog: pytest.LogCaptureFixture) -> None:
     replay = fold([(ORDERS, topic_record().to_json())])
     replay.apply(ORDERS, b"rubbish")
-    replay.apply("id-new", topic_record("new", topic_id="id-new", min_reader=3).to_json())
+    replay.apply("id-new", for_newer_readers(topic_record("new", topic_id="id-new")))
     replay.apply("what", b"rubbish")
     assert replay.unreadable == ["new", "orders", "what"]
     assert replay.newer == {"id-new"}

@@ -40,7 +40,6 @@ from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
-    REPLACEMENT_READER,
     DeleteTopicPartitions,
     Replacement,
     RetiredPartition,
@@ -221,7 +220,6 @@ def test_partitions_that_a_shrink_retired_are_watched_until_the_switch_and_resum
     assert (found.record.retired[2].stragglers, len(found.alarms)) == (1, 1)
     assert replacement(found.record).reason == reasons.PAUSED
     assert found.record.version > record.version
-    assert found.record.min_reader == REPLACEMENT_READER
     record = admitted(COMMAND, found.record, written)
     record = step(record, written, NOW_MS + ANNOUNCE_MS).record or record
     assert replacement(record).switched_ms is not None
@@ -382,7 +380,7 @@ def test_a_topic_in_another_change_is_not_replaced_and_one_that_is_replaced_is_n
 
 def test_a_replacement_goes_through_its_phases() -> None:
     record = admitted(COMMAND, seen=seen())
-    assert (topic_phase(record), record.min_reader) == ("create", REPLACEMENT_READER)
+    assert topic_phase(record) == "create"
     assert TopicRecord.from_json(record.to_json()) == record
     first = step(record, seen(), NOW_MS)
     assert first.record is None
@@ -625,7 +623,7 @@ def test_an_undo_deletes_an_untouched_successor_by_its_id_and_not_after_the_swit
     left = step(undone, seen(successor(ends=1)), NOW_MS)
     assert left.effects == ()
     assert left.record is not None
-    assert (left.record.replacement, left.record.min_reader, len(left.alarms)) == (None, 1, 1)
+    assert (left.record.replacement, len(left.alarms)) == (None, 1)
     assert step(undone, seen(replace(ABSENT, gone=True)), NOW_MS).record is not None
     late = refused(replace(COMMAND, undo=True), switched(), seen(successor()))
     assert late.code is ErrorCode.REASSIGNMENT_IN_PROGRESS

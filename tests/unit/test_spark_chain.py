@@ -187,11 +187,11 @@ def test_a_topic_is_read_to_its_end_and_then_its_successor(world: World) -> None
 def test_offsets_name_the_ids_of_both_and_progress_has_both(world: World) -> None:
     query = Query()
     query.step()
-    one = {"modeaware:offsets": 1, "modeaware:topic_id": "id-a", "a": {"0": 0, "1": 0, "2": 0}}
-    assert json.loads(query.offsets[0]) == one, "as earlier versions have it"
+    one = {"modeaware:offsets": 1, "modeaware:topic_ids": {"a": "id-a"}, "a": {"0": 0, "1": 0, "2": 0}}
+    assert json.loads(query.offsets[0]) == one
     world.seal("a")
     query.step()
-    both = {**one, "modeaware:topic_id": {"a": "id-a", "b": "id-b"}, "b": {"0": 0, "1": 0}}
+    both = {**one, "modeaware:topic_ids": {"a": "id-a", "b": "id-b"}, "b": {"0": 0, "1": 0}}
     assert json.loads(query.offsets[1]) == both, "and a batch that reads nothing shows that the query has come to b"
     assert Offsets.from_json(both) == Offsets({"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}, {"a": "id-a", "b": "id-b"})
     assert positions_of([("PythonMicroBatchStream", query.offsets[1])]) == {"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}

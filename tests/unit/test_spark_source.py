@@ -96,7 +96,7 @@ def test_an_offset_that_went_back_fails_the_query_unless_it_may_lose_records(end
 
 
 def offsets(topic_id: str | None, **by_partition: int) -> dict[str, object]:
-    of = {} if topic_id is None else {"modeaware:topic_id": topic_id}
+    of = {} if topic_id is None else {"modeaware:topic_ids": {"t": topic_id}}
     return {"modeaware:offsets": 1, **of, "t": {number.strip("p"): offset for number, offset in by_partition.items()}}
 
 

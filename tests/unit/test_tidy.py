@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
+import tomllib
 from pathlib import Path
 
-from tests.support.source_tree import code_files, text_files, tree
+import modeaware
+from tests.support.source_tree import ROOT, code_files, text_files, tree
 
 WAIVER = re.compile(r"#\s*(?:type:\s*ignore|noqa|pragma)")
 EXPLAINED = re.compile(r"#\s*(?:type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)\s*(?:#|-|--|:)\s*\w+")
@@ -47,3 +49,11 @@ def test_text_names_no_machine_and_no_unknown_host() -> None:
         text = path.read_text(encoding="utf-8")
         assert [host for host in URL.findall(text) if not KNOWN_HOSTS.fullmatch(host)] == [], path
         assert MACHINE_PATH.findall(text) + REGISTRY.findall(text) == [], path
+
+
+def test_the_package_the_project_and_the_changelog_name_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = [heading for heading in re.findall(r"^## .*$", changes, re.MULTILINE) if "Unreleased" not in heading]
+    assert modeaware.__version__ == project["version"]
+    assert modeaware.__version__ in released[0]

@@ -9,8 +9,7 @@ import pytest
 
 from modeaware.endpoint.server import Server
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand, ReplaceTopicCommand
-from modeaware.modelog.group_rules import GroupRule
+from modeaware.lifecycle.commands import DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
@@ -49,17 +48,6 @@ def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Serve
     assert answers == {"orders": messages.TopicResult("orders", {1: PartitionMode.READ_ONLY})}
     assert controller.submitted == [([DeletePartitionsCommand("orders", 1)], 5000)]
     assert client.is_running({}, _claim(server.address))
-
-
-def test_literal_name_is_not_sent_to_a_controller_that_takes_it_for_a_glob(
-    server: Server, controller: StubController, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "_common_version", lambda *_: 0)
-    command = AlterGroupRulesCommand((GroupRule("waive", "reports[1]", "t", "gone", 5),))
-    with pytest.raises(RequestRefused, match="would take the name") as refused:
-        client.request({}, _claim(server.address), messages.alter_group_rules_request(command, timeout_ms=100), 10)
-    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
-    assert controller.submitted == []
 
 
 @pytest.mark.parametrize("answer", [permit, lambda _: b"rubbish"], ids=["stock broker", "rubbish"])

@@ -1,7 +1,7 @@
 """Messages of KIP-694, of ours and of Kafka, byte for byte and both ways.
 
 The frames of ``tests/data/wire-frames.jsonl`` were put together by hand, line by line of the KIP's layout where it has
-one, and of Kafka's protocol guide. A change of the format adds frames and leaves those that are there.
+one, and of Kafka's protocol guide. A new version of a message adds frames and leaves those that are there.
 """
 
 from __future__ import annotations

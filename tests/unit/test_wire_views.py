@@ -89,7 +89,6 @@ class TestAnswers:
         told = wire.endpoint.views["orders"] = replace(told, successor=to)
         wire.ask()
         assert (wire.held(), to.state) == (told, state)
-        assert wire.endpoint.metadata()[0].successors
 
     def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
         wire.put("orders", 1, controller_epoch=4)

@@ -86,7 +86,7 @@ class Source(NamedTuple):
             text = header.decode("ascii") if isinstance(header, bytes) else header
             *numbers, of_topic, of_record = text.split("@")
             partition, offset, timestamp_ms, _ = map(int, numbers)
-        except ValueError:  # that of an application, or of modeaware 0.2.0, which had neither topic nor digest
+        except ValueError:  # that of an application
             return None
         return cls(partition, offset, timestamp_ms) if (of_topic, of_record) == (topic_id, digest) else None
 

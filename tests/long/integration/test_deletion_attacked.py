@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -25,14 +24,13 @@ from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.modelog.reader import LogRecord, read_to_end
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
-from modeaware.topic_view import known_id
 from tests.conftest import MakeKafka, MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.group import FAST
-from tests.support.old_release import new_release
 from tests.support.plain import commit, create_topic, drain_topic, ends, produce_keyed
 from tests.support.program import run_program
+from tests.support.release import new_release
 from tests.support.replaced_load import Delivered, Member, Writer
 from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
@@ -299,7 +297,7 @@ def test_a_loop_that_lifts_the_fence_each_second_loses_no_record_of_a_stock_writ
 
 
 @pytest.mark.timeout(400)
-def test_a_name_that_automatic_creation_brings_back_is_not_used_and_its_records_are_read_once_it_is_adopted(
+def test_a_name_that_automatic_creation_brings_back_is_not_used_until_its_topic_is_deleted(
     make_kafka: MakeKafka, make_group: Callable[[], str]
 ) -> None:
     kafka = make_kafka(configs={"auto.create.topics.enable": "true", "num.partitions": "3"})
@@ -319,10 +317,8 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_and_its_records_
             assert {where for where, _ in application.writer.acknowledged.values()} == {topic, name}
             taken = setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
             assert taken.topic_id == gone.topic_id
-            found = setting.admin.describe_topics(confluent_kafka.TopicCollection([topic]))[topic].result(30)
-            adopted = ReplaceTopicCommand(topic, name, 1, adopt_id=known_id(found.topic_id))
-            assert setting.ask(adopted).code is ErrorCode.NONE
-            application.others |= stock.acknowledged
+            setting.admin.delete_topics([topic])[topic].result(30)
+            setting.wait_for(topic, lambda record: now(record).reason is None)
             application.more()
 
 

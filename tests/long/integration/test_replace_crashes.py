@@ -14,8 +14,8 @@ from modeaware.lifecycle.state import topic_phase
 from modeaware.local import LocalKafka
 from modeaware.modelog.records import TopicRecord
 from tests.support.controlled import Controlled
-from tests.support.old_release import new_release
 from tests.support.plain import create_topic
+from tests.support.release import new_release
 from tests.support.rolling import Deployment
 
 COUNTS = (12, 4, 9, 5)

@@ -20,7 +20,7 @@ from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.groups import RunningGroup
 from tests.support.kafka_tools import start_tool
-from tests.support.old_release import ROOT, Release
+from tests.support.release import ROOT, Release
 from tests.support.rolling import Running
 from tests.support.waiting import eventually
 

@@ -33,8 +33,8 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeKafka
 from tests.support.kafka_tools import write_tools
-from tests.support.old_release import ROOT, Release, new_release
 from tests.support.plain import TIMEOUT_S, commit, create_topic, produce_keyed, watermarks
+from tests.support.release import ROOT, Release, new_release
 from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
 

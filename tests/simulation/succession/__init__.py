@@ -16,13 +16,12 @@ The invariants judge by what really happened:
 * versions rise, one controller's records count (I4, I5), and every change finishes.
 
 Schedules of *chains* (``chain_schedule``) go on from there: the successor is replaced while its predecessor drains or
-waits for its deletion, also by a topic of an earlier name, and other topics come up under aliases, which people adopt,
+waits for its deletion, also by a topic of an earlier name, and other topics come up under aliases, which people
 forget, delete or try to replace. There, too (``chain_judge``):
 
 * a chain grows at its end alone, and is deleted from its beginning;
-* an up-to-date client uses a topic of the chain, or one that was adopted, and none else of their names; at the end
-  every name that has led to a successor leads to the last topic;
-* what is adopted is no topic of the chain, and is given to every required group from its start.
+* an up-to-date client uses a topic of the chain, and none else of their names; at the end every name that has led to a
+  successor leads to the last topic.
 
 **Not simulated**: the shells around librdkafka (pausing, threads, rebalances in mid-poll), the wire, ACLs, acks=0,
 clocks that jump, successors of a chain that are deleted by hand, and what a broker is asked between a controller's last

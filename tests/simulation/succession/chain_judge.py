@@ -24,7 +24,6 @@ class ChainJudge(Judge):
     Attributes:
         last: the id of the topic that is written to.
         chain: the ids of the topics that the first name has led to.
-        adopted: the ids of topics that came up under an alias, and were adopted.
         announced: the ids of successors.
         early: stock producers that wrote to the new topic of an old name before others did: their keys have no order.
         acknowledged_at: topic id -> the step at which its first record was acknowledged.
@@ -34,7 +33,6 @@ class ChainJudge(Judge):
         super().__init__(world)
         self.last = "id-1"
         self.chain: set[str | None] = {"id-1"}
-        self.adopted: set[str | None] = set()
         self.announced: set[str | None] = set()
         self.early: set[int] = set()
         self.acknowledged_at: dict[str, int] = {}
@@ -55,9 +53,6 @@ class ChainJudge(Judge):
 
     def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: ReplacingController) -> None:
         now = after.replacement
-        if before is None and now is not None and now.switched_ms is not None:
-            self._taken_in(after, now)
-            return
         was = before.replacement if before is not None else None
         super()._replaced(before, after, writer)
         if now is not None and now.successor_id is not None and now.undone_ms is None:
@@ -71,7 +66,7 @@ class ChainJudge(Judge):
 
     def _may_lead_on(self, was: Replacement, now: Replacement) -> bool:
         """An alias leads on, once the one that it led to is removed."""
-        return was.gone_ms is not None and now.successor_id in self._owed
+        return was.gone_ms is not None and now.successor_id in self.chain
 
     def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
         topic = self.world.topics.get(now.successor)
@@ -81,18 +76,6 @@ class ChainJudge(Judge):
         first = self.acknowledged_at.get(now.successor_id or "", writer.looked.at)
         if now.gone_ms is None and first < writer.looked.at:
             raise Violation("I8", f"{now.successor_id} is taken for the successor, and has records")
-
-    def _taken_in(self, after: TopicRecord, now: Replacement) -> None:
-        """A topic is adopted that came up under an alias: never one of the chain."""
-        self.world.hit("adopted")
-        leads_there = (record.replacement for record in self.world.log.truth.records.values())
-        if after.topic_id in self.chain | {each.successor_id for each in leads_there if each is not None}:
-            raise Violation("I8", f"{after.topic_id} is adopted, and is a topic of the chain itself")
-        if now.successor_id != self.last:
-            raise Violation("I8", f"{after.topic_id} is adopted before {now.successor_id}, written is {self.last}")
-        self.adopted.add(after.topic_id)
-        earlier = self.world.log.truth.records_of(after.topic)
-        self.required[after.topic_id] = {name for record in earlier for name in record.required_groups}
 
     # Effects
 
@@ -107,11 +90,7 @@ class ChainJudge(Judge):
     # Records
 
     def is_successor(self, topic: SimTopic) -> bool:
-        return topic.topic_id in self.announced - self.adopted
-
-    def may_skip(self, topic: SimTopic, *, used_before: bool) -> bool:
-        """What is adopted is read from its start, by all."""
-        return topic.topic_id not in self.adopted and super().may_skip(topic, used_before=used_before)
+        return topic.topic_id in self.announced
 
     def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
         self.acknowledged_at.setdefault(topic.topic_id, self.world.steps)
@@ -126,9 +105,9 @@ class ChainJudge(Judge):
             raise Violation("I8", f"a record goes to {topic.topic_id}, which no name leads to")
 
     def given(self, group: Group, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
-        if group.aware and topic.topic_id not in self._owed:
+        if group.aware and topic.topic_id not in self.chain:
             raise Violation("I8", f"group {group.name} is given a record of {topic.topic_id}, which no name leads to")
-        if topic.topic_id in self.adopted or sent.producer in self.early:  # late, or early
+        if sent.producer in self.early:
             group.given.setdefault(sent.number, self.world.steps)
             return
         super().given(group, topic, partition, offset, sent)
@@ -141,10 +120,6 @@ class ChainJudge(Judge):
     @property
     def _chain(self) -> set[str | None]:
         return self.chain
-
-    @property
-    def _owed(self) -> set[str | None]:
-        return self.chain | self.adopted
 
     def _is_for(self, group: Group, sent: Sent) -> bool:
         return group.aware or (sent.where is not None and sent.where[0] in group.committed)

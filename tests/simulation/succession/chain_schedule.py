@@ -54,7 +54,7 @@ class ChainActions(Actions):
         return self.world.by_id[self.judge.last]
 
     def switched(self) -> Iterator[tuple[TopicRecord, Replacement]]:
-        """The links, and the topics that are adopted."""
+        """The links."""
         for record in list(self.world.log.truth.records.values()):
             if record.replacement is not None and record.replacement.switched_ms is not None:
                 yield record, record.replacement
@@ -159,7 +159,7 @@ class ChainActions(Actions):
         """Somebody deletes a topic that has come up under an alias."""
         for record, _ in self.aliases():
             topic = self.world.topics.get(record.topic)
-            if topic is not None and topic.topic_id not in self.judge.announced | self.judge.adopted:
+            if topic is not None and topic.topic_id not in self.judge.announced:
                 self.world.delete(record.topic)
 
     def delete_unfenced(self) -> None:
@@ -177,12 +177,6 @@ class ChainActions(Actions):
             return
         if topic.touched or topic.topic_id not in self.judge.announced:
             self.world.delete(topic.name)
-
-    def adopt(self) -> None:
-        for record, now in self.aliases():
-            topic = self.world.topics.get(record.topic)
-            if topic is not None:
-                self.ask(ReplaceTopicCommand(record.topic, now.successor, now.num_partitions, adopt_id=topic.topic_id))
 
     def replace_other(self) -> None:
         """Somebody takes a topic that has come up under an alias for the one that clients use."""
@@ -226,7 +220,6 @@ CHAINED: tuple[tuple[Event, float], ...] = (
     (ChainActions.doubt, 1),
     (ChainActions.come_up, 3),
     (ChainActions.go_away, 0.7),
-    (ChainActions.adopt, 1.5),
     (ChainActions.replace_other, 0.5),
     (ChainActions.forget, 0.4),
 )

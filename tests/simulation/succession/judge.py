@@ -319,11 +319,6 @@ class Judge:
         now = record.replacement if record is not None else None
         return {"id-1", now.successor_id if now is not None and now.switched_ms is not None else None}
 
-    @property
-    def _owed(self) -> set[str | None]:
-        """The topics whose records every group is to be given."""
-        return self._chain
-
     def at_the_end(self) -> None:
         """Every record that was acknowledged was given to every group that has to read it (I2)."""
         for group in self.world.groups.values():
@@ -333,7 +328,7 @@ class Judge:
                 sent.number for sent in self.world.sent
                 if sent.acknowledged and not sent.aborted and not sent.lost
                 and sent.number not in group.given and sent.number not in group.excused
-                and sent.where is not None and sent.where[0] in self._owed and self._is_for(group, sent)
+                and sent.where is not None and sent.where[0] in self._chain and self._is_for(group, sent)
             ]  # fmt: skip
             if missing:
                 where = [self.world.sent[number].where for number in missing]

@@ -1,27 +1,23 @@
-"""Releases of modeaware side by side: the one in this repository, and 0.1.0 from its wheel in ``tests/data``."""
+"""Programs in processes of their own, with the clients of this repository or with plain ones."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import modeaware
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "data"
-OLD_VERSION = "0.1.0"
 PROGRAM = Path(__file__).with_name("release_program.py")
 TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
 class Release:
-    """A version of modeaware, and the folder from which Python takes it.
+    """A version of modeaware or of confluent_kafka, and the folder from which Python takes it.
 
     ``clients`` is the package that its programs take their clients from: with ``confluent_kafka`` they are plain ones.
     """
@@ -42,35 +38,21 @@ class Release:
 
     def run(self, *arguments: str) -> str:
         """The command ``modeaware`` to its end; what it printed after the line that tells its version."""
-        return self._finish(self.command("command", *arguments))
-
-    def evaluate(self, program: str, given: object) -> object:
-        """A program's answer: it finds ``given`` as JSON on its standard input and prints JSON."""
-        proof = "import json, sys, modeaware; print(modeaware.__version__, modeaware.__file__)\n"
-        return json.loads(self._finish([self.python, "-P", "-c", proof + program], json.dumps(given)))
+        done = subprocess.run(
+            self.command("command", *arguments),
+            env=self.environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        first, _, rest = done.stdout.partition("\n")
+        assert self.proves(first), f"{first!r} is not {self}"
+        return rest
 
     def proves(self, first_line: str) -> bool:
         """Whether the first line that a program printed tells this version and this folder."""
         version, _, file = first_line.strip().partition(" ")
         return version == self.version and Path(file).is_relative_to(self.folder)
 
-    def _finish(self, command: list[str], given: str = "") -> str:
-        done = subprocess.run(
-            command, input=given, env=self.environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        first, _, rest = done.stdout.partition("\n")
-        assert self.proves(first), f"{first!r} is not {self}"
-        return rest
-
 
 def new_release() -> Release:
     """This repository's."""
     return Release(modeaware.__version__, ROOT)
-
-
-def old_release(folder: Path) -> Release:
-    """0.1.0, unpacked into ``folder``."""
-    with zipfile.ZipFile(DATA / f"modeaware-{OLD_VERSION}-py3-none-any.whl") as wheel:
-        wheel.extractall(folder)
-    return Release(OLD_VERSION, folder)
