@@ -73,6 +73,14 @@ class GroupRule(JsonFields):
         """Whether a reader of 0.2.0 would take the group for a glob, and it is a name."""
         return not self.glob and has_glob_characters(self.group)
 
+    @property
+    def may_give_up_records(self) -> bool:
+        """Whether records may be deleted because of the rule that would stay without it.
+
+        A requirement that ends may replace one that does not.
+        """
+        return self.kind != REQUIRE or self.expires_ms is not None
+
     def applies(self, topic: str, now_ms: int) -> bool:
         """Return whether it is a rule for ``topic``, and in force: a waiver ends when it expires (invariant I2)."""
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
