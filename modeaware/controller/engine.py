@@ -598,7 +598,10 @@ class Engine:
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects. Return the failure of each; with code REQUEST_TIMED_OUT it may be done all the same."""
+        """Perform effects, right after an append, unless the log cannot keep that. Return the failure of each; with
+        code REQUEST_TIMED_OUT it may be done all the same."""
+        if (unfit := self._log.unfit) is not None:
+            return [ClusterError(f"put off: {unfit}", code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic) for e in effects]
         what = "many effects" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
         try:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):

@@ -208,6 +208,17 @@ def test_the_record_says_that_a_topic_is_being_deleted_before_it_is() -> None:
     assert world.gone == ["id-of-old"], "the observer need not wait until it believes it"
 
 
+def test_nothing_is_done_on_brokers_while_the_log_cannot_keep_its_record() -> None:
+    world = Deleting()
+    world.log.unfit = "mode log: topic 'modes' has cleanup.policy=delete now"
+    world.check()
+    assert world.performed == []
+    assert world.old().deleting_ms is not None
+    world.log.unfit = None
+    world.check()
+    assert world.performed == [DeletePredecessor("old", "id-of-old", {0: 0})]
+
+
 def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(caplog: pytest.LogCaptureFixture) -> None:
     world = Deleting()
     world.refused[DeletePredecessor] = ErrorCode.REQUEST_TIMED_OUT
