@@ -14,7 +14,14 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import admit_of_alias
 from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on, refuse_alias
-from modeaware.lifecycle.commands import Advance, CreatePartitionsCommand, FenceTopic, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import (
+    Advance,
+    CreatePartitionsCommand,
+    DeletePredecessor,
+    FenceTopic,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.state import topic_phase
@@ -98,8 +105,8 @@ def test_adopted_topic_leads_to_the_end_of_the_chain() -> None:
     assert record.replacement.num_partitions == 7
 
 
-def test_fence_of_a_topic_that_is_adopted_is_validated_and_nothing_is_created() -> None:
-    assert [type(effect) for effect in effects_to_come(ADOPT, TOPIC_ID)] == [FenceTopic]
+def test_fence_and_deletion_of_a_topic_that_is_adopted_are_validated_and_nothing_is_created() -> None:
+    assert [type(effect) for effect in effects_to_come(ADOPT, TOPIC_ID)] == [FenceTopic, DeletePredecessor]
 
 
 # The way back
