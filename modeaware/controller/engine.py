@@ -368,9 +368,9 @@ class Engine:
             return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
-        if facts.groups_doubt is not None and not is_settled(record):
+        if (doubt := facts.any_doubt) is not None and not is_settled(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
-            logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
+            logger.info(text, record.topic, doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:

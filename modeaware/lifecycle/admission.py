@@ -317,8 +317,8 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
     ]  # fmt: skip
     total = sum(log.end_offset - log.log_start for log in logs.values())
     detail = f"; unread of it: {', '.join(losses)}" if losses else "; every listed group has read it all"
-    if facts.groups_doubt is not None:
-        detail += f"; there may be more groups: {facts.groups_doubt.detail}"
+    if (doubt := facts.any_doubt) is not None:
+        detail += f"; there may be more groups: {doubt.detail}"
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
 
 

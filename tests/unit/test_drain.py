@@ -127,6 +127,30 @@ def test_a_closed_list_forgives_hidden_groups_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([], "groups-unknown"),
+        ([rule("waive", "elsewhere")], None),
+        ([rule("waive", "else*")], None),
+        ([rule("waive", "other")], "groups-unknown"),
+        ([rule("waive", "*", uncommitted_only=True)], "groups-unknown"),  # it may have committed
+        ([rule("waive", "else*"), rule("require", "elsewhere")], "groups-unknown"),
+        ([rule("closed")], "groups-unknown"),
+    ],
+)
+def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing_else(
+    rules: list[GroupRule], expected: str | None
+) -> None:
+    done = {"a": group({P: SEAL})}
+    unclear = {"elsewhere": GroupsDoubt("group 'elsewhere' is in a rebalance", settling="elsewhere")}
+    drain = drain_of(done, unclear_groups=unclear, rules=rules)
+    assert drain.reason == expected
+    assert list(drain.waived) == ([] if expected else ["elsewhere"]), "the record and the certificate state it"
+    incomplete = GroupsDoubt("a broker is silent")
+    assert reason(done, unclear_groups=unclear, groups_doubt=incomplete, rules=rules) == "groups-unknown"
+
+
+@pytest.mark.parametrize(
     ("groups", "more", "expected"),
     [
         ({}, {}, None),
