@@ -471,7 +471,7 @@ class Engine:
         try:
             if GROUP_RULES_KEY in self._newer:
                 raise _newer("the rules about groups")
-            after = alter_group_rules(self._rules, command, self._epoch)
+            after = alter_group_rules(self._rules, command, self._epoch, self._clock.now_ms())
         except RequestRefused as error:
             return refusal(command, error, None)
         if after != self._rules:

@@ -103,7 +103,7 @@ class GroupRule(JsonFields):
 
 @dataclass(frozen=True)
 class GroupRulesRecord(VersionedRecord):
-    """All rules in force (and those that have expired since the last change)."""
+    """All rules in force, and those that have expired since the last change."""
 
     KIND, READER = "a record of group rules", LITERAL_READER
 
