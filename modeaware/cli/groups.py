@@ -240,7 +240,8 @@ def _alter(
     *,
     asks: bool,
 ) -> int:
-    check_rules(GroupRulesRecord(situation.rules), command, 0)  # what the controller would refuse, before the question
+    # What the controller would refuse, before the question.
+    check_rules(GroupRulesRecord(situation.rules), command, 0, situation.now_ms)
     tell(*lines)
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=asks)) is not None:
         return status

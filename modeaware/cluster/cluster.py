@@ -258,12 +258,13 @@ class Cluster:
             raise ClusterError(text, topic=effect.topic)
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Have brokers check what effects are to create and to alter; that changes nothing. Return the failure of each.
+        """Have brokers check what effects are to create, alter and delete; that changes nothing. Return the failure of
+        each.
 
         A fence is checked as a whole: see :func:`modeaware.cluster.fence.check_fences`.
         """
         found = {
-            kind: iter(ask(self.brokers, [each for each in effects if isinstance(each, kind)], validate_only=True))
+            kind: iter(ask(self.brokers, [each for each in effects if isinstance(each, kind)]))
             for kind, ask in VALIDATED.items()
         }
         return [next(found[type(each)]) if type(each) in found else None for each in effects]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -21,7 +22,9 @@ from modeaware.lifecycle.commands import (
     CommitOffsets,
     CreatePartitions,
     CreateTopic,
+    DeletePredecessor,
     DeleteRecords,
+    DeleteTopic,
     Effect,
     FenceTopic,
     RemoveConfigs,
@@ -320,6 +323,29 @@ def delete_topics(
     return results
 
 
+def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeletePredecessor]) -> list[ClusterError | None]:
+    """Return for each effect why brokers would delete no topic at all (``delete.topic.enable=false``); None: they may.
+
+    Found by a deletion that names no topic: brokers check the setting first, and reject the request in any case.
+    """
+    if not effects:
+        return []
+    nameless = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=UUID(int=0))
+    request = DeleteTopicsRequest(topics=[nameless], timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)
+    (answer,) = _ask_controller(brokers, "ask whether topics can be deleted", "responses", lambda: request)
+    if answer.error_code != ErrorCode.TOPIC_DELETION_DISABLED:
+        return [None] * len(effects)
+
+    def disabled(effect: DeleteTopic | DeletePredecessor) -> ClusterError:
+        why, remedy = "a replacement ends with a deletion", "; or keep the topic (--fence none)"
+        if isinstance(effect, DeleteTopic):
+            why, remedy = f"to undo its replacement deletes {effect.successor!r}", ""
+        text = f"topic {effect.topic!r}: the brokers delete no topics, and {why}: set delete.topic.enable=true{remedy}"
+        return ClusterError(text, code=ErrorCode.TOPIC_DELETION_DISABLED, topic=effect.topic)
+
+    return [disabled(effect) for effect in effects]
+
+
 def _ask_controller(brokers: Brokers, what: str, entries: str, request: Callable[[], Any]) -> list[Any]:
     """Return the ``entries`` of the response of the cluster's controller."""
 
@@ -377,4 +403,9 @@ BATCHED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
     RemoveConfigs: remove_configs,
 }
 """What is performed for many topics at once."""
-VALIDATED = {kind: each for kind, each in BATCHED.items() if kind not in (DeleteRecords, RemoveConfigs)}
+VALIDATED: dict[type[Effect], Callable[..., list[ClusterError | None]]] = {
+    kind: partial(BATCHED[kind], validate_only=True) for kind in (CreatePartitions, CreateTopic, FenceTopic)
+} | {
+    DeleteTopic: check_deletions,
+    DeletePredecessor: check_deletions,
+}

@@ -22,7 +22,7 @@ from modeaware.cluster.group_listing import ListedGroup, Listing, ask_in_batches
 from modeaware.cluster.group_offsets import Commits, read_offsets
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, worst_doubt
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import (
     ConsumerGroupDescribeRequest,
@@ -45,7 +45,7 @@ class Members:
     """The topics that a group's members are subscribed to or assigned.
 
     ``unknown`` says why these may not be all, and ``settling`` that a rebalance is the reason. ``streams``: the members
-    are Kafka Streams'.
+    are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason.
     """
 
     any: bool = False
@@ -53,6 +53,7 @@ class Members:
     streams: bool = False
     unknown: str | None = None
     settling: bool = False
+    ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,22 @@ class GroupsFound:
 
     Attributes:
         groups: by name.
-        doubt: why there may be more, or why one of them cannot be judged.
+        doubt: why there may be more than these and the ``unclear`` ones.
+        unclear: the groups of which it is not known whether they use the topic, or what they have committed -> why.
         epochs: group -> partition -> the leader epoch of its commit, where it has one.
         stateful_owner: the Streams group whose internal topic this is.
     """
 
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     doubt: GroupsDoubt | None = None
+    unclear: Mapping[str, GroupsDoubt] = field(default_factory=dict)
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     stateful_owner: str | None = None
+
+    @property
+    def any_doubt(self) -> GroupsDoubt | None:
+        """Return the worst doubt about the list or a group."""
+        return worst_doubt((self.doubt, *self.unclear.values()))
 
 
 class SettledGroups:
@@ -77,23 +85,27 @@ class SettledGroups:
 
     In a rebalance brokers do not say what a group consumes. Of many groups one nearly always is in one, and a list that
     is certain only while none is would never come. One that begins to use a topic in its rebalance is like one that
-    starts a moment later: the next look finds it. A group that had no members before is not spared.
+    starts a moment later: the next look finds it. A group that had no members before is not spared, and one that has
+    new members only for :data:`SETTLED_S`.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[str, tuple[float, frozenset[str]]] = {}
+        self._seen: dict[str, tuple[float, Members]] = {}
 
     def note(self, members: Mapping[str, Members]) -> None:
-        """Note what the groups of a listing consume, and forget what is older than :data:`SETTLED_S`."""
+        """Note what the groups of a listing consume, and forget those with new members after :data:`SETTLED_S`."""
         now_s = self._clock.monotonic_s()
-        kept = {name: seen for name, seen in self._seen.items() if now_s - seen[0] < SETTLED_S and name in members}
-        settled = {name: (now_s, of.topics) for name, of in members.items() if of.unknown is None}
-        self._seen = {name: seen for name, seen in (kept | settled).items() if members[name].any}
+        settled = {name: (now_s, of) for name, of in members.items() if of.unknown is None}
+        self._seen = {
+            name: (seen_s, seen)
+            for name, (seen_s, seen) in (self._seen | settled).items()
+            if (now := members.get(name, NO_MEMBERS)).any and (now_s - seen_s < SETTLED_S or now.ids <= seen.ids)
+        }
 
     def spares(self, name: str, members: Members, topic: str) -> bool:
         """Return whether a group in a rebalance did not consume the topic before it."""
-        return members.settling and name in self._seen and topic not in self._seen[name][1]
+        return members.settling and name in self._seen and topic not in self._seen[name][1].topics
 
 
 NO_MEMBERS = Members()
@@ -142,19 +154,19 @@ def find_groups(
         counts = listing.groups.keys() | named.keys()  # one that is not listed counts where it is named
         commits = {name: each for name, each in offsets.of_topic[topic].items() if name in counts}
         using = {name for name, each in commits.items() if each.offsets} | members_of.get(topic, set())
-        doubts = [*listing.doubts, *(each for each in named.values() if isinstance(each, GroupsDoubt))]
+        in_doubt = {name: each for name, each in named.items() if isinstance(each, GroupsDoubt)}
         not_read = unread | {n: each.unknown for n, each in commits.items() if each.unknown and known[n].consumes}
         for name in sorted(not_read.keys() & counts):
             why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
-            doubts.append(GroupsDoubt(why))
+            in_doubt[name] = GroupsDoubt(why)
         for name in sorted(unclear.keys() - using - not_read.keys()):
             if settled is not None and settled.spares(name, members[name], topic):
                 continue
             settling = name if members[name].settling else None
-            doubts.append(GroupsDoubt(f"group {name!r} {unclear[name]}", settling=settling))
+            in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", settling=settling)
         # Whether another group owns changelogs, only the names of topics show.
-        in_doubt = any(known[name].kind != "share" for name in using - streams)
-        stateful = stateful_groups(changelog_topics() if in_doubt else (), using, streams)
+        may_own = any(known[name].kind != "share" for name in using - streams)
+        stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)
         facts = {
             name: GroupFacts(
                 commits.get(name, _NO_COMMITS).offsets,
@@ -167,8 +179,8 @@ def find_groups(
         }
         return GroupsFound(
             facts,
-            # The worst doubt: one that a closed list of groups would forgive only if there is no other.
-            min(doubts, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None),
+            worst_doubt(listing.doubts),
+            in_doubt,
             {name: commits[name].epochs for name in facts if name in commits},
             owner(topic, maybe),
         )
@@ -252,8 +264,9 @@ def _members(kind: str, group: Any) -> Members:
 def _classic(group: Any) -> Members:
     if group.protocol_type not in ("consumer", ""):
         return Members(any=True)
+    ids = frozenset(member.member_id for member in group.members)
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
-        return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet", settling=True)
+        return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet", settling=True, ids=ids)
     topics: set[str] = set()
     unknown = None
     for member in group.members:
@@ -262,7 +275,8 @@ def _classic(group: Any) -> Members:
             topics |= assigned_topics(bytes(member.member_assignment or b""))
         except ValueError as error:
             unknown = f"has a member whose subscription cannot be read: {error}"
-    return Members(any=True, topics=frozenset(topics), streams=group.protocol_data == "stream", unknown=unknown)
+    streams = group.protocol_data == "stream"
+    return Members(any=True, topics=frozenset(topics), streams=streams, unknown=unknown, ids=ids)
 
 
 def _consumer(group: Any) -> Members:
@@ -277,7 +291,8 @@ def _consumer(group: Any) -> Members:
     unknown = None
     if by_pattern and not settled:
         unknown = "subscribes by a pattern and is not settled: what it consumes is not known yet"
-    return Members(any=True, topics=frozenset(topics), unknown=unknown, settling=unknown is not None)
+    ids = frozenset(member.member_id for member in group.members)
+    return Members(any=True, topics=frozenset(topics), unknown=unknown, settling=unknown is not None, ids=ids)
 
 
 def _share(group: Any) -> Members:

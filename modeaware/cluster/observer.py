@@ -245,6 +245,7 @@ class Observer:
                 partitions={p: one for p, one in partitions[name].items() if p not in commits.unavailable},
                 groups=commits.groups,
                 groups_doubt=groups.doubt,
+                unclear_groups=groups.unclear,
                 listed_ms=listed_ms,
                 stateful_owner=groups.stateful_owner,
                 fence=proved.get(name),
@@ -400,7 +401,9 @@ def _absent(
         return gone
     if shape is None:
         users = users or GroupsFound()
-        return TopicFacts(topic, None, gone=gone, groups=users.groups, groups_doubt=users.doubt)
+        return TopicFacts(
+            topic, None, gone=gone, groups=users.groups, groups_doubt=users.doubt, unclear_groups=users.unclear
+        )
     return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)
 
 

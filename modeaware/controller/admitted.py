@@ -11,6 +11,7 @@ from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitions,
     CreatePartitionsCommand,
+    DeleteTopic,
     Effect,
     ReplaceTopicCommand,
     TopicCommand,
@@ -45,11 +46,13 @@ class Admitted:
     @property
     def to_validate(self) -> tuple[Effect, ...]:
         """Return what brokers are to validate: a growth that is to be done, or was asked for to be validated; what a
-        replacement that begins will do."""
+        replacement that begins will do; the deletion that undoes one."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            has_begun = command.forget or (self.record is not None and self.record.replacement is not None)
-            return () if has_begun else effects_to_come(command, self.topic_id)
+            now = self.record.replacement if self.record is not None else None
+            if now is not None and command.undo and now.undone_ms is None:
+                return (DeleteTopic(command.topic, self.topic_id, now.successor, now.successor_id or ""),)
+            return () if now is not None or command.forget else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()
         if self.new is None and not command.validate_only:

@@ -367,9 +367,9 @@ class Engine:
             return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
-        if facts.groups_doubt is not None and in_progress(record):
+        if (doubt := facts.any_doubt) is not None and in_progress(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
-            logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
+            logger.info(text, record.topic, doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
@@ -470,7 +470,7 @@ class Engine:
         try:
             if GROUP_RULES_KEY in self._newer:
                 raise _newer("the rules about groups")
-            after = alter_group_rules(self._rules, command, self._epoch)
+            after = alter_group_rules(self._rules, command, self._epoch, self._clock.now_ms())
         except RequestRefused as error:
             return refusal(command, error, None)
         if after != self._rules:
@@ -597,7 +597,10 @@ class Engine:
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects. Return the failure of each; with code REQUEST_TIMED_OUT it may be done all the same."""
+        """Perform effects, right after an append, unless the log cannot keep that. Return the failure of each; with
+        code REQUEST_TIMED_OUT it may be done all the same."""
+        if (unfit := self._log.unfit) is not None:
+            return [ClusterError(f"put off: {unfit}", code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic) for e in effects]
         what = "many effects" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
         try:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):

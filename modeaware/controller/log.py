@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
@@ -14,8 +14,9 @@ from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordEr
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_mode_log, read_to_end
 from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.topic import ensure_mode_log, log_weakness
-from modeaware.modelog.writer import ModeLogWriter
+from modeaware.modelog.topic import became_unfit, describe_mode_log, ensure_mode_log, log_weakness
+from modeaware.modelog.writer import APPEND_TIMEOUT_S, ModeLogWriter
+from modeaware.wire.retries import Deadline
 
 logger = logging.getLogger("modeaware.controller")
 
@@ -23,6 +24,7 @@ READ_TIMEOUT_S = 20.0
 """For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""
 SLOW_READ_S = 5.0
 """A read that takes longer is logged."""
+_T = TypeVar("_T")
 
 
 class ControllerLog:
@@ -33,6 +35,8 @@ class ControllerLog:
     Attributes:
         appends: how many appends have succeeded.
         timeout_s: how long an append may take; None: the writer's default.
+        unfit: why the topic cannot keep what was appended last: someone has changed it. Until that is mended nothing
+            that follows from a record may be done. None: it can.
         observed: the brokers observed so far, as the log has them since it was opened; None: the record needs a newer
             reader. ``observed_unreadable``: the last record could not be read, and clients have none.
     """
@@ -43,6 +47,8 @@ class ControllerLog:
         self._topic = topic
         self._election = election
         self._writer: ModeLogWriter | None = None
+        self._topic_id: str | None = None
+        self.unfit: str | None = None
         self.appends = 0
         self.timeout_s: float | None = None
         self.observed: ObservedBrokersRecord | None = None
@@ -54,10 +60,13 @@ class ControllerLog:
         unknown."""
         return self._writer is not None and self._writer.is_open
 
-    def ensure(self) -> None:
-        """Create the mode log where it is missing."""
+    def ensure(self) -> str:
+        """Create the mode log where it is missing, else check its form; return its topic id."""
+        return self._of_brokers(lambda: ensure_mode_log(self._cluster.admin, self._topic))
+
+    def _of_brokers(self, look: Callable[[], _T]) -> _T:
         try:
-            ensure_mode_log(self._cluster.admin, self._topic)
+            return look()
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.renew_admin()
@@ -70,7 +79,13 @@ class ControllerLog:
     def open(self) -> Replay:
         """Fence every earlier writer, then read the log to its end. A writer used before is discarded."""
         self.close()
-        self.ensure()
+        topic_id = self.ensure()
+        if self._topic_id not in (None, topic_id):
+            text = (
+                "mode log: topic %r was deleted and created again: its records are lost, restore them (docs/runbook.md)"
+            )
+            logger.error(text, self._topic)
+        self._topic_id = topic_id
         self._membership()
         self._writer = ModeLogWriter(self._conf, self._topic)
         self._writer.open()
@@ -88,14 +103,26 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
+        The topic is looked at first. What follows from a record on brokers is done right after an append, so this is
+        the check of id and form before each effect, too; see :attr:`unfit`.
+
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.
-            ClusterError: not open, or the append failed, or its outcome is unknown. Unless :attr:`is_open` says
-                otherwise, open it before the next append.
+            ClusterError: not open, or the topic is gone or another one by now, or the append failed, or its outcome is
+                unknown. Unless :attr:`is_open` says otherwise, open it before the next append.
         """
         if self._writer is None:
             raise ClusterError(f"mode log: topic {self._topic!r} is not open for writing", topic=self._topic)
-        self._writer.append(records, self._membership(), self.timeout_s)
+        deadline = Deadline(APPEND_TIMEOUT_S if self.timeout_s is None else self.timeout_s)
+        found = self._of_brokers(lambda: describe_mode_log(self._cluster.admin, self._topic))
+        if found.topic_id != self._topic_id:
+            self.close()
+            raise ClusterError(
+                f"mode log: topic {self._topic!r} was deleted and created again: nothing was appended to it",
+                topic=self._topic,
+            )
+        self.unfit = became_unfit(self._topic, found)
+        self._writer.append(records, self._membership(), deadline.left_s())
         self.appends += 1
 
     def close(self) -> None:

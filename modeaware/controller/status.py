@@ -371,7 +371,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "blocked": _blocked(seen),
         "groups": groups[:MOST_GROUPS],
         "groups_count": len(groups),
-        "groups_doubt": seen.facts.groups_doubt.detail if seen.facts and seen.facts.groups_doubt else None,
+        "groups_doubt": doubt.detail if seen.facts and (doubt := seen.facts.any_doubt) else None,
         "stragglers": seen.stragglers,
         "replacement": _replacement(record.replacement),
         "fences_lifted": seen.fences_lifted,

@@ -432,7 +432,7 @@ class Worker:
         """Check how the log is kept, after a claim (which has to be quick) and from time to time. Warn of changes.
 
         A log that is not fit any more is reported at each check, and written to nevertheless: a new claim would be
-        refused, and a later one would not know what the brokers have deleted of it.
+        refused, and a later one would not know what the brokers have deleted of it. Effects wait until it is fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
             return  # a silent broker takes seconds

@@ -22,7 +22,7 @@ from modeaware.lifecycle.commands import (
     DeletePartitionsCommand,
     ReplaceTopicCommand,
 )
-from modeaware.modelog.group_rules import has_glob_characters
+from modeaware.modelog.group_rules import REQUIRE, has_glob_characters
 from modeaware.wire import codec, messages
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import MalformedFrame
@@ -61,10 +61,10 @@ class AclOperation(IntEnum):
 
 
 _TO_ALTER = frozenset({AclOperation.ALTER})
-"""Needed for CreatePartitions on its topic, as with Kafka's own brokers; and for AlterGroupRules on the topic a rule
-names, or on the cluster."""
+"""Needed for CreatePartitions on its topic, as with Kafka's own brokers; for DeletePartitions and AlterGroupRules where
+no record is deleted because of them. On the cluster it allows every rule: its user may grant itself all rights."""
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
-"""Needed for DeletePartitions on its topic."""
+"""Needed for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
 """Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster. To forget an alias, whose own
 topic is gone, _TO_DELETE on the topic that it leads to, which may be gone, too; or _TO_ALTER on the cluster."""
@@ -203,8 +203,8 @@ class _Rights:
             if command.forget:
                 return self._forget_refusal(command)
             return self._topic_refusal(command.topic, _TO_REPLACE)
-        needed = _TO_DELETE if isinstance(command, DeletePartitionsCommand) else _TO_ALTER
-        return self._topic_refusal(command.topic, needed)
+        deletes = isinstance(command, DeletePartitionsCommand) and command.may_delete_records
+        return self._topic_refusal(command.topic, _TO_DELETE if deletes else _TO_ALTER)
 
     def _forget_refusal(self, command: ReplaceTopicCommand) -> CommandResult | None:
         refusal = self._topic_refusal(command.successor, _TO_DELETE)
@@ -237,19 +237,18 @@ class _Rights:
         return None
 
     def _rules_refusal(self, command: AlterGroupRulesCommand) -> CommandResult | None:
-        """ALTER on the cluster is enough for any rule: it allows one with a glob for every topic."""
         if self._cluster >= _TO_ALTER:
             return None
-        names = list(_named(command))
-        if not names or any(map(has_glob_characters, names)):
+        needed = list(_needed_for_rules(command))
+        if not needed or any(has_glob_characters(name) for name, _ in needed):
             return CommandResult(
                 "",
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 "rules for more than one topic need ALTER on the cluster, which the broker does not grant this user. "
                 "Name the topic, or ask the administrator of the cluster's ACLs; nothing was changed",
             )
-        for name in names:
-            if (refusal := self._topic_refusal(name, _TO_ALTER)) is not None:
+        for name, rights in needed:
+            if (refusal := self._topic_refusal(name, rights)) is not None:
                 return replace(refusal, topic="")
         return None
 
@@ -269,10 +268,17 @@ def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandRes
     return CommandResult(command.topic, known, f"topic {command.topic}: {why}; nothing was changed")
 
 
+def _needed_for_rules(command: AlterGroupRulesCommand) -> Iterator[tuple[str, frozenset[AclOperation]]]:
+    """Yield the topic of each rule that is added or removed, and the rights that this takes."""
+    for rule in command.add:
+        yield rule.topic, _TO_DELETE if rule.may_give_up_records else _TO_ALTER
+    for kind, _, topic in command.remove:
+        yield topic, _TO_DELETE if kind == REQUIRE else _TO_ALTER
+
+
 def _named(command: Command) -> Iterator[str]:
     if isinstance(command, AlterGroupRulesCommand):
-        yield from (rule.topic for rule in command.add)
-        yield from (topic for _, _, topic in command.remove)
+        yield from (name for name, _ in _needed_for_rules(command))
     elif isinstance(command, ReplaceTopicCommand) and command.forget:
         yield command.successor
     else:

@@ -51,6 +51,10 @@ from modeaware.modes import PartitionMode, format_ranges
 
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that dates can express."""
+MAX_GROUP_BYTES, MAX_TOPIC_BYTES, MAX_REASON_BYTES = 500, 249, 1_000
+"""Of one rule about groups, as UTF-8. Kafka allows group ids of 32 kB, and all rules share a record."""
+MAX_TOPIC_RULES_BYTES = 60_000
+"""Of all rules for one topic: about 400. A user may have rights on that topic alone, and others need room."""
 
 
 @dataclass(frozen=True)
@@ -294,8 +298,8 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
     ]  # fmt: skip
     total = sum(log.end_offset - log.log_start for log in logs.values())
     detail = f"; unread of it: {', '.join(losses)}" if losses else "; every listed group has read it all"
-    if facts.groups_doubt is not None:
-        detail += f"; there may be more groups: {facts.groups_doubt.detail}"
+    if (doubt := facts.any_doubt) is not None:
+        detail += f"; there may be more groups: {doubt.detail}"
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
 
 
@@ -342,9 +346,15 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
 
 
 def alter_group_rules(
-    record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int
+    record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int, now_ms: int
 ) -> GroupRulesRecord:
-    """Return the rules after ``command``; ``record`` itself where nothing changes."""
+    """Return the rules after ``command``, without others that have expired; ``record`` itself where nothing changes.
+
+    No limit holds up a command that only removes rules.
+
+    Raises:
+        RequestRefused: a rule cannot be one, or one to remove does not exist, or the rules would take too much room.
+    """
     for rule in command.add:
         _check_rule(rule)
     rules = {rule.key: rule for rule in record.rules}
@@ -363,20 +373,31 @@ def alter_group_rules(
     rules |= {rule.key: rule for rule in command.add}
     if tuple(rules.values()) == record.rules:
         return record
-    after = replace(record, rules=tuple(rules.values()), controller_epoch=controller_epoch, epoch=record.epoch + 1)
-    size = len(after.to_json())
-    if size > MAX_RECORD_BYTES:
-        raise RequestRefused(
-            f"the rules about groups would take {size} bytes, more than the {MAX_RECORD_BYTES} that fit the mode log: "
-            "use globs, or remove some",
-            code=ErrorCode.MESSAGE_TOO_LARGE,
-        )
+    kept = tuple(r for r in rules.values() if r in command.add or r.expires_ms is None or r.expires_ms > now_ms)
+    after = replace(record, rules=kept, controller_epoch=controller_epoch, epoch=record.epoch + 1)
+    for topic in sorted({rule.topic for rule in command.add}):
+        of_topic = replace(after, rules=tuple(rule for rule in kept if rule.topic == topic))
+        _check_room(f"the rules about groups of topic {topic!r}", of_topic, MAX_TOPIC_RULES_BYTES)
+    if command.add:
+        _check_room("all rules about groups", after, MAX_RECORD_BYTES)
     return after
+
+
+def _check_room(what: str, record: GroupRulesRecord, most_bytes: int) -> None:
+    if (size := len(record.to_json())) > most_bytes:
+        why = f"{what} would take {size} bytes, more than {most_bytes}: use globs, or remove some (groups forget)"
+        raise RequestRefused(why, code=ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _check_rule(rule: GroupRule) -> None:
     if rule.kind not in KINDS:
         raise _invalid(f"unknown kind of rule {rule.kind!r} (known: {', '.join(KINDS)})")
+    lengths = (("group", rule.group, MAX_GROUP_BYTES), ("topic", rule.topic, MAX_TOPIC_BYTES))
+    for what, text, most_bytes in (*lengths, ("reason", rule.reason, MAX_REASON_BYTES)):
+        if (size := len(text.encode(errors="surrogatepass"))) > most_bytes:
+            raise _invalid(
+                f"the {what} of a rule {rule.kind!r} takes {size} bytes, more than {most_bytes}: {text[:40]!r}..."
+            )
     if bool(rule.group) is (rule.kind == CLOSED):
         raise _invalid(f"a rule {rule.kind!r} " + ("takes no group" if rule.group else "must name a group"))
     if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):

@@ -27,6 +27,11 @@ class DeletePartitionsCommand:
     accept_state_loss: tuple[str, ...] = ()
     evacuate: bool = False
 
+    @property
+    def may_delete_records(self) -> bool:
+        """Return whether records may go earlier than the topic's own retention takes them."""
+        return self.immediate_delete or self.delay_ms is not None
+
 
 @dataclass(frozen=True)
 class CreatePartitionsCommand:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, worst_doubt
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
@@ -65,6 +65,7 @@ class Requirement:
         groups: their names, sorted.
         registered, waivers: the operator's rules in force for the topic.
         doubt: why there may be more groups; None when the list is certain, or was declared closed.
+        spared: groups of which it is not known whether they use the topic, and that are waived -> the waiver's reason.
         accept_state_loss: groups with state that were named in the request.
         evacuation: the group that proves the evacuation of a retired partition; no rule waives it.
     """
@@ -73,6 +74,7 @@ class Requirement:
     registered: tuple[GroupRule, ...] = ()
     waivers: tuple[GroupRule, ...] = ()
     doubt: GroupsDoubt | None = None
+    spared: Mapping[str, str] = field(default_factory=dict)
     accept_state_loss: tuple[str, ...] = ()
     evacuation: str | None = None
 
@@ -143,14 +145,17 @@ def required_of(
     doubt = facts.groups_doubt
     if doubt is not None and doubt.hidden and any(rule.kind == CLOSED for rule in in_force):
         doubt = None
-    return Requirement(
+    found = Requirement(
         groups=tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g))),
         registered=registered,
         waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
-        doubt=doubt,
         accept_state_loss=tuple(accept_state_loss),
         evacuation=evacuation,
     )
+    waived = {name: found.waiver_of_topic(name, None) for name in facts.unclear_groups}
+    unclear = (each for name, each in facts.unclear_groups.items() if waived[name] is None)
+    spared = {name: rule.reason for name, rule in waived.items() if rule is not None}
+    return replace(found, doubt=worst_doubt((doubt, *unclear)), spared=spared)
 
 
 def using_groups(
@@ -221,7 +226,7 @@ def check_drain(
     if requirement.doubt is not None:
         return Drain(reason=doubt_reason(requirement.doubt))
     proof: dict[str, int] = {}
-    waived: dict[str, str] = {}
+    waived = dict(requirement.spared)
     if requirement.evacuation is not None:
         name, job = requirement.evacuation, facts.groups.get(requirement.evacuation)
         reason = _not_evacuated(name, job, partition, seal_offset, truncated_to, log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from modeaware.errors import ClusterError, ErrorCode
@@ -103,7 +103,7 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class GroupsDoubt:
-    """Why a list of groups may be incomplete.
+    """Why a list of groups may be incomplete, or why it is not known whether one of them uses a topic, and how far.
 
     Attributes:
         hidden: only the right to DESCRIBE the cluster is missing.
@@ -113,6 +113,13 @@ class GroupsDoubt:
     detail: str
     hidden: bool = False
     settling: str | None = None
+
+
+def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:
+    """Return the doubt that most has to change for: one that passes by itself, or that a closed list of groups would
+    forgive, only if there is no other."""
+    found = (doubt for doubt in doubts if doubt is not None)
+    return min(found, key=lambda doubt: (doubt.hidden, doubt.settling is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,9 @@ class TopicFacts:
         fence: of a topic whose successor exists, until the topic is gone.
         partitions: facts of the partitions whose leaders answered; others are missing.
         groups: every group that uses the topic (a commit on it, or members assigned to it).
-        groups_doubt: why that list may be incomplete; None when it is certain.
+        groups_doubt: why that list may be incomplete; None when it is certain but for ``unclear_groups``.
+        unclear_groups: the groups of which it is not known whether they use the topic, or what they have committed on
+            it -> why.
         listed_ms: the wall-clock time at which the list was made; None: now.
         stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for others.
     """
@@ -169,6 +178,7 @@ class TopicFacts:
     partitions: Mapping[int, PartitionFacts] = field(default_factory=dict)
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     groups_doubt: GroupsDoubt | None = None
+    unclear_groups: Mapping[str, GroupsDoubt] = field(default_factory=dict)
     listed_ms: int | None = None
     stateful_owner: str | None = None
     gone: bool = False
@@ -177,6 +187,11 @@ class TopicFacts:
     predecessor: str | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] | None = None
+
+    @property
+    def any_doubt(self) -> GroupsDoubt | None:
+        """Return the worst doubt about the list or a group, whatever the operator's rules are."""
+        return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
     @property
     def compacted(self) -> bool:

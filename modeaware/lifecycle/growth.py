@@ -87,7 +87,7 @@ def advance_opening(
         return record, [CreatePartitions(record.topic, record.topic_id, total, assignments)], now_ms
     deadline_ms = since_ms + config.open_timeout_ms
     effects: list[Effect] = []
-    waiting = facts.groups_doubt is not None or any(p not in facts.partitions for p in opening)
+    waiting = facts.any_doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # brokers keep its start offsets; it commits none
             continue

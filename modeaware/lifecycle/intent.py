@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreateTopic, FenceTopic, ReplaceTopicCommand
+from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creation
 from modeaware.lifecycle.state import with_replacement
@@ -71,11 +71,13 @@ def changed_replacement(
     return record if changed == replace(replacement, reason=None) else with_replacement(record, changed)
 
 
-def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[CreateTopic | FenceTopic, ...]:
+def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Effect, ...]:
     """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
     refuse it."""
-    fence = FenceTopic(command.topic, topic_id, FENCE_CONFIGS)
-    return (creation(command.topic, topic_id, command), *((fence,) if command.fence != "none" else ()))
+    new = (creation(command.topic, topic_id, command),)
+    if command.fence == "none":
+        return new
+    return (*new, FenceTopic(command.topic, topic_id, FENCE_CONFIGS), DeletePredecessor(command.topic, topic_id, {}))
 
 
 def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[str]:

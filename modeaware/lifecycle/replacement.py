@@ -161,7 +161,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     """
     if found.topic_id is None:
         return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
-    doubt = found.groups_doubt
+    doubt = found.any_doubt
     if found.untouched is None or _is_doubtful(found):
         if now_ms < replacement.requested_ms + COMING_MS:
             return Advance()
@@ -186,7 +186,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
 
 def _is_doubtful(found: TopicFacts) -> bool:
     """Return whether groups may have offsets on the topic, of an earlier one of its name, that do not show now."""
-    doubt = found.groups_doubt
+    doubt = found.any_doubt
     return doubt is not None and not doubt.hidden and doubt.settling is None
 
 

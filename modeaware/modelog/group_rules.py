@@ -63,6 +63,14 @@ class GroupRule(JsonFields):
         """What names a rule: there is one of each kind, group and topic."""
         return (self.kind, self.group, self.topic)
 
+    @property
+    def may_give_up_records(self) -> bool:
+        """Whether records may be deleted because of the rule that would stay without it.
+
+        A requirement that ends may replace one that does not.
+        """
+        return self.kind != REQUIRE or self.expires_ms is not None
+
     def applies(self, topic: str, now_ms: int) -> bool:
         """Return whether it is a rule for ``topic``, and in force: a waiver ends when it expires (invariant I2)."""
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
@@ -74,7 +82,7 @@ class GroupRule(JsonFields):
 
 @dataclass(frozen=True)
 class GroupRulesRecord(VersionedRecord):
-    """All rules in force (and those that have expired since the last change)."""
+    """All rules in force, and those that have expired since the last change."""
 
     KIND = "a record of group rules"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
 from typing import Any
 
 from modeaware.errors import ClusterError, ErrorCode
@@ -23,12 +24,22 @@ from modeaware.wire.retries import Deadline
 
 ENSURE_TIMEOUT_S = 10.0
 """For all requests together."""
-WEAKNESS_TIMEOUT_S = 3.0
+LOOK_TIMEOUT_S = 3.0
+"""For the requests of one look at an existing mode log."""
 AGAIN_S = 0.1
-_SLACK_S = 1.0
+_SLACK_S = 0.5
 
 
-def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
+@dataclass(frozen=True)
+class LogTopic:
+    """The mode log as the brokers describe it; ``replicas`` has their number for each partition."""
+
+    topic_id: str
+    replicas: tuple[int, ...]
+    configs: Mapping[str, str | None]
+
+
+def ensure_mode_log(admin: AdminClient, topic: str) -> str:
     """Create the mode log where it is missing, else check that the topic of that name can be one.
 
     It gets one partition, compaction, and ``min(3, brokers)`` replicas, two of which must take each append where there
@@ -36,7 +47,7 @@ def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
     replication.
 
     Returns:
-        Whether it was created.
+        Its topic id.
 
     Raises:
         ClusterError: it cannot be created or described (code REQUEST_TIMED_OUT: no answer within
@@ -44,8 +55,7 @@ def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
     """
     deadline = Deadline(ENSURE_TIMEOUT_S)
     try:
-        _check(admin, topic, deadline)
-        return False
+        return _checked(admin, topic, deadline)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise _failed(topic, "cannot be described", error) from error
@@ -57,9 +67,7 @@ def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise _failed(topic, "cannot be created", error) from error
-        _check_soon(admin, topic, deadline)
-        return False
-    return True
+    return _checked_soon(admin, topic, deadline)
 
 
 def log_configs(brokers: int) -> dict[str, str]:
@@ -107,49 +115,69 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
     Raises:
         ClusterError: somebody has altered the topic so that it is not fit to be a mode log any more.
     """
-    deadline = Deadline(WEAKNESS_TIMEOUT_S)
+    deadline = Deadline(LOOK_TIMEOUT_S)
     try:
-        partitions, configs = _described(admin, topic, deadline)
+        found = _described(admin, topic, deadline)
         cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)
     except (ClusterError, KafkaException):
         return None
-    if (policy := configs.get("cleanup.policy")) != "compact":
-        raise ClusterError(
+    if (reason := became_unfit(topic, found)) is not None:
+        raise ClusterError(reason, topic=topic)
+    return weakness(min(found.replicas), found.configs.get("min.insync.replicas"), len(cluster.nodes))
+
+
+def became_unfit(topic: str, found: LogTopic) -> str | None:
+    """Return why the topic cannot be a mode log any more, after a controller has claimed it; None: it still can."""
+    if (policy := found.configs.get("cleanup.policy")) != "compact":
+        return (
             f"mode log: topic {topic!r} has cleanup.policy={policy} now, which deletes modes that hold: set it back to "
-            "compact before brokers do that. Until then no controller can start",
-            topic=topic,
+            "compact before brokers do that. Until then no controller can start"
         )
-    if len(partitions) != 1:
-        raise ClusterError(
-            f"mode log: topic {topic!r} has {len(partitions)} partitions now. This controller goes on, but none can "
-            "start: make the topic anew with one partition, as after its loss (docs/runbook.md)",
-            topic=topic,
+    if len(found.replicas) != 1:
+        return (
+            f"mode log: topic {topic!r} has {len(found.replicas)} partitions now. This controller goes on without "
+            "effects on brokers, but none can start: make the topic anew with one partition, as after its loss "
+            "(docs/runbook.md)"
         )
-    replicas = min((len(partition.replicas) for partition in partitions), default=0)
-    return weakness(replicas, configs.get("min.insync.replicas"), len(cluster.nodes))
+    return None
 
 
-def _check(admin: AdminClient, topic: str, deadline: Deadline) -> None:
-    partitions, configs = _described(admin, topic, deadline)
-    reason = unfit(topic, len(partitions), configs)
+def describe_mode_log(admin: AdminClient, topic: str, timeout_s: float = LOOK_TIMEOUT_S) -> LogTopic:
+    """Return the mode log as it is now.
+
+    Raises:
+        ClusterError: it does not exist, or cannot be described; code REQUEST_TIMED_OUT: that may change.
+    """
+    try:
+        return _described(admin, topic, Deadline(timeout_s))
+    except KafkaException as error:
+        raise _failed(topic, "cannot be described", error) from error
+
+
+def _checked(admin: AdminClient, topic: str, deadline: Deadline) -> str:
+    """Return the id of the topic; raise unless it can be a mode log."""
+    found = _described(admin, topic, deadline)
+    reason = unfit(topic, len(found.replicas), found.configs)
     if reason is not None:
         raise ClusterError(f"mode log: {reason}", topic=topic)
+    return found.topic_id
 
 
-def _described(admin: AdminClient, topic: str, deadline: Deadline) -> tuple[Sequence[Any], dict[str, str | None]]:
+def _described(admin: AdminClient, topic: str, deadline: Deadline) -> LogTopic:
     # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=deadline.left_s())
     found = _result(described[topic], deadline)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = _result(admin.describe_configs([resource], request_timeout=deadline.left_s())[resource], deadline)
-    return found.partitions, {name: entry.value for name, entry in entries.items()}
+    replicas = tuple(len(partition.replicas) for partition in found.partitions)
+    return LogTopic(str(found.topic_id), replicas, {name: entry.value for name, entry in entries.items()})
 
 
-def _check_soon(admin: AdminClient, topic: str, deadline: Deadline) -> None:
-    """Check a topic that another controller has created just now, and that not every broker may know yet."""
+def _checked_soon(admin: AdminClient, topic: str, deadline: Deadline) -> str:
+    """Check a topic that a controller has created just now, and that not every broker may have yet."""
     while True:
         try:
-            return _check(admin, topic, deadline)
+            return _checked(admin, topic, deadline)
         except KafkaException as error:
             unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
             if not unknown or deadline.left_s() < AGAIN_S:
@@ -162,7 +190,7 @@ def _result(future: Future[Any], deadline: Deadline) -> Any:
         return future.result(deadline.left_s() + _SLACK_S)
     except FutureTimeoutError as error:
         raise ClusterError(
-            f"mode log: no broker answered within {ENSURE_TIMEOUT_S:g} s", code=ErrorCode.REQUEST_TIMED_OUT
+            "mode log: no broker described or created it in time", code=ErrorCode.REQUEST_TIMED_OUT
         ) from error
 
 

@@ -51,6 +51,8 @@ class ModeLogWriter:
             "transactional.id": f"modeaware-controller.{topic}",  # all controllers of a log share it: it fences
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
+            # Brokers would create a lost log with their defaults; ensure_mode_log alone creates it.
+            "allow.auto.create.topics": False,
             "linger.ms": 0,
             # Brokers refuse batches by their size: records that fit alone must not fail together.
             "batch.num.messages": 1,

@@ -139,7 +139,7 @@ def plan_replacement(
         configs=tuple(PlannedConfig(name, value, origin(name)) for name, value in sorted(command.configs.items())),
         not_copied=tuple(name for name in OF_PARTITIONS if name in predecessor.configs),
         groups=tuple(groups[name] for name in sorted(groups)),
-        groups_doubt=facts.groups_doubt.detail if facts.groups_doubt is not None else None,
+        groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
         pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
         fence=command.fence,
         delay_ms=command.delay_ms,

@@ -319,8 +319,8 @@ def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
             f"Without members, and never committed on all partitions that would retire: {', '.join(idle[:_NAMED])}. "
             "They hold a drain up until they run, or are waived (modeaware groups waive).",
         )
-    if facts.groups_doubt is not None:
-        yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {facts.groups_doubt.detail}.")
+    if (doubt := facts.any_doubt) is not None:
+        yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {doubt.detail}.")
 
 
 def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Iterator[Blocker]:

@@ -243,6 +243,7 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
             },
             groups=found.groups,
             groups_doubt=found.doubt,
+            unclear_groups=found.unclear,
             stateful_owner=found.stateful_owner,
         ),
         tuple(unknown),

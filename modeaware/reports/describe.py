@@ -280,7 +280,7 @@ def _describe(
         groups_complete=record.groups_complete,
         waived=record.waived,
         groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
-        groups_doubt=found.doubt.detail if found.doubt is not None else None,
+        groups_doubt=doubt.detail if (doubt := found.any_doubt) is not None else None,
         evacuation_group=evacuation,
         gone_ids=gone_ids,
     )

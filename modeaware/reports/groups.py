@@ -208,7 +208,7 @@ def look_at_groups(
     return [
         facts
         if isinstance(facts, ClusterError) or isinstance(every, ClusterError)
-        else replace(facts, groups=every.groups, groups_doubt=every.groups_doubt)
+        else replace(facts, groups=every.groups, groups_doubt=every.groups_doubt, unclear_groups=every.unclear_groups)
         for facts, every in both
     ]
 
@@ -382,6 +382,8 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:
             freed = [line for group in waived.groups if (line := _freed(group, waiver)) is not None]
+            if topic.doubt not in (None, waived.doubt):
+                freed.append(f"{topic.doubt}. That is not waited for any more: what it has not read may be deleted.")
             lines += [f"{topic.topic}: {line}" for line in freed or ["no group is waited for less by it now."]]
     return lines or ["No topic that is in a change matches; the rule applies to later shrinks."]
 

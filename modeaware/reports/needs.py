@@ -118,8 +118,8 @@ def _operator(scope: Scope) -> Iterator[Need]:
     for topic, named in _or_placeholder(scope.topics, "TOPIC"):
         yield Need(TOPIC, topic, AclOperation.READ, "certificates of transactional topics", named)
         yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "seeing cleanup.policy", named)
-        yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking, rules about the topic's groups", named)
-        yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking", named)
+        yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking under 'retention', requiring groups", named)
+        yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking with a delay or at once, waiving groups", named)
         if scope.successors:
             yield Need(TOPIC, topic, AclOperation.ALTER_CONFIGS, "having it replaced", named)
     for name in scope.successors:

@@ -47,20 +47,41 @@ def shrunk(guarded: Guarded, active: Controller) -> str:
 
 @pytest.mark.parametrize("source", ["log", "wire"])
 @pytest.mark.parametrize("rights", [(), (ALTER,), (DELETE,)], ids=["none", "no DELETE", "no ALTER"])
-def test_a_shrink_needs_alter_and_delete(
+def test_a_shrink_that_deletes_records_needs_alter_and_delete(
     guarded: Guarded, active: Controller, topic: str, rights: tuple[AclOperation, ...], source: str
 ) -> None:
     """With ``log`` the client starts at the brokers and finds the controller by its claim."""
     guarded.grant(OWNER, topic, *rights)
     conf = guarded.client(OWNER, servers=address_of(active) if source == "wire" else None)
     with pytest.raises(RequestRefused, match=f"{topic}: this needs ALTER and DELETE") as refused:
-        guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
+        guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2, delay_ms=0)
     assert refused.value.code is DENIED
     assert refused.value.code == 29
     assert guarded.record(topic) is None
     guarded.grant(OWNER, topic, ALTER, DELETE)
-    guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
+    guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2, delay_ms=0)
     assert guarded.writable(topic) == 2
+
+
+def test_without_delete_no_group_is_waived_and_a_shrink_by_retention_is_allowed(
+    guarded: Guarded, active: Controller, topic: str
+) -> None:
+    guarded.grant(OWNER, topic, ALTER)
+    require, waive = (GroupRule(kind, "audit", topic, "why", 1) for kind in ("require", "waive"))
+    with guarded.raw(address_of(active)) as peer:
+        peer.authenticate(OWNER)
+        peer.name_itself()
+
+        def rule(add: tuple[GroupRule, ...] = (), remove: tuple[GroupRule, ...] = ()) -> int:
+            command = AlterGroupRulesCommand(add, tuple(each.key for each in remove))
+            return int(peer.asked(messages.alter_group_rules_request(command, timeout_ms=20_000)).error_code)
+
+        assert rule(add=(waive,)) == DENIED, "no shrink is in progress yet"
+        assert (peer.shrinks(topic, 2, delay_ms=0), guarded.writable(topic)) == (DENIED, None)
+        assert (peer.shrinks(topic, 2), guarded.writable(topic)) == (ErrorCode.NONE, 2)
+        assert (rule(add=(waive,)), rule(add=(require,)), rule(remove=(require,))) == (DENIED, ErrorCode.NONE, DENIED)
+        guarded.grant(OWNER, topic, DELETE)
+        assert (rule(add=(waive,)), rule(remove=(require, waive))) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
 def test_rights_that_are_taken_away_or_given_count_with_the_next_request(
@@ -70,12 +91,12 @@ def test_rights_that_are_taken_away_or_given_count_with_the_next_request(
     with guarded.raw(address_of(active)) as peer:
         peer.authenticate(OWNER)
         peer.name_itself()
-        assert (peer.shrinks(topic, 3), guarded.writable(topic)) == (ErrorCode.NONE, 3)
+        assert (peer.shrinks(topic, 3, delay_ms=0), guarded.writable(topic)) == (ErrorCode.NONE, 3)
         guarded.take(OWNER, topic, DELETE)
         assert (peer.grows(topic, 4), guarded.writable(topic)) == (ErrorCode.NONE, 4)
-        assert (peer.shrinks(topic, 2), guarded.writable(topic)) == (DENIED, 4)
+        assert (peer.shrinks(topic, 2, delay_ms=0), guarded.writable(topic)) == (DENIED, 4)
         guarded.grant(OWNER, topic, DELETE)
-        assert (peer.shrinks(topic, 2), guarded.writable(topic)) == (ErrorCode.NONE, 2)
+        assert (peer.shrinks(topic, 2, delay_ms=0), guarded.writable(topic)) == (ErrorCode.NONE, 2)
         guarded.take(OWNER, topic, ALTER)
         assert (peer.grows(topic, 4), guarded.writable(topic)) == (DENIED, 2)
 

@@ -30,8 +30,8 @@ def log(kafka: Kafka) -> Iterator[RealLog]:
 
 
 def test_the_mode_log_is_made_once_and_as_it_must_be(log: RealLog) -> None:
-    assert ensure_mode_log(log.admin, log.topic) is True
-    assert ensure_mode_log(log.admin, log.topic) is False
+    topic_id = ensure_mode_log(log.admin, log.topic)
+    assert ensure_mode_log(log.admin, log.topic) == topic_id
     resource = ConfigResource(ResourceType.TOPIC, log.topic)
     configs = log.admin.describe_configs([resource])[resource].result(30)
     assert configs["cleanup.policy"].value == "compact"

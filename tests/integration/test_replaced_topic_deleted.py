@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+from confluent_kafka.admin import NewTopic
+
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
@@ -12,6 +15,7 @@ from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.groups import RunningGroup
 from tests.support.succession import Following, Given, Reader, Readers, Writer
+from tests.support.waiting import eventually
 
 
 def counts(served: Controlled, *topics: str) -> dict[str, int]:
@@ -65,3 +69,30 @@ def test_a_stock_consumer_that_stays_subscribed_keeps_it(
     gone = served.wait_done(old)
     assert counts(served, old, new) == {new: 2}
     assert {p: retired.seal_offset is not None for p, retired in gone.retired.items()} == dict.fromkeys(range(3), True)
+
+
+def test_nothing_is_deleted_once_the_mode_log_was_made_anew_by_automatic_creation(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = setting.start()
+    old, group = make_topic(3), make_group()
+    new = f"{old}-v2"
+    written = produce(setting, old, 30)
+    with RunningGroup(setting.servers, old, group) as running:
+        running.wait_for(written)
+        assert setting.ask(ReplaceTopicCommand(old, new, 2, delay_ms=0)).code is ErrorCode.NONE
+        not_moved = reasons.of_group(reasons.GROUP_NOT_MOVED, group)
+        setting.wait_for(old, lambda record: replacement(record).reason == not_moved)
+    commit_zero(setting, group, new, 2)
+    with RunningGroup(setting.servers, old, group):
+        subscribed = reasons.of_group(reasons.GROUP_SUBSCRIBED, group)
+        setting.wait_for(old, lambda record: replacement(record).reason == subscribed)
+        setting.admin.delete_topics([setting.log])[setting.log].result(30)
+        made = NewTopic(setting.log, 3, config={"cleanup.policy": "delete"})
+        eventually(lambda: setting.admin.create_topics([made])[setting.log].exception(30) is None)
+    eventually(lambda: "has 3 partitions, a mode log has 1" in caplog.text)
+    assert "deleted and created again" in caplog.text
+    assert counts(setting, old, new) == {old: 3, new: 2}
+    setting.admin.delete_topics([setting.log])[setting.log].result(30)
+    eventually(lambda: (claim := setting.claim()) is not None and claim.controller_id == controller.controller_id, 60)
+    assert counts(setting, old, new) == {old: 3, new: 2}

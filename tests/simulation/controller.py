@@ -203,7 +203,9 @@ def seams() -> Iterator[None]:
             patches.enter_context(patch.object(cluster, "commit_offsets", SimCluster.commit_offsets))
             simulated = {DeleteRecords: SimCluster.delete_records, CreatePartitions: SimCluster.grow}
             patches.enter_context(patch.dict(BATCHED, simulated))
-            patches.enter_context(patch.dict(VALIDATED, {CreatePartitions: SimCluster.grow}))
+            patches.enter_context(
+                patch.dict(VALIDATED, {CreatePartitions: partial(SimCluster.grow, validate_only=True)})
+            )
             yield
     finally:
         logging.disable(before)

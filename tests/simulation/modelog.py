@@ -239,6 +239,8 @@ class Reader:
 class LogSession:
     """One controller's hold on the log: the engine's ``ModeLog``. Fenced by a later open, and by the generation."""
 
+    unfit: str | None = None
+
     def __init__(self, world: World, log: SharedLog, controller: Controller) -> None:
         self._world = world
         self._log = log

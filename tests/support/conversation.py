@@ -303,9 +303,13 @@ def old_metadata_request(correlation_id: int, version: int, topics: list[str] | 
     return codec.encode_request(message, version, correlation_id, "a client")
 
 
-def delete(counts: dict[str, int], correlation_id: int = 1) -> bytes:
+def delete(
+    counts: dict[str, int], correlation_id: int = 1, *, delay_ms: int | None = 0, immediate_delete: bool = False
+) -> bytes:
     """DeletePartitions."""
-    message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=5_000)
+    message = messages.delete_partitions_request(
+        counts, delay_ms=delay_ms, immediate_delete=immediate_delete, timeout_ms=5_000
+    )
     return codec.encode_request(message, 0, correlation_id, "a client")
 
 
@@ -324,10 +328,16 @@ def create(counts: dict[str, int], version: int = 3) -> bytes:
 
 def rules(*topics: str, remove: tuple[str, ...] = ()) -> bytes:
     """AlterGroupRules: a rule added for each of ``topics``, and one removed for each of ``remove``."""
-    command = AlterGroupRulesCommand(
-        tuple(GroupRule("waive", f"g{n}", topic, "why", 1) for n, topic in enumerate(topics)),
-        tuple(("waive", "g", topic) for topic in remove),
+    return altering(
+        AlterGroupRulesCommand(
+            tuple(GroupRule("waive", f"g{n}", topic, "why", 1) for n, topic in enumerate(topics)),
+            tuple(("waive", "g", topic) for topic in remove),
+        )
     )
+
+
+def altering(command: AlterGroupRulesCommand) -> bytes:
+    """AlterGroupRules."""
     return codec.encode_request(messages.alter_group_rules_request(command, timeout_ms=5_000), 0, 1, "a client")
 
 

@@ -66,10 +66,13 @@ class Guarded:
             conf["oauth_cb"] = lambda _: (token(user), time.time() + 3600)
         return conf
 
-    def shrink(self, conf: dict[str, Any], topic: str, count: int, timeout_s: float = 60) -> None:
+    def shrink(
+        self, conf: dict[str, Any], topic: str, count: int, timeout_s: float = 60, *, delay_ms: int | None = None
+    ) -> None:
         """By an AdminClient of ours."""
+        asked = {topic: DeletePartitions(count)}
         with OurAdminClient(conf) as admin:
-            admin.delete_partitions({topic: DeletePartitions(count)}, request_timeout=timeout_s)[topic].result()
+            admin.delete_partitions(asked, delay_ms=delay_ms, request_timeout=timeout_s)[topic].result()
 
     def writable(self, topic: str) -> int | None:
         """How many of its partitions are, by the mode log; None: it says nothing of the topic."""

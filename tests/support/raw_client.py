@@ -67,11 +67,11 @@ class RawClient(Peer):
         answer = self.ask(codec.encode_request(message, version, self.next_id, None))
         return codec.decode_response(answer, message.API_KEY, version)[1]
 
-    def shrinks(self, topic: str, count: int) -> int:
+    def shrinks(self, topic: str, count: int, delay_ms: int | None = None) -> int:
         """Have it shrunk; the error code, of the request or of the topic."""
         counts = {topic: count}
         answer = self.asked(
-            messages.delete_partitions_request(counts, delay_ms=None, immediate_delete=False, timeout_ms=20_000)
+            messages.delete_partitions_request(counts, delay_ms=delay_ms, immediate_delete=False, timeout_ms=20_000)
         )
         return int(answer.error_code or max(p.error_code for told in answer.responses for p in told.partitions))
 

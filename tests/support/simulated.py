@@ -36,6 +36,8 @@ class SimClock:
 class MemoryLog:
     """A mode log in memory. With ``failure`` the next append fails, before it is done (``lost_answer``: after)."""
 
+    unfit: str | None = None
+
     def __init__(self) -> None:
         self.entries: list[tuple[str, bytes | None]] = []
         self.failure: Exception | None = None

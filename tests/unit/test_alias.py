@@ -14,7 +14,12 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import forget_alias
 from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on, refuse_alias
-from modeaware.lifecycle.commands import Advance, CreatePartitionsCommand, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import (
+    Advance,
+    CreatePartitionsCommand,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord

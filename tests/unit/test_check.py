@@ -183,7 +183,9 @@ def test_a_failure_has_its_command_in_text_and_json() -> None:
     found = report(SITE, lacking)
     assert (found.passed, found.mode_log_missing) == (False, True)
     lines = list(check_text(found, SITE))
-    assert [line for line in lines if line.startswith("fail")] == [f"fail     {lacking}: shrinking"]
+    assert [line for line in lines if line.startswith("fail")] == [
+        f"fail     {lacking}: shrinking with a delay or at once, waiving groups"
+    ]
     told = to_json(found)
     (failed,) = [right for right in told["rights"] if right["state"] == "fail"]
     assert (failed["resource"], failed["name"], failed["operation"]) == ("topic", "orders", "DELETE")

@@ -321,6 +321,22 @@ class TestDeleteTopic:
         assert [topic.topic_id for topic in request.topics] == [fakes.topic_id]
 
 
+@pytest.mark.parametrize("code", [KafkaError.INVALID_REQUEST, KafkaError.CLUSTER_AUTHORIZATION_FAILED])
+def test_brokers_that_delete_topics_are_found_by_a_deletion_without_a_name(
+    code: int, fakes: TopicBrokers, cluster: OverFakes
+) -> None:
+    effects = [DeletePredecessor(TOPIC, TOPIC_ID, {}), DeleteTopic("t1", "id", "t1-v2", "")]
+    for answer, expected in ((code, None), (73, ErrorCode.TOPIC_DELETION_DISABLED)):
+        fakes.codes = {(1, "DeleteTopics"): [answer] * 2}
+        found = cluster.validate(effects)
+        assert [error and error.code for error in found] == [expected] * 2
+    assert [error and error.topic for error in found] == [TOPIC, "t1"]
+    assert "--fence none" in str(found[0])
+    assert "deletes 't1-v2'" in str(found[1])
+    named = [(topic.name, topic.topic_id.int) for sent in fakes.sent("DeleteTopics") for topic in sent.topics]
+    assert named == [(None, 0)] * 4
+
+
 class TestDeletePredecessor:
     EFFECT = DeletePredecessor(TOPIC, TOPIC_ID, {0: 10, 1: 7})
     FENCE = FenceFacts(FENCE_CONFIGS, {0: 4, 1: 6}, frozenset({0, 1}))

@@ -15,7 +15,7 @@ from modeaware.lifecycle.drain import Drain, check_drain, required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.seal import seal_partition
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import RetiredPartition
+from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition
 from modeaware.modelog.replay import fold
 from tests.support.lifecycle import LATER_MS, NOW_MS, TOPIC, facts, group, log, rule
 from tests.support.modelog import for_newer_readers
@@ -128,6 +128,30 @@ def test_a_closed_list_forgives_hidden_groups_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([], "groups-unknown"),
+        ([rule("waive", "elsewhere")], None),
+        ([rule("waive", "else*")], None),
+        ([rule("waive", "other")], "groups-unknown"),
+        ([rule("waive", "*", uncommitted_only=True)], "groups-unknown"),  # it may have committed
+        ([rule("waive", "else*"), rule("require", "elsewhere")], "groups-unknown"),
+        ([rule("closed")], "groups-unknown"),
+    ],
+)
+def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing_else(
+    rules: list[GroupRule], expected: str | None
+) -> None:
+    done = {"a": group({P: SEAL})}
+    unclear = {"elsewhere": GroupsDoubt("group 'elsewhere' is in a rebalance", settling="elsewhere")}
+    drain = drain_of(done, unclear_groups=unclear, rules=rules)
+    assert drain.reason == expected
+    assert list(drain.waived) == ([] if expected else ["elsewhere"]), "the record and the certificate state it"
+    incomplete = GroupsDoubt("a broker is silent")
+    assert reason(done, unclear_groups=unclear, groups_doubt=incomplete, rules=rules) == "groups-unknown"
+
+
+@pytest.mark.parametrize(
     ("groups", "more", "expected"),
     [
         ({}, {}, None),
@@ -213,11 +237,11 @@ class TestAlter:
     def test_add_replace_and_remove(self) -> None:
         again = replace(SECOND, reason="another")
         closed = rule("closed")
-        after = alter_group_rules(HELD, AlterGroupRulesCommand((again, closed), (FIRST.key,)), 7)
+        after = alter_group_rules(HELD, AlterGroupRulesCommand((again, closed), (FIRST.key,)), 7, NOW_MS)
         assert after == GroupRulesRecord((again, closed), 7, 5)
 
     def test_the_same_again_changes_nothing(self) -> None:
-        assert alter_group_rules(HELD, AlterGroupRulesCommand((FIRST,)), 7) is HELD
+        assert alter_group_rules(HELD, AlterGroupRulesCommand((FIRST,)), 7, NOW_MS) is HELD
 
     @pytest.mark.parametrize(
         "added",
@@ -228,6 +252,9 @@ class TestAlter:
             rule("closed", reason=""),
             rule("closed", "g"),
             rule("waive", "g", topic=""),
+            rule("require", "\N{EURO SIGN}" * 167),  # 501 bytes
+            rule("require", "g", topic="t" * 250),
+            rule("waive", "g", reason="r" * 1_001),
             rule("waive", "reports", glob=True),
             rule("waive", "g", expires_ms=NOW_MS),
             rule("waive", "g", expires_ms=LATEST_MS + 1),
@@ -235,7 +262,7 @@ class TestAlter:
     )
     def test_bad_rules_are_refused(self, added: GroupRule) -> None:
         with pytest.raises(RequestRefused) as caught:
-            alter_group_rules(HELD, AlterGroupRulesCommand((FIRST, added)), 7)
+            alter_group_rules(HELD, AlterGroupRulesCommand((FIRST, added)), 7, NOW_MS)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
     def test_name_is_refused_while_a_glob_of_the_same_text_is_in_force(self) -> None:
@@ -243,17 +270,46 @@ class TestAlter:
             record = GroupRulesRecord((rule("waive", "reports[1]", glob=held),), 3, 4)
             command = AlterGroupRulesCommand((rule("waive", "reports[1]", glob=added),))
             with pytest.raises(RequestRefused, match="forget waive") as caught:
-                alter_group_rules(record, command, 7)
+                alter_group_rules(record, command, 7, NOW_MS)
             assert caught.value.code is ErrorCode.INVALID_REQUEST
-            removed = alter_group_rules(record, replace(command, remove=(command.add[0].key,)), 7)
+            removed = alter_group_rules(record, replace(command, remove=(command.add[0].key,)), 7, NOW_MS)
             assert removed.rules == command.add
 
     def test_removing_what_is_not_there_is_refused(self) -> None:
         with pytest.raises(RequestRefused, match="no rule 'waive' for group 'g'"):
-            alter_group_rules(HELD, AlterGroupRulesCommand(remove=(("waive", "g", "*"),)), 7)
+            alter_group_rules(HELD, AlterGroupRulesCommand(remove=(("waive", "g", "*"),)), 7, NOW_MS)
 
-    def test_more_than_fit_the_log_are_refused(self) -> None:
-        many = tuple(rule("require", f"group-{n}-{'x' * 200}") for n in range(4_000))
-        with pytest.raises(RequestRefused) as caught:
-            alter_group_rules(HELD, AlterGroupRulesCommand(many), 7)
+    @pytest.mark.parametrize(("topics", "told"), [(1, "of topic 't0'"), (100, "all rules about groups")])
+    def test_more_than_fit_the_log_or_are_one_topics_share_are_refused(self, topics: int, told: str) -> None:
+        many = tuple(rule("require", f"group-{n}-{'x' * 200}", topic=f"t{n % topics}") for n in range(4_000))
+        with pytest.raises(RequestRefused, match=told) as caught:
+            alter_group_rules(HELD, AlterGroupRulesCommand(many), 7, NOW_MS)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_one_topic_does_not_fill_the_record_for_all_others(self) -> None:
+        """By a user who may alter that topic alone: with names as long as they may be, one request after the other."""
+        record = HELD
+        for n in range(2_000):
+            try:
+                command = AlterGroupRulesCommand((rule("require", f"{n}-{'x' * 490}", topic="mine"),))
+                record = alter_group_rules(record, command, 7, NOW_MS)
+            except RequestRefused:
+                break
+        added = rule("require", "billing", topic="theirs")
+        after = alter_group_rules(record, AlterGroupRulesCommand((added,)), 7, NOW_MS)
+        assert added in after.rules
+        assert len(after.to_json()) < MAX_RECORD_BYTES / 10
+
+    def test_rules_can_be_removed_whatever_room_the_others_take(self) -> None:
+        many = tuple(rule("require", f"{n}-{'x' * 30_000}") for n in range(40))
+        record = replace(HELD, rules=many)
+        after = alter_group_rules(record, AlterGroupRulesCommand(remove=(many[0].key,)), 7, NOW_MS)
+        assert after.rules == many[1:]
+
+    def test_others_that_have_expired_make_room(self) -> None:
+        assert SECOND.expires_ms is not None
+        added = rule("require", "billing")
+        for now_ms, kept in ((SECOND.expires_ms - 1, (FIRST, SECOND, added)), (SECOND.expires_ms, (FIRST, added))):
+            assert alter_group_rules(HELD, AlterGroupRulesCommand((added,)), 7, now_ms).rules == kept
+        again = AlterGroupRulesCommand((FIRST,), (SECOND.key,))
+        assert alter_group_rules(HELD, again, 7, LATER_MS).rules == (FIRST,), "an expired one can be removed by its key"

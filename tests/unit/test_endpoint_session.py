@@ -12,7 +12,8 @@ from modeaware.endpoint.changes import AclOperation, granted
 from modeaware.endpoint.facade import ActiveController
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
-from modeaware.lifecycle.commands import CommandResult, ReplaceTopicCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand
+from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
 from modeaware.wire import codec
 from tests.support.conversation import (
     ALTER_AND_DELETE,
@@ -22,6 +23,7 @@ from tests.support.conversation import (
     FakeBroker,
     FakeDesk,
     Talk,
+    altering,
     broker_versions,
     create,
     decoded_question,
@@ -327,6 +329,21 @@ def test_who_lacks_one_may_not_and_nothing_is_submitted(bits: int) -> None:
 
 
 @pytest.mark.parametrize(("bits", "may"), [(ALTER, True), (DELETE, False), (0, False), (NOT_SAID, False)])
+def test_a_shrink_that_deletes_nothing_needs_alter_alone(bits: int, may: bool) -> None:
+    talk = decided(delete({"orders": 2}, delay_ms=None), FakeBroker(rights={"orders": bits}))
+    assert bool(talk.submitted) is may
+    if not may:
+        assert "this needs ALTER on the topic" in answered(talk).responses[0].partitions[0].error_message
+
+
+@pytest.mark.parametrize(("delay_ms", "immediate"), [(0, False), (60_000, False), (-1, True), (-2, False)])
+def test_a_shrink_that_may_delete_records_needs_delete(delay_ms: int, immediate: bool) -> None:
+    payload = delete({"orders": 2}, delay_ms=delay_ms, immediate_delete=immediate)
+    assert decided(payload, FakeBroker(rights={"orders": ALTER})).submitted == []
+    assert len(decided(payload, FakeBroker(rights={"orders": ALTER_AND_DELETE})).submitted) == 1
+
+
+@pytest.mark.parametrize(("bits", "may"), [(ALTER, True), (DELETE, False), (0, False), (NOT_SAID, False)])
 @pytest.mark.parametrize("version", range(4))
 def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
     talk = decided(create({"orders": 9}, version), FakeBroker(rights={"orders": bits}))
@@ -465,12 +482,37 @@ def test_successor_that_the_response_leaves_out_is_refused() -> None:
 # -- rules about groups ----------------------------------------------------------------------------------------------
 
 
-def test_a_rule_for_one_topic_needs_alter_on_it() -> None:
-    for bits, may in ((ALTER, True), (DELETE, False), (NOT_SAID, False)):
-        talk = decided(rules("plain", remove=("orders",)), FakeBroker(rights={"orders": bits, "plain": ALTER}))
-        assert bool(talk.submitted) is may
-        if not may:
-            assert answered(talk, 695).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+EACH = [ALTER | DELETE, ALTER, DELETE, 0, NOT_SAID]
+
+
+@pytest.mark.parametrize(
+    ("rule", "needed"),
+    [
+        (GroupRule(REQUIRE, "g", "orders", "", 1), ALTER),
+        (GroupRule(REQUIRE, "g", "orders", "", 1, expires_ms=2), ALTER | DELETE),  # may replace one without an end
+        (GroupRule(WAIVE, "g", "orders", "why", 1), ALTER | DELETE),
+        (GroupRule(WAIVE, "g", "orders", "why", 1, uncommitted_only=True), ALTER | DELETE),
+        (GroupRule(CLOSED, "", "orders", "why", 1), ALTER | DELETE),
+    ],
+)
+@pytest.mark.parametrize("bits", EACH)
+def test_a_rule_that_may_give_up_records_needs_delete_on_its_topic(rule: GroupRule, needed: int, bits: int) -> None:
+    talk = decided(altering(AlterGroupRulesCommand(add=(rule,))), FakeBroker(rights={"orders": bits}))
+    may = bits > 0 and bits & needed == needed
+    assert bool(talk.submitted) is may
+    if not may:
+        assert answered(talk, 695).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert ("ALTER and DELETE" in answered(talk, 695).error_message) is (needed != ALTER)
+
+
+@pytest.mark.parametrize(("kind", "needed"), [(REQUIRE, ALTER | DELETE), (WAIVE, ALTER), (CLOSED, ALTER)])
+@pytest.mark.parametrize("bits", EACH)
+def test_a_requirement_is_removed_with_the_right_to_delete_its_topic_and_other_rules_without(
+    kind: str, needed: int, bits: int
+) -> None:
+    command = AlterGroupRulesCommand(remove=((kind, "" if kind == CLOSED else "g", "orders"),))
+    talk = decided(altering(command), FakeBroker(rights={"orders": bits}))
+    assert bool(talk.submitted) is (bits > 0 and bits & needed == needed)
 
 
 @pytest.mark.parametrize(

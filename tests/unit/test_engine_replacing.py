@@ -107,6 +107,7 @@ def test_a_topic_of_the_batch_is_no_successor_in_it(world: World) -> None:
     [
         (FenceTopic, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (FenceTopic, ErrorCode.UNSUPPORTED_VERSION),
+        (DeletePredecessor, ErrorCode.TOPIC_DELETION_DISABLED),
         (CreateTopic, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (CreateTopic, ErrorCode.INVALID_CONFIG),
     ],
@@ -116,8 +117,20 @@ def test_what_brokers_would_refuse_is_refused_beforehand(world: World, kind: typ
     assert world.ask(ReplaceTopicCommand(A, NEW, 1)) == [code]
     assert world.ask(ReplaceTopicCommand(A, NEW, 1, validate_only=True)) == [code]
     assert world.engine.records == ()
-    needs_none = kind is FenceTopic
+    needs_none = kind is not CreateTopic
     assert world.ask(ReplaceTopicCommand(A, NEW, 1, fence="none")) == [ErrorCode.NONE if needs_none else code]
+
+
+def test_what_brokers_would_not_delete_is_not_undone(world: World) -> None:
+    assert world.ask(ReplaceTopicCommand(A, NEW, 1, fence="none")) == [ErrorCode.NONE]
+    undo = ReplaceTopicCommand(A, NEW, 1, undo=True)
+    world.refused = {DeleteTopic: ErrorCode.TOPIC_DELETION_DISABLED}
+    assert world.ask(undo) == [ErrorCode.TOPIC_DELETION_DISABLED]
+    assert world.record.replacement is not None
+    assert world.record.replacement.undone_ms is None
+    world.refused = {}
+    assert world.ask(undo) == [ErrorCode.NONE]
+    assert world.record.replacement.undone_ms is not None
 
 
 def test_a_repeat_is_not_checked_again(world: World) -> None:
@@ -206,6 +219,17 @@ def test_the_record_says_that_a_topic_is_being_deleted_before_it_is() -> None:
     assert before.replacement is not None
     assert before.replacement.deleting_ms == world.old().deleting_ms
     assert world.gone == ["id-of-old"], "the observer need not wait until it believes it"
+
+
+def test_nothing_is_done_on_brokers_while_the_log_cannot_keep_its_record() -> None:
+    world = Deleting()
+    world.log.unfit = "mode log: topic 'modes' has cleanup.policy=delete now"
+    world.check()
+    assert world.performed == []
+    assert world.old().deleting_ms is not None
+    world.log.unfit = None
+    world.check()
+    assert world.performed == [DeletePredecessor("old", "id-of-old", {0: 0})]
 
 
 def test_a_controller_that_finds_the_topic_gone_knows_whose_deletion_it_was(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ from modeaware.lifecycle.commands import (
     Advance,
     CreatePartitionsCommand,
     CreateTopic,
+    DeletePredecessor,
     DeleteTopic,
     FenceTopic,
     RemoveConfigs,
@@ -540,6 +541,11 @@ def test_groups_are_listed_again_soon_while_one_is_in_a_rebalance_and_that_is_no
 def test_a_replacement_without_a_fence_needs_no_probe() -> None:
     record = admitted(replace(COMMAND, fence="none"), seen=seen())
     assert [type(effect) for effect in effects_to_come(replace(COMMAND, fence="none"), TOPIC_ID)] == [CreateTopic]
+    assert [type(effect) for effect in effects_to_come(COMMAND, TOPIC_ID)] == [
+        CreateTopic,
+        FenceTopic,
+        DeletePredecessor,
+    ]
     for _ in range(2):
         record = step(record, seen(successor(), fence=None), NOW_MS + ANNOUNCE_MS).record or record
     record = step(record, seen(successor(), fence=None), NOW_MS + 2 * ANNOUNCE_MS).record or record

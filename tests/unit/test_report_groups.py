@@ -117,6 +117,15 @@ def test_a_waiver_gives_up_what_its_group_has_not_read() -> None:
     assert line.startswith("orders: group 'gone' has not read 28 offsets of partitions 2-3: they are given up")
 
 
+def test_a_waiver_of_a_group_that_cannot_be_judged_shows_what_it_gives_up() -> None:
+    waiver = _rule("waive", "elsewhere")
+    facts = replace(FACTS, unclear_groups={"elsewhere": GroupsDoubt("group 'elsewhere' is in a rebalance")})
+    before, after = (report_groups(RECORD, facts, rules, IGNORED, NOW) for rules in ([], [waiver]))
+    assert (before.doubt, after.doubt) == ("group 'elsewhere' is in a rebalance", None)
+    (line,) = given_up([before], [after], waiver)
+    assert line.startswith("orders: group 'elsewhere' is in a rebalance. That is not waited for any more")
+
+
 def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
     report = report_groups(None, FACTS, [_rule("require", "spark")], IGNORED, NOW)
     assert (report.phase, report.retired) == ("done", ())

@@ -296,7 +296,7 @@ class TestTheProof:
     @pytest.mark.parametrize("name", [JOB, "modeaware-evacuation-*", evacuation_group("other", 3)])
     def test_it_cannot_be_waived(self, name: str) -> None:
         with pytest.raises(RequestRefused, match="cannot be waived") as caught:
-            alter_group_rules(GroupRulesRecord(), AlterGroupRulesCommand(add=(rule("waive", name),)), 1)
+            alter_group_rules(GroupRulesRecord(), AlterGroupRulesCommand(add=(rule("waive", name),)), 1, NOW_MS)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 

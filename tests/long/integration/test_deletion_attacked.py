@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import uuid
@@ -320,6 +321,29 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_until_its_topic_
             setting.admin.delete_topics([topic])[topic].result(30)
             setting.wait_for(topic, lambda record: now(record).reason is None)
             application.more()
+
+
+@pytest.mark.timeout(400)
+def test_where_brokers_delete_no_topics_only_a_replacement_that_keeps_the_old_one_is_begun(
+    make_kafka: MakeKafka,
+) -> None:
+    with Controlled(make_kafka(configs={"delete.topic.enable": "false"})) as setting:
+        topic, name = "orders", "orders-v2"
+        create_topic(setting.servers, topic, 2, configs={})
+        setting.start()
+        command = ReplaceTopicCommand(topic, name, 1, delay_ms=0, pause_before_switch=True)
+        for validate_only in (True, False):
+            result = setting.ask(dataclasses.replace(command, validate_only=validate_only))
+            assert result.code is ErrorCode.TOPIC_DELETION_DISABLED
+            assert "--fence none" in str(result.message)
+        assert topics(setting, topic, name) == {topic: 2}
+        unfenced = dataclasses.replace(command, fence="none")
+        assert setting.ask(unfenced).code is ErrorCode.NONE
+        setting.wait_for(topic, lambda record: now(record).announced_ms is not None)
+        assert setting.ask(dataclasses.replace(unfenced, undo=True)).code is ErrorCode.TOPIC_DELETION_DISABLED
+        assert setting.ask(dataclasses.replace(unfenced, pause_before_switch=False)).code is ErrorCode.NONE
+        setting.wait_for(topic, lambda record: now(record).let_go_ms is not None)
+        assert topics(setting, topic, name) == {topic: 2, name: 1}
 
 
 @pytest.mark.timeout(400)
