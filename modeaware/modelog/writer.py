@@ -52,6 +52,8 @@ class ModeLogWriter:
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             "linger.ms": 0,
+            # The JSON of a large topic shrinks to a tenth; every librdkafka has lz4.
+            "compression.type": "lz4",
             # Brokers refuse batches by their size: records that fit alone must not fail together.
             "batch.num.messages": 1,
             # How soon the coordinator is asked again while it completes the transaction before this one.

@@ -218,7 +218,7 @@ NEW_DELETION = DeleteTopicPartitions(
 def new_records() -> list[TopicRecord]:
     """Records with all that 0.1.0 does not know."""
     retired = {
-        4: RetiredPartition(seal_offset=7, drained={"g": 7}, evacuated_to=5, switch_offset=3),
+        4: RetiredPartition(seal_offset=7, drained_by=1, evacuated_to=5, switch_offset=3),
         5: RetiredPartition(
             replica_state=ReplicaState.DELETION_INELIGIBLE, seal_offset=9, reason="compacted", evacuated=True
         ),
@@ -294,10 +294,10 @@ def test_fields_that_are_not_known_are_ignored_at_every_level(
         fields = {**top, **json.loads(value), "version": version}
         if "deletion" in fields:
             fields["deletion"] |= deletion
-        for partition in fields.get("retired", {}).values():
-            partition |= retired
-            if "straggler" in partition:
-                partition["straggler"] |= straggler
+        columns = fields.get("retired", {})
+        columns |= retired
+        for each in columns.get("straggler", []):
+            each |= straggler
         kind = {CLAIM_KEY: ClaimRecord, GROUP_RULES_KEY: GroupRulesRecord}.get(key, TopicRecord)
         assert kind.from_json(json.dumps(fields).encode()) == kind.from_json(value.encode())
 
