@@ -28,7 +28,7 @@ from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import drains, in_progress, rests
 from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.modes import PartitionMode
+from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.wire.brokers import Brokers
 
 READ_TIMEOUT_S = 15.0
@@ -63,12 +63,14 @@ class CommitsSeen:
 
     @cached_property
     def drained(self) -> frozenset[int]:
-        """Return the retired partitions on which commits decide a drain."""
+        """Return the retired partitions on which commits decide a drain; not one whose records are deleted."""
         record = self.record
+        if not in_progress(record):
+            return frozenset()
         return frozenset(
             p for p, r in record.retired.items()
-            if p in self.partitions and not r.opening and in_progress(record) and drains(p, record)
-            and not rests(record.modes[p], r)
+            if p in self.partitions and not r.opening and drains(p, record)
+            and not rests(record.modes[p], r) and r.replica_state is not ReplicaState.DELETION_SUCCESSFUL
         )  # fmt: skip
 
     @cached_property
@@ -109,7 +111,13 @@ def check_commits(
     gaps = set()
     for topic, each in zip(topics, doubts, strict=True):
         due = topic.drained if before_due else topic.due(clock.now_ms())
-        gaps |= {gap for three in each.values() for gap in three if isinstance(gap, Gap) and gap.partition in due}
+        gaps |= {
+            gap
+            for of_group in each.values()
+            for three in of_group.values()
+            for gap in three
+            if isinstance(gap, Gap) and gap.partition in due
+        }
     clear = without_records(conf, gaps, clock.monotonic_s)
     return [_checked(topic, each, clear, ends) for topic, each in zip(topics, doubts, strict=True)]
 
@@ -119,7 +127,7 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
         return CommitsChecked(topic.found.groups)
 
     def where(name: str, kind: int, *, is_clear: bool) -> frozenset[int]:
-        each = ((p, doubts[name, p][kind]) for p in topic.drained)
+        each = ((p, three[kind]) for p, three in doubts[name].items())
         return frozenset(p for p, gap in each if gap is not None and (gap in clear) is is_clear)
 
     groups = {
@@ -138,17 +146,23 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
 
 _Doubt = Gap | str | None
 """A stretch that must be clear; a text: it cannot be; None: there is no doubt."""
-_Doubts = Mapping[tuple[str, int], tuple[_Doubt, _Doubt, _Doubt]]
+_Doubts = Mapping[str, Mapping[int, tuple[_Doubt, _Doubt, _Doubt]]]
 _Ends = Mapping[tuple[str, int, int], int]
 
 
 def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
-    """Return (group, partition) -> what is in doubt about its commit."""
-    return {
-        (name, p): _doubts(topic.record, p, topic.partitions[p], group, topic.found.epochs.get(name, {}).get(p), ends)
-        for name, group in topic.found.groups.items()
-        for p in topic.drained
-    }
+    """Return group -> partition -> what is in doubt about its commit. Partitions where nothing can be are left out: the
+    group has committed the end, under the leader's epoch. In a large topic that is nearly all of them."""
+    at_end = {p: (topic.partitions[p].end_offset, topic.partitions[p].leader_epoch) for p in topic.drained}
+    found: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
+    for name, group in topic.found.groups.items():
+        committed, epochs = group.committed, topic.found.epochs.get(name, {})
+        found[name] = {
+            p: _doubts(topic.record, p, topic.partitions[p], group, epochs.get(p), ends)
+            for p, end in at_end.items()
+            if (committed.get(p), epochs.get(p)) != end
+        }
+    return found
 
 
 def _doubts(

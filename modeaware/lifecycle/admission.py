@@ -24,12 +24,12 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.growth import grow
 from modeaware.lifecycle.intent import (
     changed_replacement,
-    largest_form,
     new_replacement,
     objection_to_change,
     objections_to_evacuation,
     objections_to_replacement,
 )
+from modeaware.lifecycle.record_size import largest_bytes, most_partitions
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import (
     CLOSED,
@@ -282,6 +282,7 @@ def _retire(
         switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)},
         required_groups=tuple(sorted({*requirement.groups, *evacuation})),
         groups_complete=requirement.doubt is None,
+        drained_groups=record.drained_groups if any(r.drained_by for r in record.retired.values()) else (),
         waived={},
     )
 
@@ -322,23 +323,17 @@ def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_ep
 
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
-    """Refuse a record that would not fit the log once every retired partition has its proof."""
-    if record.replacement is not None and record.replacement.switched_ms is None:
-        size = len(largest_form(record, facts).to_json())
-        if size > MAX_RECORD_BYTES:
-            why = (
-                f"its mode record would grow to {size} bytes, more than {MAX_RECORD_BYTES}: it has too many partitions"
-            )
-            raise _refusal(record.topic, ErrorCode.MESSAGE_TOO_LARGE, why)
-        return
-    proof = dict.fromkeys(record.required_groups, 2**62)
-    full = {
-        p: replace(r, seal_offset=2**62, drained=proof, reason="x" * 40, stragglers=9, truncated_to=2**62)
-        for p, r in record.retired.items()
-    }
-    size = len(replace(record, retired=full).to_json())
+    """Refuse a change whose record might not fit the mode log to its end."""
+    if record.replacement is not None and record.replacement.switched_ms is None:  # which notes the groups
+        record = replace(record, required_groups=tuple(sorted(facts.groups)))
+    size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
-        why = f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: change it in smaller steps"
+        what = "retired partitions" if record.replacement is None else "partitions of a topic that is replaced"
+        why = (
+            f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: that has room for about "
+            f"{max(most_partitions(record), 0)} {what} beside its {len(record.required_groups)} groups. Delete groups "
+            "that are not needed (kafka-consumer-groups --delete)"
+        )
         raise _refusal(record.topic, ErrorCode.MESSAGE_TOO_LARGE, why)
 
 

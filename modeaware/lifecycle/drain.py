@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, worst_doubt
@@ -92,13 +93,25 @@ class Requirement:
         A glob does not waive registered groups; a waiver that names the group does. A group that is not listed may have
         committed before (invariant I2).
         """
-        committed = group is None or partition in group.committed
-        is_registered = _matches_any(self.registered, name)
-        for rule in self.waivers:
-            spared = (rule.uncommitted_only and committed) or (rule.glob and is_registered)
-            if rule.matches(name) and not spared:
+        for rule in self._waivers_of(name):
+            committed = group is None or partition in group.committed
+            if not (rule.uncommitted_only and committed):
                 return rule
         return None
+
+    def _waivers_of(self, name: str) -> tuple[GroupRule, ...]:
+        """Return the waivers that may spare the group: found once for all partitions, as there may be many of each."""
+        found = self._waivers_by_group.get(name)
+        if found is None:
+            rules = [rule for rule in self.waivers if rule.matches(name)]
+            is_registered = bool(rules) and _matches_any(self.registered, name)
+            found = tuple(rule for rule in rules if not (rule.glob and is_registered))
+            self._waivers_by_group[name] = found
+        return found
+
+    @cached_property
+    def _waivers_by_group(self) -> dict[str, tuple[GroupRule, ...]]:
+        return {}
 
     def waiver_of_topic(self, name: str, group: GroupFacts | None) -> GroupRule | None:
         """Return the waiver by which a topic need not wait for the group: one that holds wherever it has committed."""
@@ -198,9 +211,15 @@ class Drain:
     def done(self) -> bool:
         return self.reason is None
 
+    def lowest_commit(self, seal_offset: int) -> int | None:
+        """Return the lowest offset of the proof, where that is below the seal."""
+        return min((offset for offset in self.proof.values() if offset < seal_offset), default=None)
+
 
 def doubt_reason(doubt: GroupsDoubt) -> str:
     """Return the reason code of an uncertain list of groups."""
+    if doubt.too_many:
+        return reasons.GROUPS_TOO_MANY
     return reasons.GROUPS_HIDDEN if doubt.hidden else reasons.GROUPS_UNKNOWN
 
 

@@ -108,11 +108,13 @@ class GroupsDoubt:
     Attributes:
         hidden: only the right to DESCRIBE the cluster is missing.
         settling: the group that is in a rebalance, where that is all: what it consumes will be known soon.
+        too_many: the topic's record has no room for the names of more (:mod:`modeaware.lifecycle.record_size`).
     """
 
     detail: str
     hidden: bool = False
     settling: str | None = None
+    too_many: bool = False
 
 
 def worst_doubt(doubts: Iterable[GroupsDoubt | None]) -> GroupsDoubt | None:

@@ -18,10 +18,8 @@ from modeaware.lifecycle.state import with_replacement
 from modeaware.modelog.records import (
     MAX_PARTITIONS,
     Replacement,
-    RetiredPartition,
     TopicRecord,
 )
-from modeaware.modes import PartitionMode, ReplicaState
 
 FENCES = ("config", "none")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -149,19 +147,3 @@ def objection_to_change(replacement: Replacement) -> str:
     if replacement.switched_ms is not None:
         return f"its name leads to {successor!r}, which has replaced it: change that topic"
     return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
-
-
-def largest_form(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
-    """Return about the largest record that comes of one with a replacement: sealed, with the groups of today."""
-    retired = RetiredPartition(
-        replica_state=ReplicaState.DELETION_INELIGIBLE, seal_offset=2**53, seal_leader_epoch=2**20, read_up_to=2**53
-    )
-    if record.replacement is not None and record.replacement.evacuation_epoch is not None:
-        retired = replace(retired, evacuated_to=2**53)
-    partitions = range(facts.partition_count)
-    return replace(
-        record,
-        modes=(PartitionMode.READ_ONLY,) * len(partitions),
-        retired=dict.fromkeys(partitions, retired),
-        required_groups=tuple(sorted(facts.groups)),
-    )

@@ -1,6 +1,7 @@
 """Why a retired partition makes no progress: codes for the mode log, and texts for people.
 
 The log holds a code, optionally with a group's name after a colon, never moving figures, so a reason is written once.
+The name is missing where the record has no room for it (:mod:`modeaware.lifecycle.record_size`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ RETENTION = "retention"
 COMPACTED = "compacted"
 GROUPS_UNKNOWN = "groups-unknown"
 GROUPS_HIDDEN = "groups-hidden"
+GROUPS_TOO_MANY = "groups-too-many"
 GROUP_SETTLING = "group-settling"
 GROUP_LAG = "group-lag"
 GROUP_NEVER_COMMITTED = "group-never-committed"
@@ -56,6 +58,8 @@ _TEXTS = {
     "settled. Stop its consumers if it never is",
     GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
     "groups and close the list (modeaware groups require, modeaware groups closed)",
+    GROUPS_TOO_MANY: "the topic's mode record has no room for the names of all groups that it waits for, or that are "
+    "waived: delete groups that are not needed (kafka-consumer-groups --delete), or undo (--undo)",
     GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
     GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, "
     "commit an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
@@ -135,4 +139,4 @@ def text(reason: str, *, rests: bool = False) -> str:
         return _TEXTS_AT_REST[reason]
     code, _, group = reason.partition(":")
     template = _TEXTS.get(code)
-    return template.format(group=repr(group)) if template else reason
+    return template.format(group=repr(group) if group else "(its name did not fit the record)") if template else reason

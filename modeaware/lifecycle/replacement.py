@@ -70,6 +70,7 @@ from modeaware.lifecycle.drain import (
     requirement_of,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.record_size import TOO_MANY, fits, fitted
 from modeaware.lifecycle.seal import (
     break_seal,
     reason_alarm,
@@ -81,12 +82,7 @@ from modeaware.lifecycle.seal import (
 from modeaware.lifecycle.state import all_retired, blocked, carried, with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import (
-    MAX_RECORD_BYTES,
-    Replacement,
-    RetiredPartition,
-    TopicRecord,
-)
+from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
@@ -125,31 +121,31 @@ def advance_replacement(
     if facts.topic_id != record.topic_id or facts.successor is None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
-    if replacement.undone_ms is not None:
-        step = _undo(record, replacement, facts.successor)
-    elif replacement.successor_id is None:
-        step = _create(record, replacement, facts.successor, now_ms)
-    elif replacement.switched_ms is None:
-        step = _switch(record, replacement, facts, facts.successor, requirement, config, now_ms)
-    else:
-        step = _Move(record, replacement, facts, facts.successor, requirement, config, now_ms).step()
-    after = step.record
-    if after is not None and after != record and len(after.to_json()) > MAX_RECORD_BYTES:
-        after = _without_reasons(after)
-        if len(after.to_json()) > MAX_RECORD_BYTES:
-            return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log; waiting",))
-    if after is None or after == record:
+    step = _stepped(record, replacement, facts, facts.successor, requirement, config, now_ms)
+    if step.record is not None and step.record != record and not fits(step.record):
+        doubtful = replace(requirement, doubt=TOO_MANY)
+        step = _stepped(record, replacement, facts, facts.successor, doubtful, config, now_ms)
+    if step.record is None or step.record == record or (after := fitted(step.record)) == record:
         return replace(step, record=None)
     return replace(step, record=after.stamped(controller_epoch, now_ms))
 
 
-def _without_reasons(record: TopicRecord) -> TopicRecord:
-    """Return the record with one reason for all its partitions: each may name a group, and together fill the record."""
-    reason = next((r.reason for r in record.retired.values() if r.reason is not None), None)
-    assert record.replacement is not None, "the topic is replaced"
-    whole = replace(record.replacement, reason=record.replacement.reason or reason)
-    retired = {p: replace(each, reason=None) for p, each in record.retired.items()}
-    return replace(record, replacement=whole, retired=retired)
+def _stepped(
+    record: TopicRecord,
+    replacement: Replacement,
+    facts: TopicFacts,
+    found: TopicFacts,
+    requirement: Requirement,
+    config: ControllerConfig,
+    now_ms: int,
+) -> Advance:
+    if replacement.undone_ms is not None:
+        return _undo(record, replacement, found)
+    if replacement.successor_id is None:
+        return _create(record, replacement, found, now_ms)
+    if replacement.switched_ms is None:
+        return _switch(record, replacement, facts, found, requirement, config, now_ms)
+    return _Move(record, replacement, facts, found, requirement, config, now_ms).step()
 
 
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
@@ -276,6 +272,7 @@ def _switch(
         switch_offsets={},
         required_groups=requirement.groups,
         groups_complete=False,
+        drained_groups=(),
         waived={},
     )
     return Advance(switched, due_ms=now_ms)

@@ -62,7 +62,15 @@ def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
 
 def unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
     """Return the partition without its proof of the drain: readable again until there is a new one."""
-    return replace(blocked(retired, reason), drained={}, evacuated=False, partition_state=PartitionState.ONLINE)
+    return replace(blocked(retired, reason), drained_by=0, lowest_commit=None, evacuated=False)
+
+
+def partition_state(mode: PartitionMode, retired: RetiredPartition) -> PartitionState:
+    """Return KIP-694's state of a retired partition."""
+    if mode is not PartitionMode.NONE:
+        return PartitionState.ONLINE
+    gone = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
+    return PartitionState.NON_EXISTENT if gone else PartitionState.OFFLINE
 
 
 def rests(mode: PartitionMode, retired: RetiredPartition) -> bool:

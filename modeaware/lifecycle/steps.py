@@ -16,6 +16,7 @@ from modeaware.lifecycle.commands import Advance, DeleteRecords, Effect
 from modeaware.lifecycle.drain import Drain, Requirement, check_drain, requirement_of, using_groups
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.growth import advance_opening
+from modeaware.lifecycle.record_size import TOO_MANY, fits, fitted
 from modeaware.lifecycle.replacement import advance_replacement
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_broken_by, seal_partition
 from modeaware.lifecycle.state import (
@@ -29,8 +30,8 @@ from modeaware.lifecycle.state import (
     unproved,
 )
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicRecord
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
 
 
 def advance(
@@ -66,15 +67,12 @@ def advance(
     if facts.topic_id != record.topic_id:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
-    noted = _note_groups(record, facts, config, requirement)
-    now = _Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
-    steps = {p: _step_of(p, now) for p, retired in sorted(record.retired.items()) if not retired.opening}
-    after = _apply(noted, steps)
+    after, steps = _stepped(record, facts, config, requirement, now_ms)
+    if after is not record and not fits(after):
+        after, steps = _stepped(record, facts, config, replace(requirement, doubt=TOO_MANY), now_ms)
     after, opening_effects, opening_due_ms = advance_opening(after, facts, config, now_ms)
     effects: list[Effect] = list(opening_effects)
-    if after != record and len(after.to_json()) > MAX_RECORD_BYTES:
-        # Groups that appeared after the admission made the proof too long. Their number falls as they expire.
-        return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log; waiting",))
+    after = fitted(after) if after is not record else record
     if offsets := {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}:
         epochs = {partition: facts.partitions[partition].leader_epoch for partition in offsets}
         effects.append(DeleteRecords(record.topic, record.topic_id, offsets, epochs))
@@ -103,6 +101,16 @@ def _advance_retired(
     return replace(found, record=replace(found.record, replacement=record.replacement))
 
 
+def _stepped(
+    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement, now_ms: int
+) -> tuple[TopicRecord, dict[int, _Step]]:
+    """Return the record after one step of every retired partition, and the steps."""
+    noted = _note_groups(record, facts, config, requirement)
+    now = _Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
+    steps = {p: _step_of(p, now) for p, retired in sorted(record.retired.items()) if not retired.opening}
+    return _apply(noted, steps), steps
+
+
 def _note_groups(
     record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement
 ) -> TopicRecord:
@@ -125,19 +133,23 @@ class _Pass:
 
 @dataclass(frozen=True)
 class _Step:
-    """The outcome of a pass for one partition. ``waived``: groups not waited for -> the reason of the waiver."""
+    """The outcome of a pass for one partition.
+
+    ``drain`` is what it took to be None, or to stay so: its groups and waivers are put on the record.
+    """
 
     mode: PartitionMode
     retired: RetiredPartition
     delete_up_to: int | None = None
     due_ms: int | None = None
     alarm: str | None = None
-    waived: Mapping[str, str] = field(default_factory=dict)
+    drain: Drain = field(default_factory=Drain)
 
 
 def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
     """Return the record with the steps taken. A step outside the transition tables is a bug, and changes nothing."""
     modes, retired, waived = list(record.modes), dict(record.retired), dict(record.waived)
+    names: set[str] = set(record.drained_groups or ())
     for partition, step in steps.items():
         mode, state, new_state = modes[partition], retired[partition].replica_state, step.retired.replica_state
         if step.mode not in {mode, *MODE_TRANSITIONS[mode]} or new_state not in {state, *REPLICA_TRANSITIONS[state]}:
@@ -149,10 +161,12 @@ def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
                 partition=partition,
             )
         modes[partition], retired[partition] = step.mode, step.retired
-        waived |= step.waived
+        waived |= step.drain.waived
+        names.update(step.drain.proof)
     if tuple(modes) == record.modes and retired == record.retired and waived == record.waived:
         return record
-    return replace(record, modes=tuple(modes), retired=retired, waived=waived)
+    drained_groups = None if record.drained_groups is None else tuple(sorted(names))
+    return replace(record, modes=tuple(modes), retired=retired, waived=waived, drained_groups=drained_groups)
 
 
 def _step_of(partition: int, now: _Pass) -> _Step:
@@ -185,18 +199,19 @@ def _step_read_only(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         alarm = alarm or reason_alarm(topic, partition, retired.reason, log)
     if drain is None or drain.reason is not None:
         return _Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
+    assert retired.seal_offset is not None, "it is drained"
     none = replace(
         retired,
-        partition_state=PartitionState.OFFLINE,
         replica_state=ReplicaState.DELETION_STARTED,
-        drained=dict(drain.proof),
+        drained_by=len(drain.proof),
+        lowest_commit=drain.lowest_commit(retired.seal_offset),
         resume_offset=None,
         reason=None,
         evacuated=deletion.evacuate,
         evacuated_to=retired.seal_offset if deletion.evacuate else None,
     )
     # Due at once: by then consumers have the new mode, and the proof is taken anew before anything is deleted.
-    return _Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
+    return _Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, drain=drain)
 
 
 def _drained(
@@ -239,10 +254,7 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         started = replace(retired, replica_state=ReplicaState.DELETION_STARTED, reason=None)
         return _Step(PartitionMode.NONE, started, due_ms=now.now_ms)
     if log.log_start >= reclaim_offset:
-        reclaimed = replace(
-            retired, partition_state=PartitionState.NON_EXISTENT, replica_state=ReplicaState.DELETION_SUCCESSFUL
-        )
-        return _Step(PartitionMode.NONE, reclaimed)
+        return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
         # Brokers checkpoint log starts once a minute; killed all at once, they may lose the last one. Delete again.
         again = deletion_of(now.record).policy != "retention"
@@ -252,10 +264,11 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         return _Step(PartitionMode.NONE, _left_alone(retired))
     if drain.reason is not None:
         return _Step(PartitionMode.READ_ONLY, unproved(retired, drain.reason))
-    lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset
-    if lower or not drain.waived.keys() <= now.record.waived.keys():  # on the record before anything is deleted
-        proof = dict(drain.proof) if lower else retired.drained
-        return _Step(PartitionMode.NONE, replace(retired, drained=proof), due_ms=now.now_ms, waived=drain.waived)
+    lower = drain.lowest_commit(reclaim_offset)
+    if lower is not None or not drain.waived.keys() <= now.record.waived.keys():  # recorded before anything is deleted
+        if lower is not None:
+            retired = replace(retired, drained_by=len(drain.proof), lowest_commit=lower)
+        return _Step(PartitionMode.NONE, retired, due_ms=now.now_ms, drain=drain)
     return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 

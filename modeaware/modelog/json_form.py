@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from modeaware.errors import NewerRecord, RecordError
+from modeaware.modes import runs
 
 WRITER_VERSION = 1
 READER_VERSION = 1
@@ -101,6 +102,51 @@ class JsonFields:
             raise KeyError(", ".join(sorted(missing)))
         values = {each.name: each.read(found[each.key]) for each in forms.fields if each.key in found}
         return cls(**forms.absent | values if forms.absent else values)
+
+
+def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:
+    """Return the numbers of a list of ``[first, last]``, ascending, below ``limit``; raises ValueError, TypeError."""
+    numbers: list[int] = []
+    for first, last in ranges:
+        if not (numbers[-1] if numbers else -1) < first <= last < limit:
+            raise ValueError(f"ranges overlap or end beyond {limit} at {first}-{last}")
+        numbers.extend(range(first, last + 1))
+    return tuple(numbers)
+
+
+def write_runs(numbers: Iterable[int]) -> list[list[int]]:
+    """Return numbers as a list of ``[first, last]``, ascending."""
+    return [list(run) for run in runs(numbers)]
+
+
+COLUMN_KEYS = "partitions"
+Row = TypeVar("Row", bound=JsonFields)
+
+
+def write_columns(rows: Mapping[int, JsonFields]) -> dict[str, Any]:
+    """Return many rows of one kind as columns, which take a fraction of the bytes: each key once, and a value that all
+    rows share once. Null is a field at its default."""
+    numbers = sorted(rows)
+    found: dict[str, Any] = {COLUMN_KEYS: write_runs(numbers)}
+    written = [rows[number].to_dict() for number in numbers]
+    for key in {key for row in written for key in row}:
+        column = [row.get(key) for row in written]
+        found[key] = column[0] if all(value == column[0] for value in column) else column
+    return found
+
+
+def read_columns(kind: type[Row], found: Mapping[str, Any], limit: int) -> dict[int, Row]:
+    """Return the rows, by their numbers, that :func:`write_columns` has written; raises ValueError, TypeError."""
+    numbers = read_runs(found[COLUMN_KEYS], limit)
+    rows: list[dict[str, Any]] = [{} for _ in numbers]
+    fields_of_kind: Any = kind
+    for key in found.keys() & {each.key for each in _forms(fields_of_kind).fields}:
+        column = found[key]
+        values = column if isinstance(column, list) else [column] * len(numbers)
+        for row, value in zip(rows, values, strict=True):
+            if value is not None:
+                row[key] = value
+    return {number: kind.from_dict(row) for number, row in zip(numbers, rows, strict=True)}
 
 
 class JsonRecord(JsonFields):

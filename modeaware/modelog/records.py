@@ -28,10 +28,12 @@ from modeaware.modelog.json_form import (
     form,
     optional_int,
     optional_text,
+    read_columns,
     text,
     texts,
+    write_columns,
 )
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState, to_ranges
+from modeaware.modes import PartitionMode, ReplicaState, to_ranges
 from modeaware.topic_view import Successor, TopicView
 
 CLAIM_KEY = "controller"
@@ -61,6 +63,18 @@ def _read_modes(ranges: Any) -> tuple[PartitionMode, ...]:
 
 def _write_modes(modes: tuple[PartitionMode, ...]) -> list[list[int]]:
     return [[first, last, int(mode)] for first, last, mode in to_ranges(modes)]
+
+
+def _read_waived(by_reason: Any) -> dict[str, str]:
+    return {text(group): text(reason) for reason, groups in by_reason.items() for group in groups}
+
+
+def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return reason -> groups: one waiver may spare a thousand groups, and its reason takes its room once."""
+    by_reason: dict[str, list[str]] = {}
+    for group, reason in sorted(waived.items()):
+        by_reason.setdefault(reason, []).append(group)
+    return by_reason
 
 
 def _read_offsets(by_partition: Mapping[str, Any]) -> dict[int, int]:
@@ -134,11 +148,12 @@ class RetiredPartition(JsonFields):
     """The state of one partition that takes no writes.
 
     Attributes:
-        partition_state, replica_state: KIP-694's states.
+        replica_state: KIP-694's state of its replicas.
         seal_offset: its end offset once no aware producer can still write there; None until sealed.
         seal_leader_epoch: the leader epoch under which the seal was read, or was found broken.
-        drained: proof of the drain: group -> committed offset, at or beyond the seal, or before it with nothing between
-            them that a group would receive. Empty for an empty partition.
+        drained_by: how many groups' committed offsets proved the drain: each at or beyond the seal, or before it with
+            nothing between them that the group would receive. 0 for an empty partition.
+        lowest_commit: the lowest of these offsets, where that is below the seal. None: none is.
         resume_offset: where a group without a commit reads on once the partition is readable again, while that is below
             the seal: the first seal that a straggler broke. None: the seal itself.
         reason: what delays it, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
@@ -155,22 +170,15 @@ class RetiredPartition(JsonFields):
             sealed.
     """
 
-    # States are looked up instead of called: replaying a log with many retired partitions takes a third less CPU time.
-    partition_state: PartitionState = field(
-        default=PartitionState.ONLINE,
-        metadata=form({state.value: state for state in PartitionState}.__getitem__),
-    )
+    # Looked up, not called: replaying a log with many retired partitions takes a third less CPU time.
     replica_state: ReplicaState = field(
         default=ReplicaState.ONLINE, metadata=form({state.value: state for state in ReplicaState}.__getitem__)
     )
     seal_offset: int | None = field(default=None, metadata=form(optional_int))
     seal_leader_epoch: int | None = field(default=None, metadata=form(optional_int))
     resume_offset: int | None = field(default=None, metadata=form(optional_int))
-    drained: Mapping[str, int] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=form(lambda value: {str(group): int(offset) for group, offset in value.items()}, dict),
-    )
+    drained_by: int = field(default=0, metadata=form(int))
+    lowest_commit: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(lambda value: value))
     opening: bool = field(default=False, metadata=form(bool))
     stragglers: int = field(default=0, metadata=form(int))
@@ -199,7 +207,9 @@ class RetiredPartition(JsonFields):
         A commit may lie below the seal where nothing but control records or aborted ones follow it. With the log start
         behind it, ``auto.offset.reset`` would decide where that group continues.
         """
-        return None if self.seal_offset is None else min([self.seal_offset, *self.drained.values()])
+        if self.seal_offset is None or self.lowest_commit is None:
+            return self.seal_offset
+        return min(self.seal_offset, self.lowest_commit)
 
 
 @dataclass(frozen=True)
@@ -277,6 +287,8 @@ class TopicRecord(VersionedRecord):
             or after it.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
         groups_complete: False: that list could not be sure, and the first sure one completes it.
+        drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
+            None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
         opening_since_ms, opening_assignments: of the growth in progress.
         replacement: the topic is being replaced by another one, or was.
@@ -300,8 +312,8 @@ class TopicRecord(VersionedRecord):
         default_factory=dict,
         hash=False,
         metadata=form(
-            lambda value: {int(p): RetiredPartition.from_dict(each) for p, each in value.items()},
-            lambda value: {str(p): each.to_dict() for p, each in value.items()},
+            lambda value: read_columns(RetiredPartition, value, MAX_PARTITIONS),
+            write_columns,
             required=True,
         ),
     )
@@ -310,11 +322,10 @@ class TopicRecord(VersionedRecord):
     )
     required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, required=True))
     groups_complete: bool = field(default=True, metadata=form(bool))
-    waived: Mapping[str, str] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=form(_read_texts, dict),
+    drained_groups: tuple[str, ...] | None = field(
+        default=(), metadata=form(lambda value: None if value is None else texts(value))
     )
+    waived: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_waived, _write_waived))
     opening_since_ms: int | None = field(default=None, metadata=form(optional_int))
     opening_assignments: tuple[tuple[int, ...], ...] = field(
         default=(),

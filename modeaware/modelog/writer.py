@@ -54,6 +54,8 @@ class ModeLogWriter:
             # Brokers would create a lost log with their defaults; ensure_mode_log alone creates it.
             "allow.auto.create.topics": False,
             "linger.ms": 0,
+            # The JSON of a large topic shrinks to a tenth; every librdkafka has lz4.
+            "compression.type": "lz4",
             # Brokers refuse batches by their size: records that fit alone must not fail together.
             "batch.num.messages": 1,
             # How soon the coordinator is asked again while it completes the transaction before this one.

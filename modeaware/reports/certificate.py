@@ -116,12 +116,25 @@ class LivePartition:
 
 
 @dataclass(frozen=True)
+class ProofReport:
+    """What the record keeps of the proof by which groups had read a partition to its seal.
+
+    Attributes:
+        groups: how many had committed an offset there.
+        lowest_offset: the lowest of these offsets: the seal, or one below it with nothing in between that the group
+            would receive.
+    """
+
+    groups: int
+    lowest_offset: int
+
+
+@dataclass(frozen=True)
 class PartitionCertificate:
     """One retired partition.
 
     Attributes:
-        proof: group -> the committed offset by which it proved that it read the partition to its seal; empty for a
-            partition that held no record, or that is not None yet.
+        proof: null for a partition that held no record, or that is not None yet.
         stragglers: how often a record arrived at or after a seal; straggler is the last one.
         checked_now: looked up live.
         verdict: drained, reclaimed (its records are gone), deleted (with its topic, which was replaced), or "not
@@ -136,7 +149,7 @@ class PartitionCertificate:
     replica_state: ReplicaState
     seal_offset: int | None
     seal_leader_epoch: int | None
-    proof: Mapping[str, int]
+    proof: ProofReport | None
     recorded_reason: str | None
     evacuated: bool
     stragglers: int
@@ -170,8 +183,11 @@ class Certificate:
     Attributes:
         shrink, replacement: what retired the partitions; null where it was the other one.
         required_groups: those that used the topic, or were registered, when the shrink was admitted, or at the switch.
+        drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null: the
+            record had no room for their names.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
         accepted_state_loss: groups whose loss of state was accepted.
+        not_recorded: what the record no longer has of the proofs.
         partitions: those that are retired.
         checked_now: looked up live.
     """
@@ -190,8 +206,10 @@ class Certificate:
     replacement: ReplacementReport | None
     required_groups: tuple[str, ...]
     groups_complete: bool
+    drained_groups: tuple[str, ...] | None
     waived: Mapping[str, str]
     accepted_state_loss: tuple[str, ...]
+    not_recorded: tuple[str, ...]
     partitions: tuple[PartitionCertificate, ...]
     checked_now: LiveTopic
 
@@ -298,8 +316,10 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
         replacement=_replacement(record.replacement, evidence) if record.replacement is not None else None,
         required_groups=record.required_groups,
         groups_complete=record.groups_complete,
+        drained_groups=record.drained_groups,
         waived=record.waived,
         accepted_state_loss=change.accept_state_loss if change is not None else (),
+        not_recorded=_not_recorded(record, partitions),
         partitions=tuple(_partition(partition, evidence) for partition in partitions),
         checked_now=LiveTopic(
             checked_ms=evidence.checked_ms,
@@ -309,6 +329,14 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
             rules_in_force=tuple(r.to_dict() for r in evidence.rules if r.applies(record.topic, evidence.checked_ms)),
         ),
     )
+
+
+def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, ...]:
+    """Return what the record does not keep of the proofs of these partitions: its room is limited."""
+    if not any(record.retired[p].drained_by for p in partitions):
+        return ()
+    names = () if record.drained_groups is not None else ("the names of the groups that proved the drains",)
+    return (*names, "the offset of each group: a proof has their number and the lowest")
 
 
 def _replacement(now: Replacement, evidence: Evidence) -> ReplacementReport:
@@ -383,8 +411,11 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
         _command("the end of the log is the seal", [*offsets, "--time", "latest"], f"{where}:{seal}"),
         _command("the start of the log", [*offsets, "--time", "earliest"], start),
     ]
-    for group, offset in _provers(partition, seal, evidence).items():
+    provers = _provers(partition, seal, evidence)
+    some = f"; {retired.drained_by} of these {len(provers)} groups had one" if retired.drained_by else ""
+    for group, offset in provers.items():
         expect = f"for partition {partition} of {record.topic} an offset of {offset} or more"
+        expect += some if retired.drained_by < len(provers) else ""
         arguments = [_group_tool(group, evidence), *server, "--describe", "--offsets", "--group", group]
         found.append(_command(f"group {group} has consumed it", arguments, expect))
     read = ["kafka-console-consumer.sh", *server, "--topic", record.topic, "--partition", str(partition)]
@@ -409,7 +440,7 @@ def _partition(partition: int, evidence: Evidence) -> PartitionCertificate:
         replica_state=retired.replica_state,
         seal_offset=retired.seal_offset,
         seal_leader_epoch=retired.seal_leader_epoch,
-        proof=dict(sorted(retired.drained.items())),
+        proof=_proof(retired),
         recorded_reason=retired.reason,
         evacuated=retired.evacuated_to_seal,
         stragglers=retired.stragglers,
@@ -419,6 +450,12 @@ def _partition(partition: int, evidence: Evidence) -> PartitionCertificate:
         reason=reason,
         check_with=_commands(partition, evidence, verdict),
     )
+
+
+def _proof(retired: RetiredPartition) -> ProofReport | None:
+    if retired.reclaim_offset is None or not retired.drained_by:
+        return None
+    return ProofReport(retired.drained_by, retired.reclaim_offset)
 
 
 def _live(partition: int, evidence: Evidence) -> LivePartition | None:
@@ -446,8 +483,8 @@ def _required(requirement: Requirement) -> set[str]:
 def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
     """Groups whose offsets are to be checked, with the least each must have: the proof, else what is required now."""
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
-    if retired.drained:
-        return dict(sorted(retired.drained.items()))
+    if (recorded := _proof(retired)) is not None:
+        return dict.fromkeys(evidence.record.drained_groups or (), recorded.lowest_offset)
     requirement = evidence.requirement_for(retired)
     proof: Mapping[str, int] = {}
     if log is not None:

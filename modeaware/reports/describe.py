@@ -14,7 +14,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.replacement import is_followed
-from modeaware.lifecycle.state import partition_phase, topic_phase
+from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
 from modeaware.modelog.records import (
     DeleteTopicPartitions,
     Replacement,
@@ -302,7 +302,7 @@ def _partition(
     return PartitionDescription(
         partition=partition,
         mode=mode,
-        partition_state=shown.partition_state,
+        partition_state=partition_state(mode, shown),
         replica_state=shown.replica_state,
         phase=_phase(mode, retired, record.replacement) if retired is not None else None,
         seal_offset=shown.seal_offset,

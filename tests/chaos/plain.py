@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -85,16 +86,23 @@ def below_seals(setting: Setting, version: tuple[int, int]) -> dict[str, dict[in
     :class:`tests.chaos.history.Shrink`. Empty where the record is not the latest, or has a partition without a seal."""
     values = [json.loads(value) for _, _, value, _ in _read(setting, MODE_LOG, {0: OFFSET_BEGINNING}) if value]
     record = [each for each in values if each.get("topic") == setting.topic][-1]
-    retired = {int(p): each for p, each in record["retired"].items()}
-    seals = {p: each["seal_offset"] for p, each in retired.items() if "seal_offset" in each}
-    if (record["controller_epoch"], record["epoch"]) != version or len(seals) < len(retired):
+    columns = record.get("retired", {"partitions": []})
+    partitions = [p for first, last in columns["partitions"] for p in range(first, last + 1)]
+    sealed, commits = (_column(columns.get(key), partitions) for key in ("seal_offset", "lowest_commit"))
+    seals = {p: seal for p, seal in sealed.items() if seal is not None}
+    if (record["controller_epoch"], record["epoch"]) != version or len(seals) < len(partitions):
         return {}
-    reclaims = {p: min([seal, *retired[p].get("drained", {}).values()]) for p, seal in seals.items()}
+    reclaims = {p: seal if commits[p] is None else min(seal, commits[p]) for p, seal in seals.items()}
     starts = {p: start for p, (start, _) in _marks(setting).items() if p in seals}
     left = {p: 0 for p, start in starts.items() if start < seals[p]}
     for partition, offset, _, _ in _read(setting, setting.topic, {p: starts[p] for p in left}):
         left[partition] += offset < seals[partition]
     return {"seals": seals, "reclaims": reclaims, "log_starts": starts, "left": left}
+
+
+def _column(values: Any, partitions: list[int]) -> dict[int, Any]:
+    """Partition -> its value, of a column of the mode log's record: a list, or one value for all."""
+    return dict(zip(partitions, values if isinstance(values, list) else [values] * len(partitions), strict=True))
 
 
 def unread(setting: Setting, group: str) -> dict[int, int]:

@@ -12,7 +12,7 @@ from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
-from modeaware.reports.certificate import take_certificate
+from modeaware.reports.certificate import ProofReport, take_certificate
 from modeaware.reports.describe import describe_topics
 from modeaware.reports.session import Session
 from tests.conftest import MakeTopic
@@ -70,7 +70,7 @@ def test_it_waits_for_the_proof_and_leaves_the_records(served: Controlled, make_
 
     group = prove(served, record)
     record = served.wait_done(topic)
-    assert (record.modes[1], record.retired[1].drained) == (NONE, {group: 10})
+    assert (record.modes[1], record.retired[1].drained_by, record.drained_groups) == (NONE, 1, (group,))
     assert (record.retired[1].replica_state, record.retired[1].reason) == (
         ReplicaState.DELETION_INELIGIBLE,
         reasons.COMPACTED,
@@ -81,7 +81,7 @@ def test_it_waits_for_the_proof_and_leaves_the_records(served: Controlled, make_
     assert (description.phase, description.evacuation_group) == ("done", group)
     certificate = take_certificate(session_of(served), topic)
     assert certificate.all_drained
-    assert certificate.partitions[0].proof == {group: 10}
+    assert certificate.partitions[0].proof == ProofReport(1, 10)
 
     served.grow(topic, 2)
     served.wait_for(topic, lambda record: record.modes == (RW, RW))

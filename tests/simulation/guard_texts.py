@@ -70,8 +70,8 @@ only up to the seal  I1 7
     lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
         => return _Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset + 1)
 never beyond a required group's commit  I1 14
-    modelog.records: min([self.seal_offset, *self.drained.values()]) => self.seal_offset
-    lifecycle.steps: lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset => lower = False
+    modelog.records: min(self.seal_offset, self.lowest_commit) => self.seal_offset
+    lifecycle.steps: lower = drain.lowest_commit(reclaim_offset) => lower = None
 the drain is checked again before deletion  I1 74
     lifecycle.steps: return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts,
         requirement)\n    return => return
@@ -143,17 +143,17 @@ groups go on where the first seal was  I2 1
 switch offsets are noted  I3 1
     lifecycle.admission: switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)} => switch_offsets={}
 a waiver is on the record before deletion  I1 8907
-    lifecycle.steps: if lower or not drain.waived.keys() <= now.record.waived.keys(): => if lower:
+    lifecycle.steps: if lower is not None or not drain.waived.keys() <= now.record.waived.keys():
+        => if lower is not None:
 a waiver may be for those without a commit  I2 1205
-    lifecycle.drain: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
-        => (rule.glob and is_registered)
+    lifecycle.drain: if not (rule.uncommitted_only and committed): => if True:
 a change ends the rest of topics  I2 80
     controller.schedule: if not unchanged or self._looks > MOST_SMALL_LOOKS: => if self._looks > MOST_SMALL_LOOKS:
 unreadable rules are a doubt  I2 303
     controller.engine: if not self._rules_unreadable: => if True:
 deleted is said after it is done  I1 3143
     lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
-        => return _Step(PartitionMode.NONE, replace(retired, partition_state=PartitionState.NON_EXISTENT,
+        => return _Step(PartitionMode.NONE, replace(retired,
         replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)
 an immediate deletion takes no stragglers  I2 130
     lifecycle.state: now.stragglers > 0 or now.truncated_to => now.truncated_to

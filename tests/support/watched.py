@@ -10,7 +10,7 @@ from modeaware.controller.status import OPERATIONS, Role, Snapshot, TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.modes import PartitionMode, ReplicaState
 from tests.support.lifecycle import log
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -20,7 +20,7 @@ MINUTE_MS = 60_000
 
 def gone(**more: Any) -> RetiredPartition:
     done = ReplicaState.DELETION_SUCCESSFUL
-    return RetiredPartition(PartitionState.NON_EXISTENT, done, seal_offset=200, **more)
+    return RetiredPartition(replica_state=done, seal_offset=200, **more)
 
 
 def blocked(reason: str, seal: int | None = 200, **more: Any) -> RetiredPartition:
@@ -33,7 +33,7 @@ def record(topic: str, kept: int, retired: dict[int, RetiredPartition], now_ms: 
         held = retired.get(partition)
         if held is None:
             return RW
-        return RO if held.partition_state is PartitionState.ONLINE else NONE
+        return NONE if held.replica_state is ReplicaState.DELETION_SUCCESSFUL else RO
 
     count = kept + len(retired)
     fields: dict[str, Any] = {

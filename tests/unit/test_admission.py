@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
-from modeaware.modelog.records import MAX_PARTITIONS, MAX_RECORD_BYTES, DeleteTopicPartitions, TopicRecord
+from modeaware.modelog.records import MAX_PARTITIONS, DeleteTopicPartitions, TopicRecord
 from tests.support.lifecycle import (
     CONFIG,
     EPOCH,
@@ -99,14 +100,18 @@ class TestShrink:
         assert "unread of it: group 'spark': 20" in message
         assert message.endswith("there may be more groups: no right to see all groups")
 
-    def test_a_record_that_would_not_fit_the_log_is_refused(self) -> None:
-        """Counted with every proof in it: it must fit on the day the drain is done, not only today."""
+    def test_a_record_that_would_not_fit_the_log_is_refused_with_the_limit(self) -> None:
+        """Counted to the end of the change: it must fit on the day the drain is done, not only today."""
         groups = {f"group-{number:030d}": group() for number in range(40)}
-        seen = facts(1000, groups=groups)
+        seen = facts(6_000, groups=groups)
         error = refusal(shrink(1), seen=seen)
         assert error.code is ErrorCode.MESSAGE_TOO_LARGE
-        assert "smaller steps" in str(error)
-        assert len(admitted(shrink(900), seen=seen).to_json()) < MAX_RECORD_BYTES
+        found = re.search(r"more than 900000: that has room for about (\d+) retired partitions", str(error))
+        assert found is not None
+        assert "beside its 40 groups" in str(error)
+        most = int(found[1])
+        assert refusal(shrink(6_000 - most * 11 // 10), seen=seen).code is ErrorCode.MESSAGE_TOO_LARGE
+        assert len(admitted(shrink(6_000 - most * 9 // 10), seen=seen).retired) == most * 9 // 10
 
 
 def sealed() -> TopicRecord:

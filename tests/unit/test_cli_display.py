@@ -24,7 +24,7 @@ from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports.certificate import Certificate, Evidence, certificate, check
+from modeaware.reports.certificate import Certificate, Evidence, ProofReport, certificate, check
 from modeaware.reports.describe import (
     Description,
     GroupDescription,
@@ -248,9 +248,7 @@ def test_ctrl_c_is_heard_and_only_work_that_can_be_stopped_has_ended(stoppable: 
 READ = PartitionFacts(3, 10, 10, 0, 0)
 FREED = replace(READ, log_start=10)
 SEALED = RetiredPartition(seal_offset=10, seal_leader_epoch=0)
-GONE = RetiredPartition(
-    PartitionState.NON_EXISTENT, ReplicaState.DELETION_SUCCESSFUL, seal_offset=10, drained={"billing": 10}
-)
+GONE = RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL, seal_offset=10, drained_by=1)
 TO_ONE = DeleteTopicPartitions(1, 500, False, 1_000, 3, ("app",))
 BILLING = GroupFacts({1: 10, 2: 10}, kind="consumer")
 
@@ -270,10 +268,11 @@ def evidence(
         "id",
         4,
         2,
-        (RW, NONE if retired.drained else RO, NONE),
+        (RW, NONE if retired.drained_by else RO, NONE),
         TO_ONE,
         {1: retired, 2: GONE},
         required_groups=("billing",),
+        drained_groups=("billing",),
         waived={"old": "the team is gone"},
         changed_ms=2_000,
     )
@@ -285,7 +284,7 @@ def evidence(
 
 
 WAIVER = GroupRule("waive", "billing", "*", "moved", 0)
-MARKED = replace(SEALED, drained={"billing": 8})
+MARKED = replace(SEALED, drained_by=1, lowest_commit=8)
 """Sealed at 10, where its group has committed 8: behind that lie control records alone, and they stay."""
 AT_MARKER = GroupFacts({1: 8}, caught_up=frozenset({1}))
 
@@ -326,7 +325,7 @@ def test_the_verdict_is_by_what_the_cluster_shows_now(
 
 def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() -> None:
     straggler = Straggler(9, 17, 1, 1_500)
-    shown = evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler))
+    shown = evidence(replace(SEALED, drained_by=1, stragglers=1, straggler=straggler))
     document = to_json(certificate(shown, [1]))
     assert json.loads(json.dumps(document)) == document
     assert (document["cluster_id"], document["topic"], document["mode_epoch"]) == ("cluster-1", "orders", 4)
@@ -338,10 +337,13 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
         "to": 1,
         "evacuation_group": None,
     }
-    assert (document["waived"], document["accepted_state_loss"]) == ({"old": "the team is gone"}, ["app"])
+    assert document["accepted_state_loss"] == ["app"]
+    assert document["not_recorded"] == ["the offset of each group: a proof has their number and the lowest"]
     assert (document["recorded_ms"], document["checked_now"]["checked_ms"]) == (2_000, 3_000)
     (partition,) = document["partitions"]
-    assert (partition["seal_offset"], partition["proof"], partition["verdict"]) == (10, {"billing": 10}, "drained")
+    assert (partition["seal_offset"], partition["verdict"]) == (10, "drained")
+    assert partition["proof"] == {"groups": 1, "lowest_offset": 10}
+    assert (document["drained_groups"], document["waived"]) == (["billing"], {"old": "the team is gone"})
     told = {"offset": 9, "producer_id": 17, "producer_epoch": 1, "timestamp_ms": 1_500}
     assert partition["straggler"] == told
     assert partition["checked_now"] == {
@@ -356,6 +358,18 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
     for fields in (*described, partition["check_with"][0]):
         for field in fields:
             assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"
+
+
+def test_certificate_says_which_names_the_record_no_longer_has() -> None:
+    shown = evidence(replace(SEALED, drained_by=3, lowest_commit=8))
+    found = certificate(shown, [1, 2])
+    assert found.not_recorded == ("the offset of each group: a proof has their number and the lowest",)
+    assert found.partitions[0].proof == ProofReport(3, 8)
+    without = replace(shown, record=replace(shown.record, drained_groups=None))
+    found = certificate(without, [1, 2])
+    assert (found.drained_groups, found.not_recorded[0]) == (None, "the names of the groups that proved the drains")
+    assert certificate(evidence(), [1]).not_recorded == ()
+    assert certificate(evidence(), [1]).partitions[0].proof is None
 
 
 REPLACED = Replacement(

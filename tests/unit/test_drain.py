@@ -313,3 +313,17 @@ class TestAlter:
             assert alter_group_rules(HELD, AlterGroupRulesCommand((added,)), 7, now_ms).rules == kept
         again = AlterGroupRulesCommand((FIRST,), (SECOND.key,))
         assert alter_group_rules(HELD, again, 7, LATER_MS).rules == (FIRST,), "an expired one can be removed by its key"
+
+
+def test_rules_are_matched_once_a_group_not_once_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched: list[str] = []
+    matches = GroupRule.matches
+    monkeypatch.setattr(GroupRule, "matches", lambda rule, name: matched.append(name) or matches(rule, name))
+    rules = [rule("require", "a*"), rule("waive", "z*", reason="moved"), rule("waive", "b", reason="moved")]
+    logs = {p: log(10) for p in range(100)}
+    seen = facts(100, logs, {"a": group(dict.fromkeys(logs, 10)), "b": group()})
+    requirement = required_of((), seen, rules, (), LATER_MS)
+    matched.clear()
+    found = [check_drain(p, 10, None, logs[p], seen, requirement) for p in logs]
+    assert all(drain.waived == {"b": "moved"} for drain in found)
+    assert len(matched) <= 2 * len(rules)

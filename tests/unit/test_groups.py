@@ -19,6 +19,7 @@ from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 from tests.support.lifecycle import admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
@@ -427,6 +428,16 @@ def check(
     found = GroupsFound(groups, epochs=epochs)
     seen = CommitsSeen(record or sealed(), partitions, found)
     return check_commits({}, None, [seen], SimClock(), before_due)[0]
+
+
+def test_partition_whose_records_are_deleted_is_not_checked_any_more() -> None:
+    record = sealed()
+    waiting = replace(record.retired[P], reason="delay")
+    gone = replace(waiting, replica_state=ReplicaState.DELETION_SUCCESSFUL, reason=None)
+    modes = (*record.modes[: P - 1], PartitionMode.NONE, *record.modes[P:])
+    record = replace(record, modes=modes, retired={P - 1: gone, P: waiting})
+    partitions = {p: PartitionFacts(2, SEAL, SEAL, EPOCH, 0) for p in (P - 1, P)}
+    assert CommitsSeen(record, partitions, GroupsFound({})).drained == {P}
 
 
 def truncated(checked: CommitsChecked) -> bool:

@@ -53,7 +53,8 @@ class TestControlRecordsAtTheEnd:
         groups = {"a": group({P: 10}), "b": group({P: 8}, caught_up=(P,)), "c": group({0: 1}, caught_up=(P,))}
         record = after(admitted(shrink(P), seen=seen()), seen(groups={"g": group({P: 10}), **groups}))
         assert record.modes[P] is NONE
-        assert record.retired[P].drained == {"a": 10, "b": 8, "g": 10}
+        assert (record.retired[P].drained_by, record.retired[P].lowest_commit) == (3, 8)
+        assert record.drained_groups == ("a", "b", "g")
         everyone = {"g": group({P: 10}), **groups}
         assert deleted(look(record, seen(groups=everyone))) == {P: 8}
         done = after(record, seen(log(10, start=8), groups=everyone))
@@ -64,7 +65,8 @@ class TestControlRecordsAtTheEnd:
         late = {**READ, "late": group({P: 7}, caught_up=(P,))}
         step = look(in_none(), seen(groups=late))
         assert step.record is not None
-        assert (step.record.retired[P].drained, deleted(step)) == ({"g": 10, "late": 7}, {})
+        assert (step.record.retired[P].drained_by, step.record.retired[P].lowest_commit) == (2, 7)
+        assert (step.record.drained_groups, deleted(step)) == (("g", "late"), {})
         assert deleted(look(step.record, seen(groups=late))) == {P: 7}
 
     def test_records_go_under_the_leader_epoch_that_was_seen(self) -> None:

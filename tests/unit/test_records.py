@@ -11,9 +11,11 @@ from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.json_form import READER_VERSION
 from modeaware.modelog.records import (
     CLAIM_KEY,
+    MAX_PARTITIONS,
     ClaimRecord,
     DeleteTopicPartitions,
     RetiredPartition,
+    Straggler,
     TopicRecord,
 )
 from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay, fold
@@ -112,6 +114,52 @@ def test_a_group_without_a_commit_resumes_at_the_seal_that_a_straggler_broke() -
     assert replace(record, retired={1: sealed, 2: unsealed}).view().resume_offsets == {1: 7, 2: 7}
     again = RetiredPartition(seal_offset=9, resume_offset=7)
     assert replace(record, retired={1: RetiredPartition(), 2: again}).view().resume_offsets == {2: 7}
+
+
+def test_retired_partitions_come_back_from_their_columns() -> None:
+    straggler = Straggler(9, 17, 1, 1_500)
+    retired = {
+        4: RetiredPartition(seal_offset=7, drained_by=2, lowest_commit=5),
+        5: RetiredPartition(seal_offset=0, stragglers=1, straggler=straggler),
+        9: RetiredPartition(replica_state=ReplicaState.DELETION_INELIGIBLE, reason="group-lag:g"),
+    }
+    record = replace(topic_record(count=10, writable=4, rest=RO), retired=retired)
+    columns = json.loads(record.to_json())["retired"]
+    assert (columns["partitions"], columns["seal_offset"]) == ([[4, 5], [9, 9]], [7, 0, None])
+    assert TopicRecord.from_json(record.to_json()) == record
+    done = replace(record, retired=dict.fromkeys((4, 5, 9), retired[4]))
+    columns = json.loads(done.to_json())["retired"]
+    assert (columns["seal_offset"], columns["drained_by"]) == (7, 2), "what all have in common stands once"
+    assert TopicRecord.from_json(done.to_json()) == done
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"seal_offset": 7},
+        {"partitions": [[4, 3]]},
+        {"partitions": [[5, 6], [5, 6]]},
+        {"partitions": [[4, MAX_PARTITIONS]]},
+        {"partitions": [[4, 5]], "seal_offset": [7]},
+        {"partitions": [[4, 5]], "seal_offset": "seven"},
+        {"partitions": [[0, 0]]},
+        [],
+    ],
+)
+def test_malformed_columns_are_refused(columns: Any) -> None:
+    with pytest.raises(RecordError):
+        TopicRecord.from_json(changed(retired=columns))
+
+
+def test_columns_of_a_newer_version_are_ignored() -> None:
+    columns = {"partitions": [[4, 5]], "seal_offset": [7, 8], "later": [1], "also_later": {"a": 1}}
+    assert TopicRecord.from_json(changed(retired=columns)).retired[5] == RetiredPartition(seal_offset=8)
+
+
+def test_the_reason_of_a_waiver_is_written_once_for_all_its_groups() -> None:
+    record = replace(FULL, waived={"b": "moved", "a": "moved", "c": "gone"})
+    assert json.loads(record.to_json())["waived"] == {"moved": ["a", "b"], "gone": ["c"]}
+    assert TopicRecord.from_json(record.to_json()).waived == record.waived
 
 
 # Replay

@@ -46,7 +46,7 @@ from modeaware.modelog.records import (
     RetiredPartition,
     TopicRecord,
 )
-from modeaware.modes import PartitionState, ReplicaState
+from modeaware.modes import ReplicaState
 from modeaware.topic_view import TopicView
 from tests.support.lifecycle import (
     CONFIG,
@@ -94,9 +94,7 @@ def replacement(record: TopicRecord) -> Replacement:
     return record.replacement
 
 
-DONE = RetiredPartition(
-    PartitionState.NON_EXISTENT, ReplicaState.DELETION_SUCCESSFUL, seal_offset=7, seal_leader_epoch=3
-)
+DONE = RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL, seal_offset=7, seal_leader_epoch=3)
 
 
 def shrunk(retired: dict[int, RetiredPartition], **fields: Any) -> TopicRecord:
@@ -605,7 +603,7 @@ def test_the_record_of_a_large_topic_with_many_groups_fits_the_mode_log() -> Non
     assert len(record.to_json()) < MAX_RECORD_BYTES / 4
 
 
-def test_reasons_that_would_fill_the_record_are_given_once() -> None:
+def test_reason_that_all_partitions_share_is_written_once() -> None:
     count, name = 4_000, "g" * 249
     logs = {p: log(10**9, log_end=10**9, read_up_to=10**9) for p in range(count)}
     fence = FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count)))
@@ -616,7 +614,7 @@ def test_reasons_that_would_fill_the_record_are_given_once() -> None:
         record = step(record, replace(found, successor=successor()), now_ms).record or record
     assert len(record.to_json()) < MAX_RECORD_BYTES
     assert topic_phase(record) == "drain"
-    assert replacement(record).reason == reasons.of_group(reasons.GROUP_LAG, name)
+    assert record.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, name)
     assert step(record, replace(found, successor=successor()), NOW_MS + 60_000).record is None
     larger = facts(10_000, successor=ABSENT)
     assert refused(COMMAND, seen=larger).code is ErrorCode.MESSAGE_TOO_LARGE

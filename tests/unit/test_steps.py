@@ -12,7 +12,7 @@ from modeaware.lifecycle.admission import alter_group_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.drain import evacuation_group, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.lifecycle.state import in_progress, topic_phase
+from modeaware.lifecycle.state import in_progress, partition_state, topic_phase
 from modeaware.modelog.group_rules import GroupRulesRecord
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionState, ReplicaState
@@ -74,9 +74,9 @@ class TestTheWholeWay:
         assert deleted(step) == {}, "consumers hear of None before anything goes"
         assert step.due_ms == LATER_MS
         retired = record.retired[P]
-        assert (retired.seal_offset, retired.seal_leader_epoch, retired.drained) == (10, 3, {"g": 10})
+        assert (retired.seal_offset, retired.seal_leader_epoch, retired.drained_by) == (10, 3, 1)
         assert retired.replica_state is ReplicaState.DELETION_STARTED
-        assert retired.partition_state is PartitionState.OFFLINE
+        assert partition_state(NONE, retired) is PartitionState.OFFLINE
         assert topic_phase(record) == "reclaim"
 
         step = look(record, facts(logs=FULL, groups=READ))
@@ -88,7 +88,7 @@ class TestTheWholeWay:
         assert step.record is not None
         assert step.effects == ()
         assert step.record.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
-        assert step.record.retired[P].partition_state is PartitionState.NON_EXISTENT
+        assert partition_state(NONE, step.record.retired[P]) is PartitionState.NON_EXISTENT
         assert topic_phase(step.record) == "done"
         assert look(step.record, facts(logs={P: log(10, 10)})).record is None
 
@@ -140,16 +140,6 @@ class TestSeal:
         assert after(step.record, quiet, still_ms + QUIET_MS).modes[P] is NONE
 
 
-class TestDrain:
-    def test_too_long_a_proof_waits(self) -> None:
-        """Groups came up since the admission: a record that does not fit must not be tried for ever."""
-        many = {f"group-{n}-{'x' * 240}": group({P: 10}) for n in range(4_000)} | READ
-        step = look(retiring(), facts(logs=FULL, groups=many))
-        assert step.record is None
-        assert step.effects == ()
-        assert "would not fit" in step.alarms[0]
-
-
 class TestBeforeDeletion:
     """Everything is looked at again between None and DeleteRecords."""
 
@@ -171,9 +161,9 @@ class TestBeforeDeletion:
         assert step.record is not None
         assert step.record.modes[P] is RO
         retired = step.record.retired[P]
-        assert (retired.reason, retired.drained, retired.seal_offset) == (reason, {}, 10)
+        assert (retired.reason, retired.drained_by, retired.seal_offset) == (reason, 0, 10)
         assert retired.replica_state is ReplicaState.DELETION_INELIGIBLE
-        assert retired.partition_state is PartitionState.ONLINE
+        assert partition_state(RO, retired) is PartitionState.ONLINE
 
     @pytest.mark.parametrize("end", [11, 500])
     def test_a_straggler(self, end: int) -> None:
@@ -284,7 +274,7 @@ class TestTheProof:
         assert gone is not None
         assert gone.modes[P] is NONE
         assert gone.retired[P].evacuated
-        assert gone.retired[P].drained == {"g": 10, JOB: 10}
+        assert (gone.retired[P].drained_by, gone.drained_groups) == (2, ("g", JOB))
 
     def test_it_is_not_to_be_ignored(self) -> None:
         everything = replace(CONFIG, ignored_groups=("*",))

@@ -34,7 +34,8 @@ def test_a_shrink_is_certified_and_kafkas_tools_agree(site: Site, filled: str) -
     assert (document["required_groups"], document["waived"]) == ([group], {})
     partition = document["partitions"][1]
     seal = ends(site.servers, filled)[5]
-    assert (partition["seal_offset"], partition["proof"]) == (seal, {group: seal})
+    assert (partition["seal_offset"], partition["proof"]) == (seal, {"groups": 1, "lowest_offset": seal})
+    assert document["drained_groups"] == [group]
     assert partition["checked_now"]["log_start"] == partition["checked_now"]["log_end"] == seal
 
     latest, earliest, proof, rest = (one | {"told": run_tool(one["command"])} for one in partition["check_with"])
