@@ -18,6 +18,7 @@ from benchmarks import (
     cold_start,
     consume,
     copy,
+    endpoint_attack,
     endpoint_connections,
     endpoint_metadata,
     fence,
@@ -51,6 +52,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "fence-leaders": fence_leaders.measure,
     "footprint": footprint.measure,
     "endpoint-metadata": endpoint_metadata.measure,
+    "endpoint-attack": endpoint_attack.measure,
     "endpoint-connections": endpoint_connections.measure,
     "spark": spark.measure,
 }
