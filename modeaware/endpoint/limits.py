@@ -23,8 +23,8 @@ class EndpointLimits:
     connections: int = 1_200
     connections_per_peer: int = 600  # of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
-    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request. The codec also limits its
-    # number of objects: it is decoded in the one thread that serves all clients.
+    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request. The codec limits its
+    # objects, too: it is decoded in the one thread that serves all clients.
     change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
