@@ -3,7 +3,8 @@
 This is weighted fair queueing (WFQ) with equal weights. Each share, of a connection or of an address, has an account in
 *virtual time*, which advances by the CPU time used divided by the number of shares that wait: the time that each of
 them would have had by now. A frame is charged before it is read, with what one of its length is expected to take, and
-goes in the order of what its share has then been charged; what it really took takes the place of the estimate afterwards.
+goes in the order of what its share has then been charged; what it really took takes the place of the estimate
+afterwards.
 
 So the small frame of a connection that has had little goes before the large ones of all connections that have had much,
 however many they are, and waits for no more than the frame in work. A connection that is opened anew begins at the
