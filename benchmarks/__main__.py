@@ -19,6 +19,7 @@ from benchmarks import (
     consume,
     copy,
     drain_record,
+    endpoint_attack,
     endpoint_connections,
     endpoint_metadata,
     fence,
@@ -53,6 +54,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "fence-leaders": fence_leaders.measure,
     "footprint": footprint.measure,
     "endpoint-metadata": endpoint_metadata.measure,
+    "endpoint-attack": endpoint_attack.measure,
     "endpoint-connections": endpoint_connections.measure,
     "spark": spark.measure,
 }

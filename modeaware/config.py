@@ -24,6 +24,7 @@ ON_REPLACE = ("ordered", "unordered", "named")
 TOPIC_NAMES = ("physical", "logical")
 ON_RESIZE = ("ignore", "warn")
 OLD_CLIENTS = ("serve", "refuse")
+ENDPOINT_SHARES = ("connection", "address")
 DISABLED, ENABLED, PREFER_OBSERVED = "disabled", "enabled", "enabled_prefer_observed"
 UNDER_REPLICATED_CREATION = (DISABLED, ENABLED, PREFER_OBSERVED)
 
@@ -98,6 +99,9 @@ class ControllerConfig:
         old_clients: ``modeaware.old.clients`` (``serve``): what the endpoint tells clients that cannot read modes of
             topics with retired partitions: ``serve``, what the broker does; ``refuse``, LEADER_NOT_AVAILABLE (KIP-694,
             Compatibility).
+        endpoint_share: ``modeaware.endpoint.share`` (``connection``): what has an equal share of the endpoint's time
+            while requests wait: each ``connection``, or each client ``address``. Clients may share an address (NAT, a
+            proxy).
         under_replicated_creation: ``modeaware.under.replicated.creation``: whether a creation that asks for a minimum
             of live replicas may do with fewer live ones than the replication factor (KIP-409, Broker Configuration):
             ``disabled``: no; ``enabled``: live brokers first, those that are down only for what is missing;
@@ -115,6 +119,7 @@ class ControllerConfig:
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
     old_clients: str = "serve"
+    endpoint_share: str = "connection"
     under_replicated_creation: str | None = None
     mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
 
@@ -344,6 +349,7 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _ms(1_000, 10_000)),
     "modeaware.old.clients": ("old_clients", _one_of(*OLD_CLIENTS)),
+    "modeaware.endpoint.share": ("endpoint_share", _one_of(*ENDPOINT_SHARES)),
     "modeaware.under.replicated.creation": ("under_replicated_creation", _one_of(*UNDER_REPLICATED_CREATION)),
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
 }

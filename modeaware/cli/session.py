@@ -40,6 +40,7 @@ CONTROLLER_CONFIGS = (
     "modeaware.controller.session.timeout.ms",
     "modeaware.mode.log.topic",
     "modeaware.old.clients",
+    "modeaware.endpoint.share",
     "modeaware.under.replicated.creation",
 )
 _MODE_LOG_TOPIC = "modeaware.mode.log.topic"

@@ -25,6 +25,7 @@ from modeaware.controller.log import NOWHERE, ClaimWatch, Contact, ControllerLog
 from modeaware.controller.status import MODE_LOG, Role, Seen, Snapshot, Status
 from modeaware.controller.worker import Worker, run_worker
 from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, ActiveController
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.transport import Upstream, server_context
 from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode, ModeSourceError
@@ -251,7 +252,8 @@ class Controller:
         facade = self._facade = ControllerFacade(
             self._controller_id, self._config.old_clients, views, lambda: self._status.role is Role.ACTIVE
         )
-        server = Server(listen, facade, self.submit, facade.refresh, upstream, tls, advertised=self._advertised)
+        limits = EndpointLimits(time_by_address=self._config.endpoint_share == "address")
+        server = Server(listen, facade, self.submit, facade.refresh, upstream, tls, limits, self._advertised)
         facade.serve_at(server)
         server.start()
         self._server = server

@@ -154,8 +154,7 @@ class ChangeRequest:
             return self._failed(outcome if isinstance(outcome, ModeAwareError) else failure)
         done = iter(outcome)
         results = [self.refused[n] if n in self.refused else next(done) for n in range(len(self.commands))]
-        clipped = [replace(each, message=each.message and each.message[:_MAX_MESSAGE]) for each in results]
-        return self._encode(messages.response_of(self.request, clipped))
+        return self._encode(messages.response_of(self.request, list(map(_clipped, results))))
 
     def not_controller(self, active: ActiveController | None) -> bytes:
         if active is None:
@@ -251,6 +250,11 @@ class _Rights:
             if (refusal := self._topic_refusal(name, rights)) is not None:
                 return replace(refusal, topic="")
         return None
+
+
+def _clipped(result: CommandResult) -> CommandResult:
+    too_long = result.message is not None and len(result.message) > _MAX_MESSAGE
+    return replace(result, message=result.message[:_MAX_MESSAGE]) if result.message and too_long else result
 
 
 def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:

@@ -20,6 +20,7 @@ from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, Action, Close, Outcome,
 from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.session import ClientSession
 from modeaware.endpoint.transport import RECEIVE_BYTES, Link, NoBroker, TlsStream, Upstream
+from modeaware.endpoint.turns import Share, Turns
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.wire.frames import MalformedFrame
@@ -27,6 +28,9 @@ from modeaware.wire.frames import MalformedFrame
 logger = logging.getLogger(__name__)
 
 _LOGGED_CHARACTERS = 500
+_FRAME_S = 100e-6
+_DECODED_BYTE_S, _RELAYED_BYTE_S = 1e-6, 50e-9
+"""What a frame is expected to cost before it is read: about the dearest of its length."""
 
 SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
 """Submits commands to the controller, with the time in ms they may take. In the loop's thread: must not block."""
@@ -121,8 +125,9 @@ def _settled(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]
 class Deadlines:
     """Calls ``passed(why)`` once, when the first of a connection's deadlines has passed. One timer.
 
-    The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no connection open.
-    It stands still while the controller works for the connection: commands have a time of their own.
+    A connection has a fixed time to be established: its first request, and the user's authentication where brokers
+    require that. The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no
+    connection open. It stands still while the controller works for the connection: commands have a time of their own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
@@ -130,11 +135,11 @@ class Deadlines:
         self._limits = limits
         self._passed = passed
         self._timer: asyncio.TimerHandle | None = None
-        self._progress_s = loop.time()
+        self._made_s = self._progress_s = loop.time()
         self._full_s: dict[str, float] = {}
         self._ending = False
-        self.asked = False
-        """Whether a whole request has come."""
+        self.established = False
+        """Whether a whole request has come, and the user is authenticated where that is required."""
         self.working = False
         """Whether the controller works for it."""
 
@@ -184,8 +189,8 @@ class Deadlines:
         if self._ending:
             yield self._progress_s + limits.linger_s, "it does not take its last answers"
             return
-        if not self.asked:
-            yield self._progress_s + min(limits.first_request_s, limits.idle_s), "it has sent no request"
+        if not self.established:
+            yield self._made_s + min(limits.establish_s, limits.idle_s), "it has sent no request, or not authenticated"
         elif self.working:
             yield self._loop.time() + limits.idle_s, ""
         else:
@@ -205,8 +210,9 @@ class Shared:
     limits: EndpointLimits
     submit: SubmitCommands
     refresh: RefreshViews
-    slots: ConnectionSlots
+    slots: ConnectionSlots[Connection]
     budget: BufferBudget[Connection]
+    turns: Turns
     log: RateLimitedLogger
     connections: set[Connection] = field(default_factory=set)
     room: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BYTES)))
@@ -216,8 +222,9 @@ class Connection:
     """Carries out a session's actions, and keeps both peers within their limits. ``LinkOwner`` of both links.
 
     Reads from the client while its session takes more, both peers accept what is sent to them, and the broker's
-    connection is not just being made; reads from the broker while the client accepts responses. The broker's connection
-    is made when there is something to send.
+    connection is not just being made; reads from the broker while the client accepts responses. Frames wait for a turn
+    of this connection (:mod:`modeaware.endpoint.turns`), responses before requests; more is read when none is left. The
+    broker's connection is made when there is something to send.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -225,12 +232,16 @@ class Connection:
         self.client = Link(self, shared.room, shared.limits.request_bytes, tls)
         self._shared = shared
         self._deadlines = Deadlines(shared.loop, shared.limits, self._time_is_up)
+        self._share = Share()
+        self._in_queue = False  # of the turns
         self._session: ClientSession | None = None  # made with the first request: a port scanner never sends one
         self._upstream: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._broker_lost = False
         self._full: set[Link] = set()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes] = deque()  # requests
+        self._answers: deque[bytes] = deque()  # the broker's
+        self._frame_bytes = 0  # of both
         self._unsent: list[bytes] = []
         self._tickets: dict[int, Ticket] = {}
         self._ended = False
@@ -251,11 +262,15 @@ class Connection:
     # LinkOwner
 
     def link_made(self, link: Link) -> None:
-        if reason := self._shared.slots.take(link.peer[0]):
-            self._shared.log.log(logging.WARNING, "closed a new connection", "closed a connection: %s", reason)
+        taken = self._shared.slots.take(self, link.peer[0])
+        if isinstance(taken, str):
+            self._shared.log.log(logging.WARNING, "closed a new connection", "closed a connection: %s", taken)
             link.abort()
             return
+        if taken is not None:
+            taken.give_way()
         self._shared.connections.add(self)
+        self._share = self._shared.turns.share_of(link.peer[0])
         self._deadlines.watch()
 
     def link_frames(self, link: Link, frames: list[bytes]) -> None:
@@ -264,14 +279,13 @@ class Connection:
             self._account()
             return
         self._deadlines.progressed()
+        self._frame_bytes += sum(map(len, frames))
         if link is self.client:
             if session is None:
                 self._session = self._shared.new_session()
-                self._deadlines.asked = True
             self._waiting.extend(frames)
-        elif session is not None:
-            for payload in frames:
-                self._step(session.from_upstream, payload)
+        else:
+            self._answers.extend(frames)
         self._go_on()
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
@@ -286,10 +300,7 @@ class Connection:
         if self._ended:
             return
         self._deadlines.full("it" if link is self.client else "its broker", full)
-        if link is self.client and self._upstream is not None:
-            self._upstream.read(not full)
-        if not full:
-            self._go_on()
+        self._go_on()
 
     def link_eof(self, link: Link) -> None:
         if link is self.client:
@@ -307,26 +318,52 @@ class Connection:
         if error is not None and not self._ended:
             self._shared.log.log(logging.INFO, "lost a connection", "lost the connection of %s: %s", self.name, error)
         self._shared.connections.discard(self)
-        self._shared.slots.release(link.peer[0])
+        self._shared.slots.release(self)
         self._release()
 
     # The conversation
 
     def _go_on(self) -> None:
-        """Take as many requests as may be taken now; read more from the client if all are."""
+        """Queue for a turn where a frame may be worked on; read more where none waits."""
         session = self._session
         if session is None:
             return
-        while self._waiting and self._takes_more(session):
-            self._step(session.from_client, self._waiting.popleft())
+        if session.authenticated and not self._deadlines.established:
+            self._deadlines.established = True
+            self._shared.slots.keep(self)
+        takes_more = self._takes_more(session)
+        if not self._in_queue and (self._answers or (self._waiting and takes_more)):
+            self._in_queue = True
+            frames, relayed = (self._answers, not session.judging) if self._answers else (self._waiting, False)
+            expected_s = _FRAME_S + (_RELAYED_BYTE_S if relayed else _DECODED_BYTE_S) * len(frames[0])
+            self._shared.turns.queue(self, self._share, expected_s)
         self._deadlines.working = bool(self._tickets)
-        if self._broker_lost and not self._tickets:
+        if self._broker_lost and not self._tickets and not self._answers:
             # What came from the broker before has been handed to the client's socket.
             self._end(logging.INFO, "closed by a broker", "the broker has closed its connection")
         if self._ended:
             return
-        self.client.read(not self._waiting and self._takes_more(session))
+        self.client.read(takes_more and not self._waiting)
+        if self._upstream is not None:
+            self._upstream.read(self.client not in self._full and not self._answers)
         self._account()
+
+    def take_turn(self) -> None:
+        """Work on the broker's first response, or else on the client's first request, where it may be taken now."""
+        self._in_queue = False
+        session = self._session
+        if session is None:
+            return
+        if self._answers:
+            self._work(session.from_upstream, self._answers)
+        elif self._waiting and self._takes_more(session):
+            self._work(session.from_client, self._waiting)
+        self._go_on()
+
+    def _work(self, step: Callable[[bytes], list[Action]], frames: deque[bytes]) -> None:
+        payload = frames.popleft()
+        self._frame_bytes -= len(payload)
+        self._step(step, payload)
 
     def _takes_more(self, session: ClientSession) -> bool:
         # Behind a command everything waits anyway, and costs least in the client's own buffers.
@@ -337,7 +374,8 @@ class Connection:
         if self._ended:
             return
         try:
-            actions = step(*arguments)
+            with self._shared.turns.charged(self._share):
+                actions = step(*arguments)
         except Exception as error:  # noqa: BLE001 - a bug that one peer's bytes find ends its connection and no other
             self._bug(error)
             return
@@ -391,7 +429,6 @@ class Connection:
             unsent, self._unsent = self._unsent, []
             for payload in unsent:
                 self._upstream.send(payload)
-            self._upstream.read(self.client not in self._full)
             self._deadlines.progressed()
             self._go_on()
 
@@ -445,6 +482,7 @@ class Connection:
         self._tickets.clear()
         self._session = None  # and all that waits in it
         self._waiting.clear()
+        self._answers.clear()
         self._unsent.clear()
         if self._opening is not None:
             self._opening.cancel()
@@ -455,7 +493,7 @@ class Connection:
     def _account(self) -> None:
         if self._ended:
             return
-        held = self.client.held_bytes + sum(map(len, self._waiting)) + sum(map(len, self._unsent))
+        held = self.client.held_bytes + self._frame_bytes + sum(map(len, self._unsent))
         if self._session is not None:
             held += self._session.held_bytes
         if self._upstream is not None:
@@ -463,6 +501,12 @@ class Connection:
         largest = self._shared.budget.update(self, held)
         if largest is not None:
             largest.close_for_room()
+
+    def give_way(self) -> None:
+        """Close it now: a new connection takes the place of one that is not established."""
+        self._shared.connections.discard(self)
+        self._end(logging.INFO, "closed for a new connection", "all slots are taken, and it has not authenticated yet")
+        self.client.abort()
 
     def close_for_room(self) -> None:
         """Close it now: all connections together hold too much, and this one most of it."""

@@ -19,12 +19,12 @@ T = TypeVar("T", bound=Hashable)
 class EndpointLimits:
     """Bounds in connections, bytes, requests and seconds. Each is checked before anything is kept for it."""
 
-    connections: int = 1_200  # open client connections; one more is closed at once
+    # Open client connections; one more is closed at once, or takes the place of one that is not established.
+    connections: int = 1_200
     connections_per_peer: int = 600  # of one address
     request_bytes: int = MAX_REQUEST_BYTES  # the largest request of a client, without its length
-    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request: about two thousand
-    # topics. They are decoded in the one thread that serves all clients, and a small request can name many things:
-    # 0.2 s for the worst.
+    # The largest DeletePartitions, CreatePartitions, ReplaceTopics or AlterGroupRules request. The codec limits its
+    # objects, too: it is decoded in the one thread that serves all clients.
     change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144  # the largest request for KIP-694's Metadata: about eight thousand topics by name
     versions_bytes: int = 4_096  # the largest ApiVersions request, which comes before authentication
@@ -41,9 +41,13 @@ class EndpointLimits:
     # Without a complete request, as Kafka's connections.max.idle.ms; also the longest time for a peer to accept what it
     # is sent.
     idle_s: float = 600.0
-    first_request_s: float = 30.0  # until the first request of a connection is complete, TLS included
+    # Until the first request of a connection is complete, TLS included, and its user is authenticated, where brokers
+    # require that.
+    establish_s: float = 30.0
     drain_s: float = 30.0  # for a peer to accept what it was sent, once more than 64 KiB of that wait
     linger_s: float = 5.0  # the same for a connection that is being closed
+    # Connections of one address share the thread's time as one. Many clients may have one address: a proxy's, say.
+    time_by_address: bool = False
 
 
 class BufferBudget(Generic[T]):
@@ -64,25 +68,49 @@ class BufferBudget(Generic[T]):
         return max(self._held, key=self._held.__getitem__)
 
 
-class ConnectionSlots:
+class ConnectionSlots(Generic[T]):
+    """Who may be connected. A slot is kept for good by an established connection alone: where none is free, a new
+    connection takes the one of the oldest that is not established."""
+
     def __init__(self, most: int, most_per_peer: int) -> None:
         self._most = most
         self._most_per_peer = most_per_peer
+        self._hosts: dict[T, str] = {}
         self._taken: Counter[str] = Counter()
+        self._new: dict[T, None] = {}  # those that are not established, oldest first
 
-    def take(self, host: str) -> str | None:
-        """Take a slot for a connection of ``host``; return why there is none, else None."""
-        if self._taken.total() >= self._most:
-            return f"{self._taken.total()} are open, which is the limit"
+    def take(self, holder: T, host: str) -> T | str | None:
+        """Take a slot for a connection of ``host``.
+
+        Returns:
+            The holder that has lost its slot to it, None where a slot was free, or why there is none.
+        """
+        loser = None
         if self._taken[host] >= self._most_per_peer:
-            return f"{self._taken[host]} of {host} are open, which is the limit of one address"
+            loser = next((each for each in self._new if self._hosts[each] == host), None)
+            if loser is None:
+                return f"{self._taken[host]} of {host} are open, which is the limit of one address"
+        elif len(self._hosts) >= self._most:
+            loser = next(iter(self._new), None)
+            if loser is None:
+                return f"{len(self._hosts)} are open, which is the limit"
+        if loser is not None:
+            self.release(loser)
+        self._hosts[holder] = host
         self._taken[host] += 1
-        return None
+        self._new[holder] = None
+        return loser
 
-    def release(self, host: str) -> None:
-        self._taken[host] -= 1
-        if not self._taken[host]:
-            del self._taken[host]
+    def keep(self, holder: T) -> None:
+        """Note that ``holder`` is established."""
+        self._new.pop(holder, None)
+
+    def release(self, holder: T) -> None:
+        self._new.pop(holder, None)
+        if (host := self._hosts.pop(holder, None)) is not None:
+            self._taken[host] -= 1
+            if not self._taken[host]:
+                del self._taken[host]
 
 
 class RateLimitedLogger:

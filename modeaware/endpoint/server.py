@@ -19,6 +19,7 @@ from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLim
 from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.session import ClientSession
 from modeaware.endpoint.transport import Upstream
+from modeaware.endpoint.turns import Turns
 from modeaware.errors import ConfigError
 from modeaware.wire.security import split_address
 
@@ -246,6 +247,7 @@ class Server:
             self._refresh,
             ConnectionSlots(connections, limits.connections_per_peer),
             BufferBudget(limits.buffered_bytes),
+            Turns(loop, by_address=limits.time_by_address),
             RateLimitedLogger(loop.time),
         )
         server = await loop.create_server(lambda: Connection(shared).client, sock=listening, backlog=_BACKLOG)

@@ -90,6 +90,10 @@ class Authentication:
         self._succeeded = False  # as far as the last SASL response shows
         self._exchange = 0  # how many handshakes there were
 
+    @property
+    def done(self) -> bool:
+        return self._state is _State.OPEN
+
     def must_wait(self, header: Header) -> bool:
         """Return whether this request cannot be sent yet."""
         return self._unanswered > 0 and header.api_key not in (SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY)
@@ -190,6 +194,16 @@ class ClientSession:
         To be read after each frame: one chunk of the socket may hold many.
         """
         return not self._closed and self.pending < self._limits.pipeline and self._queue_bytes < self._limits.held_bytes
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the broker has proved the user's identity; true from the beginning where it requires none."""
+        return self._authentication.done
+
+    @property
+    def judging(self) -> bool:
+        """Whether the broker's next response is about the rights to a change, which is decoded whole."""
+        return bool(self._slots) and self._slots[0].judge is not None
 
     @property
     def held_bytes(self) -> int:

@@ -47,7 +47,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
         def encode(correlation_id: int, client_id: str | None) -> bytes:
             return codec.encode_request(message, api_version, correlation_id, client_id or CLIENT_NAME)
 
-        frame(encode(0, None), MAX_CHANGE_BYTES)  # refused here, before anything of it is sent
+        _check_size(encode(0, None))  # refused here, before anything of it is sent
         try:
             answer = server.ask(message.API_KEY, api_version, encode, max(deadline_s - time.monotonic(), 0.001))
             return codec.decode_response(answer, message.API_KEY, api_version)[1]
@@ -59,6 +59,16 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
             ) from error
     finally:
         server.close()
+
+
+def _check_size(payload: bytes) -> None:
+    """Raise RequestRefused (MESSAGE_TOO_LARGE) where a controller would not accept the request."""
+    frame(payload, MAX_CHANGE_BYTES)
+    try:
+        codec.decode_request(payload)
+    except MalformedFrame as error:
+        too_many = f"a request with too many parts ({error}): name fewer topics in one request"
+        raise RequestRefused(too_many, code=ErrorCode.MESSAGE_TOO_LARGE) from error
 
 
 def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None) -> bool:

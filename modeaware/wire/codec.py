@@ -128,10 +128,13 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-REQUEST_LIMITS = strict.Budget(elements=65_536, string_bytes=32_767)
-"""Requests come from anywhere. 32 767 is Kafka's own limit."""
-RESPONSE_LIMITS = strict.Budget(elements=8_388_608, string_bytes=MAX_RESPONSE_BYTES)
-"""From a broker or controller: room for Metadata of a million partitions with three replicas."""
+REQUEST_LIMITS = strict.Budget(objects=4_096, string_bytes=32_767)
+"""Requests come from anywhere, and some 10 us an object, with all that follows, is time of all clients: room for a
+thousand topics, or the assignments of two thousand new partitions. 32 767 is Kafka's own limit."""
+METADATA_LIMITS = strict.Budget(objects=32_768, string_bytes=32_767)
+"""Of a Metadata request: room for eight thousand topics by name, and as many that the client holds."""
+RESPONSE_LIMITS = strict.Budget(objects=16_777_216, string_bytes=MAX_RESPONSE_BYTES)
+"""From a broker or controller: room for Metadata of a million partitions."""
 
 
 def is_supported(header: Header) -> bool:
@@ -145,12 +148,16 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
 
 
 def decode_request(payload: bytes) -> tuple[Header, Any]:
-    """Return a supported request's header and message."""
+    """Return a supported request's header and message.
+
+    Raises:
+        MalformedFrame: also where it has more objects than :data:`REQUEST_LIMITS`, or :data:`METADATA_LIMITS`, allows.
+    """
     header = peek_header(payload)
     if not is_supported(header):
         raise MalformedFrame(f"api key {header.api_key} version {header.api_version} is not supported")
     message_class, version = MESSAGES[header.api_key][0], header.api_version
-    budget = replace(REQUEST_LIMITS)
+    budget = replace(METADATA_LIMITS if header.api_key == METADATA_KEY else REQUEST_LIMITS)
     with _malformed(f"a request of api key {header.api_key} version {version}"):
         client_id, position = strict.read_nullable_string(payload, 8, budget)
         if message_class.flexible_version_q(version):

@@ -5,8 +5,10 @@ that are not there. This one reads the same schemas into the same classes, and i
 
 - a length is checked against what is left of the frame before anything is read or made for it: n bytes need n bytes,
   n elements need n times the bytes that their smallest form has;
-- all elements of all arrays (and all tagged fields) of one message count against ``Budget.elements``, because small
-  elements on the wire are large objects in memory; a string has ``Budget.string_bytes`` at most;
+- the objects of one message count against ``Budget.objects`` before an array is read, because a small element on the
+  wire is large in memory, and slow to make: a struct counts 1, and 1 for each of its fields that is read by itself or
+  tagged; a string of an array, and a tagged field, 1. Elements of fixed size are read together, and the frame's length
+  bounds them. A string has ``Budget.string_bytes`` at most;
 - a varint has 5 bytes at most and fits in 32 bits;
 - nothing recurses but the reading of a struct in a struct, as deep as the schema is, whatever the bytes say;
 - null stands only where the schema has it, any other negative length nowhere;
@@ -34,14 +36,20 @@ _NO_UUID = bytes(16)
 
 @dataclass(slots=True)
 class Budget:
-    """What is left for one message: elements of all arrays and tagged fields together; bytes of one string."""
+    """What is left for one message: objects of all arrays and tagged fields together; bytes of one string."""
 
-    elements: int
+    objects: int
     string_bytes: int
 
-    def exceeded(self) -> ValueError:
-        """The error to raise when ``elements`` is below 0."""
-        return ValueError(f"{-self.elements} elements more than one message may have")
+    def take(self, objects: int) -> None:
+        """Count ``objects`` that are about to be made.
+
+        Raises:
+            ValueError: they are more than are left.
+        """
+        self.objects -= objects
+        if self.objects < 0:
+            raise ValueError(f"{-self.objects} objects more than one message may have")
 
 
 Read = Callable[[bytes, int, Budget], tuple[Any, int]]
@@ -50,11 +58,13 @@ Read = Callable[[bytes, int, Budget], tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """``format``: of a value of fixed size, which is read together with its neighbours, else ""."""
+    """``format``: of a value of fixed size, which is read together with its neighbours, else "". ``objects``: what one
+    element of an array of it counts."""
 
     read: Read
     least_bytes: int
     format: str = ""
+    objects: int = 1
 
 
 def read_message(message_class: Any, data: bytes, position: int, version: int, budget: Budget) -> tuple[Any, int]:
@@ -117,7 +127,8 @@ def _struct(schema: Any, make: Callable[[], Any], version: int, flexible: bool) 
             return item, position + 1
         return item, _read_tagged_fields(item, known, data, position, budget)
 
-    return _Reader(read, sum(reader.least_bytes for _, reader in readers) + flexible)
+    least_bytes = sum(reader.least_bytes for _, reader in readers) + flexible
+    return _Reader(read, least_bytes, objects=1 + len(steps) + len(known))
 
 
 _Step = tuple[tuple[str, ...], struct.Struct | None, Read]
@@ -164,7 +175,7 @@ def _simple(kind: str, flexible: bool, nullable: bool) -> _Reader:
 
 
 def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
-    read_element, least_bytes, kind = element.read, element.least_bytes, element.format
+    read_element, least_bytes, kind, objects = element.read, element.least_bytes, element.format, element.objects
 
     def read(data: bytes, position: int, budget: Budget) -> tuple[list[Any] | None, int]:
         if not flexible:
@@ -179,12 +190,10 @@ def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
             return (None if count else []), position
         if count * least_bytes > len(data) - position:
             raise ValueError(f"{count} elements are announced, {len(data) - position} bytes are left")
-        budget.elements -= count
-        if budget.elements < 0:
-            raise budget.exceeded()
         if kind:
             layout = _layout(count, kind)
             return list(layout.unpack_from(data, position)), position + layout.size
+        budget.take(count * objects)
         items = []
         for _ in range(count):
             item, position = read_element(data, position, budget)
@@ -258,9 +267,7 @@ def _read_tagged_fields(
     count, position = _read_varint(data, position)
     if 2 * count > len(data) - position:
         raise ValueError(f"{count} tagged fields are announced, {len(data) - position} bytes are left")
-    budget.elements -= count
-    if budget.elements < 0:
-        raise budget.exceeded()
+    budget.take(count)
     last = -1
     for _ in range(count):
         tag, position = _read_varint(data, position)

@@ -116,12 +116,15 @@ class FakeSession:
     """Passes frames on, except for some words.
 
     ``here...`` is answered here, ``submit`` and ``bug`` are what they say; a ``submit`` is answered with its outcome.
+    Where brokers require SASL, the user is authenticated by ``login``, and no longer by ``stranger``.
     """
 
-    def __init__(self, limits: EndpointLimits) -> None:
+    def __init__(self, limits: EndpointLimits, sasl: bool = False) -> None:
         self._limits = limits
         self.held_bytes = 0
         self.pending = 0
+        self.judging = False
+        self.authenticated = not sasl
         self._tickets = 0
 
     @property
@@ -131,7 +134,9 @@ class FakeSession:
     def from_client(self, payload: bytes) -> list[Action]:
         assert self.wants_more
         word = payload.split()[0] if payload.split() else b""
-        if word == b"here":
+        if word in (b"stranger", b"login"):
+            self.authenticated = word == b"login"
+        if word in (b"here", b"stranger", b"login"):
             return [ToClient(payload)]
         if word == b"bug":
             raise ValueError(payload.decode())
@@ -241,7 +246,7 @@ MakeServer = Callable[..., Server]
 @contextmanager
 def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iterator[MakeServer]:
     """Makes servers, and stops them at the end."""
-    monkeypatch.setattr(server_module, "ClientSession", lambda desk, limits, sasl, cache: FakeSession(limits))
+    monkeypatch.setattr(server_module, "ClientSession", lambda desk, limits, sasl, cache: FakeSession(limits, sasl))
     monkeypatch.setattr(server_module, "Answers", lambda limits: None)
     started: list[Server] = []
 

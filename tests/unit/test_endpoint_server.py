@@ -7,7 +7,9 @@ import errno
 import logging
 import re
 import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -17,11 +19,12 @@ import pytest
 
 from modeaware.endpoint import server as server_module
 from modeaware.endpoint import transport as transport_module
+from modeaware.endpoint.facade import Action
 from modeaware.endpoint.limits import EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.endpoint.transport import Link, Upstream
 from modeaware.errors import ClusterError, ConfigError
-from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController, announce, free_port
+from tests.support.endpoint import FakeBroker, FakeSession, MakeServer, Peer, StubController, announce, free_port
 from tests.support.waiting import eventually
 
 
@@ -307,7 +310,9 @@ def test_who_drips_bytes_is_closed_after_the_idle_time(
 def _closed_after(peer: Peer, drop: bytes) -> bool:
     try:
         peer.socket.sendall(drop)
-        return not peer.socket.recv(100)
+        while peer.socket.recv(100):
+            pass
+        return True
     except TimeoutError:
         return False
     except OSError:  # by a reset
@@ -350,13 +355,64 @@ def test_connections_beyond_the_limit_are_closed(
         assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
         with Peer(server.advertised, source=here) as of_one_address:
             assert of_one_address.closed()
-        with Peer(server.advertised, source=there) as three, Peer(server.advertised, source=there) as of_all:
+        with Peer(server.advertised, source=there) as three:
             assert three.ask(b"3") == b"re: 3"
-            assert of_all.closed()
+            with Peer(server.advertised, source=there) as of_all:
+                assert of_all.closed()
         assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
     assert "2 of 127.0.0.1 are open" in caplog.text
     assert "3 are open, which is the limit" in caplog.text
     eventually(lambda: _served(server), message="places are given back")
+
+
+def _with_sasl(broker: FakeBroker) -> Upstream:
+    return Upstream([broker.address], "SASL_PLAINTEXT")
+
+
+def test_users_that_are_not_authenticated_keep_no_slots(make_server: MakeServer, broker: FakeBroker) -> None:
+    server = make_server(upstream=_with_sasl(broker), limits=EndpointLimits(connections=2))
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(Peer(server.advertised)) for _ in range(2)]
+        assert [each.ask(b"stranger") for each in strangers] == [b"stranger"] * 2
+        users = [stack.enter_context(Peer(server.advertised)) for _ in range(2)]
+        assert [each.ask(b"login") for each in users] == [b"login"] * 2
+        assert all(each.closed() for each in strangers)
+        with Peer(server.advertised) as other:
+            assert other.closed()
+        assert [each.ask(b"x") for each in users] == [b"re: x"] * 2
+
+
+def test_requests_do_not_extend_the_time_to_authenticate(make_server: MakeServer, broker: FakeBroker) -> None:
+    server = make_server(upstream=_with_sasl(broker), limits=EndpointLimits(establish_s=SOON_S))
+    with Peer(server.advertised) as user, Peer(server.advertised) as stranger:
+        assert user.ask(b"login") == b"login"
+        hello = struct.pack(">i", len(b"stranger")) + b"stranger"
+        stranger.socket.settimeout(0.01)
+        eventually(lambda: _closed_after(stranger, hello), interval_s=0.05)
+        assert user.ask(b"stranger") == b"stranger", "to authenticate again takes nothing away"
+        assert user.ask(b"here") == b"here"
+
+
+def test_a_small_request_does_not_wait_for_all_of_another_connections(
+    make_server: MakeServer, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[bytes] = []
+    from_client = FakeSession.from_client
+
+    def slow(session: FakeSession, payload: bytes) -> list[Action]:
+        handled.append(payload[:4])
+        end_s = time.thread_time() + 0.02 * payload.startswith(b"here ")
+        while time.thread_time() < end_s:
+            pass
+        return from_client(session, payload)
+
+    monkeypatch.setattr(FakeSession, "from_client", slow)
+    server = make_server(broker.address)
+    with Peer(server.advertised) as hostile, Peer(server.advertised) as operator:
+        hostile.send(*[b"here " + bytes(500)] * 100)
+        eventually(lambda: handled, interval_s=0.001)
+        assert operator.ask(b"x") == b"re: x"
+        assert handled.index(b"x") < 90
 
 
 def _served(server: Server) -> bool:

@@ -269,6 +269,20 @@ def test_after_success_everything_goes(version: int) -> None:
     assert len(talk.submitted) == 1
 
 
+def test_a_user_is_authenticated_once_the_broker_has_answered_another_request() -> None:
+    talk = Talk(sasl=True)
+    talk.ask(hello(0))
+    talk.all_answered()
+    assert not talk.session.authenticated
+    talk.ask(HANDSHAKE, authenticate(2))
+    talk.all_answered()
+    assert not talk.session.authenticated, "the mechanism may need one more round"
+    talk.ask(request(10, 1, 5))
+    talk.all_answered()
+    assert talk.session.authenticated
+    assert Talk().session.authenticated
+
+
 @pytest.mark.parametrize("behind", [modes_request(5), delete({"orders": 2}, 5), request(10, 1, 5), hello(5)])
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_failed_exchange_ends_with_the_next_request(behind: bytes, version: int) -> None:

@@ -144,3 +144,13 @@ def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker
     with pytest.raises(ControllerUnavailable, match="another-host"):
         client.is_running({}, elsewhere)
     assert broker.accepted == 0
+
+
+def test_a_request_with_more_parts_than_a_controller_decodes_is_not_sent(
+    server: Server, controller: StubController
+) -> None:
+    request = _delete(**{f"t{number}": 1 for number in range(1_500)})
+    with pytest.raises(RequestRefused, match="name fewer topics in one request") as refused:
+        client.request({}, _claim(server.address), request, 10)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert not controller.commands

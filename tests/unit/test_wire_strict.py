@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from modeaware.errors import RequestRefused
 from modeaware.wire import codec, messages
-from modeaware.wire.codec import REQUEST_LIMITS
-from modeaware.wire.frames import MAX_REQUEST_BYTES, Cursor, MalformedFrame
+from modeaware.wire.codec import METADATA_LIMITS
+from modeaware.wire.frames import MAX_CHANGE_BYTES, MAX_REQUEST_BYTES, Cursor, MalformedFrame
 
 
 def varint(value: int) -> bytes:
@@ -173,13 +173,33 @@ def test_what_is_not_in_the_bytes_is_nobody_elses() -> None:
 
 
 def test_small_elements_are_counted_because_they_are_large_in_memory() -> None:
-    count = REQUEST_LIMITS.elements
+    count = METADATA_LIMITS.objects // 2  # a topic and its name
     most = COMPACT + varint(count + 1) + b"\1\0" * count + b"\0\0\0\0"
     assert len(codec.decode_request(most)[1].topics) == count
     more = COMPACT + varint(count + 2) + b"\1\0" * (count + 1) + b"\0\0\0\0"
-    with pytest.raises(MalformedFrame, match="1 elements more than one message may have"):
+    with pytest.raises(MalformedFrame, match="2 objects more than one message may have"):
         codec.decode_request(more)
     assert grown_bytes(lambda: codec.decode_request(more)) < ALLOWED_BYTES
+
+
+CREATE = struct.pack(">hhih3s", 37, 2, 7, 2, b"me\0") + varint(2) + b"\2t\0\0\0\5"
+"""CreatePartitions 2 for one topic, up to its assignments."""
+
+
+def test_a_command_with_32_400_empty_assignments_is_refused_before_one_of_them_is_read() -> None:
+    hostile = CREATE + varint(32_401) + b"\1\0" * 32_400 + b"\0" + bytes(6)
+    assert len(hostile) < MAX_CHANGE_BYTES
+    assert calls(lambda: codec.decode_request(hostile)) < ALLOWED_CALLS
+    with pytest.raises(MalformedFrame, match="objects more than"):
+        codec.decode_request(hostile)
+
+
+def test_replicas_of_new_partitions_are_bounded_by_the_length_alone() -> None:
+    partitions = 2_000
+    assignment = b"\4" + struct.pack(">iii", 1, 2, 3) + b"\0"
+    payload = CREATE + varint(partitions + 1) + assignment * partitions + b"\0" + struct.pack(">i", 9) + b"\0\0"
+    _, message = codec.decode_request(payload)
+    assert [each.broker_ids for each in message.topics[0].assignments] == [[1, 2, 3]] * partitions
 
 
 @pytest.mark.parametrize(
