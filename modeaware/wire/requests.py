@@ -28,6 +28,7 @@ from kafka.protocol.admin.topics import (
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.admin.transactions import DescribeProducersRequest
+from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.group import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
