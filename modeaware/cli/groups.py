@@ -138,7 +138,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    starts, lost = _starts(session, group, name, partitions)
+    kind = "share" if any(facts.kind == "share" for facts in known) else "classic"
+    starts, lost = _starts(session, group, kind, name, partitions)
     if not starts:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
         return 0
@@ -153,19 +154,21 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    starts, _ = _starts(session, group, name, starts)  # that was a while ago: it may have read on since
+    starts, _ = _starts(session, group, kind, name, starts)  # that was a while ago: it may have read on since
     if starts:
-        (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
+        (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts, kind)])
         if failure is not None:
             raise failure
     print(f"{group}: prepared. Start it on {name}.")
     return 0
 
 
-def _starts(session: Session, group: str, topic: str, partitions: Collection[int]) -> tuple[dict[int, int], int]:
+def _starts(
+    session: Session, group: str, kind: str, topic: str, partitions: Collection[int]
+) -> tuple[dict[int, int], int]:
     """Return the log starts of the partitions on which a group has no commit, or one below that; and how many offsets
     it has not read before these."""
-    held = group_commits(session.cluster, group, topic, partitions)
+    held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
         why = f"topic {topic!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
