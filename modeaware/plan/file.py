@@ -5,7 +5,6 @@ The format is documented in docs/apply.md.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import yaml
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modelog.records import MAX_PARTITIONS, RETENTION_DELAY_MS
-from modeaware.printable import printable_lines
+from modeaware.printable import nearest, printable_lines
 
 _T = TypeVar("_T")
 VERSION = 1
@@ -312,5 +311,5 @@ def _is_name(name: str) -> bool:
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    near = [_OTHERS_WORDS[name]] if _OTHERS_WORDS.get(name) in known else difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    near = _OTHERS_WORDS[name] if _OTHERS_WORDS.get(name) in known else nearest(name, known)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
