@@ -6,7 +6,6 @@ have KIP-694's names where it gives them.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modeaware.errors import ConfigError
+from modeaware.printable import nearest
 
 PREFIX = "modeaware."
 OAUTH_CALLBACK = "oauth_cb"
@@ -227,8 +227,8 @@ def _parse(
     fields = {}
     for name, value in settings.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"
             raise ConfigError(f"unknown {kind} {name!r}: {hint}")
         field, parse = known[name]
         fields[field] = parse(name, value)

@@ -28,7 +28,7 @@ from modeaware.cli.session import (
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ClusterError, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import (
@@ -81,12 +81,12 @@ class Situation:
         return self.known.writable_count
 
 
-def situation_of(topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> Situation:
+def situation_of(session: Session, topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> Situation:
     """Return a topic as the mode log and the facts show it; errors as of :mod:`.reports.session`."""
     if isinstance(facts, ClusterError):
         raise facts
     if facts.topic_id is None:
-        raise no_such_topic(topic, log)
+        raise no_such_topic(topic, session.cluster.topic_names(), log)
     return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, log.replaced)
 
 
@@ -131,7 +131,7 @@ class Change:
     def look(self, topic: str, log: ModeLog | None = None) -> Situation:
         """Observe a topic, by this reading of the mode log or a new one; errors as of :mod:`.reports.session`."""
         log = self.session.read_log() if log is None else log
-        return situation_of(topic, log, self.session.observer().observe(topic, None, log.rules))
+        return situation_of(self.session, topic, log, self.session.observer().observe(topic, None, log.rules))
 
     def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
         """Return what a controller would make of the command. Brokers validate the partitions to be created.
@@ -247,6 +247,11 @@ CommandOf = Callable[[Situation], ResizeCommand | None]
 """The command to carry out as things stand; None: there is nothing to undo."""
 
 
+def is_done(command: ResizeCommand, situation: Situation) -> bool:
+    """Return whether the topic has as many writable partitions as the command is for, and no change is in progress."""
+    return situation.writable_count == command.total_count and not in_progress(situation.record)
+
+
 def run_change(
     args: argparse.Namespace,
     topic: str,
@@ -258,10 +263,18 @@ def run_change(
         minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
         seen: list[Situation] = []  # the last one
 
-        def look() -> tuple[Situation, ResizeCommand, Admission] | None:
+        def look() -> tuple[Situation, ResizeCommand, Admission] | str:
+            """Return why there is nothing to do, or the command and what would follow from it."""
             seen[:] = [change.look(topic)]
             command = command_of(seen[0])
-            return None if command is None else (seen[0], command, change.validate(command, seen[0], minimum))
+            if command is None:
+                return "nothing to undo, no partition is retired"
+            try:
+                return seen[0], command, change.validate(command, seen[0], minimum)
+            except RequestRefused as refused:
+                if refused.code is ErrorCode.INVALID_PARTITIONS and is_done(command, seen[0]):
+                    return f"it has {command.total_count} writable partitions already, nothing to do"
+                raise
 
         try:
             found = change.retry(look)
@@ -269,8 +282,8 @@ def run_change(
             if seen:
                 tell(*changing_warning(seen[-1]))
             raise
-        if found is None:
-            print(f"{topic}: nothing to undo, no partition is retired.")
+        if isinstance(found, str):
+            print(f"{topic}: {found}.")
             return 0
         situation, command, admission = found
         changes = admission.record is not None

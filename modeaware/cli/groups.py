@@ -20,15 +20,24 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.group_listing import list_groups
 from modeaware.cluster.groups import find_groups, group_commits
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommitOffsets
 from modeaware.lifecycle.drain import unread_offsets
-from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, WAIVE, GroupRule, GroupRulesRecord
+from modeaware.modelog.group_rules import (
+    CLOSED,
+    KINDS,
+    REQUIRE,
+    WAIVE,
+    GroupRule,
+    GroupRulesRecord,
+    has_glob_characters,
+)
 from modeaware.modes import format_ranges
-from modeaware.printable import number
+from modeaware.printable import nearest, number, with_nearest
 from modeaware.reports.groups import (
     GroupSituation,
     GroupsReport,
@@ -127,18 +136,21 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     shape = session.shape(name)
     if old is None or now is None or now.successor_id != shape.topic_id:
         why = f"topic {name!r} does not replace another one: only a successor is read from its start"
+        why = with_nearest(why, name, (each.successor for _, each in found))
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     partitions = range(shape.partition_count)
     using = find_groups(session.cluster, {old.topic: range(len(old.modes)), name: partitions})
     on_old, on_new = using[old.topic].groups.get(group), using[name].groups.get(group)
     known = [facts for facts in (on_old, on_new) if facts is not None]
     if not known and group not in old.required_groups:
-        why = f"group {group!r} uses neither {old.topic!r} nor {name!r}; check its name"
+        why = f"group {group!r} uses neither {old.topic!r} nor {name!r}"
+        why = with_nearest(why, group, {*using[old.topic].groups, *using[name].groups, *old.required_groups})
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    starts, lost = _starts(session, group, name, partitions)
+    kind = "share" if any(facts.kind == "share" for facts in known) else "classic"
+    starts, lost = _starts(session, group, kind, name, partitions)
     if not starts:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")
         return 0
@@ -153,19 +165,21 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     tell(f"{group}: begins at the log start of partitions {format_ranges(starts)} of {name}.")
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    starts, _ = _starts(session, group, name, starts)  # that was a while ago: it may have read on since
+    starts, _ = _starts(session, group, kind, name, starts)  # that was a while ago: it may have read on since
     if starts:
-        (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts)])
+        (failure,) = session.cluster.perform([CommitOffsets(name, shape.topic_id, group, starts, kind)])
         if failure is not None:
             raise failure
     print(f"{group}: prepared. Start it on {name}.")
     return 0
 
 
-def _starts(session: Session, group: str, topic: str, partitions: Collection[int]) -> tuple[dict[int, int], int]:
+def _starts(
+    session: Session, group: str, kind: str, topic: str, partitions: Collection[int]
+) -> tuple[dict[int, int], int]:
     """Return the log starts of the partitions on which a group has no commit, or one below that; and how many offsets
     it has not read before these."""
-    held = group_commits(session.cluster, group, topic, partitions)
+    held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
         why = f"topic {topic!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
@@ -190,6 +204,7 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
         return rule.kind == WAIVE and rule.applies(topic, rule.created_ms)
 
     situation = look_at_topics(session, None, given_up_on)
+    _check_names(session, situation, rule)
     consequences: list[str] = []
     if rule.kind == WAIVE:
         consequences = given_up(situation.topics(), situation.topics(rule), rule)
@@ -205,6 +220,27 @@ def _add(args: argparse.Namespace, session: Session, rule: GroupRule) -> int:
     asks = rule.kind != REQUIRE or (rule.expires_ms or math.inf) < held
     lines = [rule_text(rule), *consequences]
     return _alter(args, session, situation, AlterGroupRulesCommand(add=(rule,)), lines, asks=asks)
+
+
+def _check_names(session: Session, situation: GroupSituation, rule: GroupRule) -> None:
+    """Refuse a waiver for a group or a topic that does not exist while another one has a similar name; of a
+    requirement, which may come before its group, say so."""
+    noted = {name for record, _ in situation.looked_at if record is not None for name in record.required_groups}
+    groups = noted | {name for _, facts in situation.looked_at for name in facts.groups}
+    groups |= {held.group for held in situation.rules}
+    checked: list[tuple[str, str, ErrorCode, Collection[str]]] = []
+    if rule.group not in groups and not rule.glob and rule.kind != CLOSED:
+        groups |= list_groups(session.cluster.brokers).groups.keys()
+        checked.append(("group", rule.group, ErrorCode.GROUP_ID_NOT_FOUND, groups))
+    if not has_glob_characters(rule.topic):
+        checked.append(("topic", rule.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, session.cluster.topic_names()))
+    for kind, name, code, known in checked:
+        if name in known or nearest(name, known) is None:
+            continue
+        why = with_nearest(f"no such {kind} {name!r}", name, known)
+        if rule.kind == WAIVE:
+            raise RequestRefused(f"{why} For a {kind} that does not exist yet, pass a glob", code=code)
+        tell(f"WARNING: {why}")
 
 
 def _forget(args: argparse.Namespace, session: Session) -> int:

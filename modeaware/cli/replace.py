@@ -246,7 +246,7 @@ def _look(
 ) -> _Look:
     """``begun``: the records that the commands before this one make, as the controller takes them in their order."""
     session, brokers = change.session, change.session.cluster.brokers
-    situation = situation_of(topic, seen.log, seen.facts[topic])
+    situation = situation_of(session, topic, seen.log, seen.facts[topic])
     situation = replace(situation, replaced=[*situation.replaced, *filter(None, begun)])
     current = situation.record.replacement if situation.record is not None else None
     wanted = _wanted(args, topic, successor_name, current)

@@ -221,10 +221,10 @@ def _alter(args: argparse.Namespace) -> int:
         args.topic
     ):  # a name means no other topic, and its existence is checked anyway
         with open_session(args, "list topics") as session:
-            log = session.config.mode_log_topic
-            topics = [t.name for t in named_for_change(list_topics(session.cluster.brokers).topics, args.topic, log)]
-    if not topics:
-        return _absent(args)
+            log, listed = session.config.mode_log_topic, list_topics(session.cluster.brokers).topics
+        topics = [topic.name for topic in named_for_change(listed, args.topic, log)]
+        if not topics:
+            return _absent(args, listed)
     for topic in topics:
         if status := run_change(args, topic, lambda situation: _alter_command(args, situation)):
             return status
@@ -288,9 +288,10 @@ def _create(args: argparse.Namespace, session: Session) -> int:
 def _delete(args: argparse.Namespace, session: Session) -> int:
     """Prints nothing after the deletion, as ``kafka-topics``. The controller removes a deleted topic's record."""
     brokers, log = session.cluster.brokers, session.config.mode_log_topic
-    found = named_for_change(list_topics(brokers).topics, args.topic, log)
+    listed = list_topics(brokers).topics
+    found = named_for_change(listed, args.topic, log)
     if not found:
-        return _absent(args)
+        return _absent(args, listed)
     tell(*deletion_lines(found, log))
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
@@ -328,12 +329,12 @@ def _list(args: argparse.Namespace, session: Session) -> int:
     return 0
 
 
-def _absent(args: argparse.Namespace, log: ModeLog | None = None) -> int:
+def _absent(args: argparse.Namespace, listed: Iterable[ListedTopic], log: ModeLog | None = None) -> int:
     if args.if_exists:
         return 0
     if args.topic_id is not None:
         raise RequestRefused(f"no topic has the id {args.topic_id!r}", code=ErrorCode.UNKNOWN_TOPIC_ID)
-    raise no_such_topic(args.topic, log)
+    raise no_such_topic(args.topic, (topic.name for topic in listed), log)
 
 
 _Records = dict[str, TopicRecord | None]
@@ -352,7 +353,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
     if not chosen and not everything:
         log = session.read_log()
         if args.topic is None or log.deleted(args.topic) is None:
-            return _absent(args, log)
+            return _absent(args, listed.topics, log)
         topics = describe_topics(session, [args.topic])
         print(json_text(Description(tuple(topics))) if args.json else indent(describe_text(topics, expand=False), "  "))
         return 0

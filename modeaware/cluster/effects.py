@@ -32,6 +32,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
 from modeaware.wire.requests import (
+    AlterShareGroupOffsetsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
@@ -367,7 +368,8 @@ def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_ch
         failed = {-1: int(found.error_code)}
         if not found.error_code:
             check()
-            failed = _commit(brokers, int(found.node_id), effect)
+            send = _set_starts if effect.kind == "share" else _commit
+            failed = send(brokers, int(found.node_id), effect)
         if not _COORDINATOR_MOVED.intersection(failed.values()):
             break
     if failed:
@@ -391,7 +393,23 @@ def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, 
         max_version=9,  # version 10 has topic ids for names, which older brokers do not support
     )
     answer = brokers.ask(request, node_id)
-    codes = {entry.partition_index: int(entry.error_code) for each in answer.topics for entry in each.partitions}
+    return _failed(effect, answer.topics)
+
+
+def _set_starts(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
+    """Set a share group's start offsets; as :func:`_commit`."""
+    topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+    each = topic.AlterShareGroupOffsetsRequestPartition
+    partitions = [each(partition_index=p, start_offset=offset) for p, offset in sorted(effect.offsets.items())]
+    topics = [topic(topic_name=effect.topic, partitions=partitions)]
+    answer = brokers.ask(AlterShareGroupOffsetsRequest(group_id=effect.group, topics=topics), node_id)
+    if answer.error_code:
+        return {-1: int(answer.error_code)}
+    return _failed(effect, answer.responses)
+
+
+def _failed(effect: CommitOffsets, topics: Iterable[Any]) -> dict[int, int]:
+    codes = {entry.partition_index: int(entry.error_code) for each in topics for entry in each.partitions}
     return {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in effect.offsets if codes.get(p, -1)}
 
 

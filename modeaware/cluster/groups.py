@@ -188,10 +188,13 @@ def find_groups(
     return {topic: found(topic) for topic in topics}
 
 
-def group_commits(cluster: Cluster, group: str, topic: str, partitions: Iterable[int]) -> Mapping[int, int]:
-    """Return what one group, listed or not, has committed on ``topic``. Raises ClusterError where that is not known."""
+def group_commits(
+    cluster: Cluster, group: str, topic: str, partitions: Iterable[int], kind: str = "classic"
+) -> Mapping[int, int]:
+    """Return what one group, listed or not, has committed on ``topic``, or the start offsets of one of the kind
+    ``share``. Raises ClusterError where that is not known."""
     brokers = cluster.brokers
-    listed = _unlisted(brokers, Listing(), (group,))[group]
+    listed = _unlisted(brokers, Listing(), (group,), kind)[group]
     if isinstance(listed, GroupsDoubt):
         unknown: str | None = listed.detail
     else:
@@ -210,7 +213,9 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
     return None if unknown else False
 
 
-def _unlisted(brokers: Brokers, listing: Listing, also: Collection[str]) -> dict[str, ListedGroup | GroupsDoubt]:
+def _unlisted(
+    brokers: Brokers, listing: Listing, also: Collection[str], kind: str = "classic"
+) -> dict[str, ListedGroup | GroupsDoubt]:
     """Return those of ``also`` that no broker lists, or the doubt where their coordinator is not known."""
     missing = sorted(set(also) - listing.groups.keys())
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
@@ -219,7 +224,7 @@ def _unlisted(brokers: Brokers, listing: Listing, also: Collection[str]) -> dict
     found: dict[str, ListedGroup | GroupsDoubt] = {}
     for coordinator in brokers.ask(request).coordinators:
         name, node_id = coordinator.key, int(coordinator.node_id)
-        found[name] = ListedGroup(name, "classic", "Empty", "", node_id)
+        found[name] = ListedGroup(name, kind, "Empty", "", node_id)
         if coordinator.error_code:
             why = error_name(coordinator.error_code)
             found[name] = GroupsDoubt(f"the coordinator of group {name!r} is not known: {why}")

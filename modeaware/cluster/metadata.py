@@ -179,29 +179,30 @@ class LeaderRequests:
         before: Callable[[Collection[str]], Mapping[str, ClusterError]] | None = None,
         index: str = "partition_index",
         topic_name: str = "name",
+        topics: str = "topics",
     ) -> dict[Partition, Any]:
         """Return each partition's entry of its leader's response (error code 0), or a :class:`ClusterError`.
 
         Args:
             only_under: partition -> the leader epoch it must have; under another one nothing is sent.
             before: called with the topics right before requests are sent; those in what it returns are left out.
-            index, topic_name: what the response calls them.
+            index, topic_name, topics: what the response calls them.
         """
 
         def attempt(partitions: Iterable[Partition]) -> dict[Partition, _Answered]:
             led, answered = self._by_leader(partitions, what, only_under)
             not_sent = before({topic for topics in led.values() for topic in topics}) if before and led else {}
-            for node, topics in led.items():
-                for topic in topics.keys() & not_sent.keys():
-                    epochs = topics.pop(topic)
+            for node, led_here in led.items():
+                for topic in led_here.keys() & not_sent.keys():
+                    epochs = led_here.pop(topic)
                     answered |= {(topic, p): _Answered(not_sent[topic], (node, e)) for p, e in epochs.items()}
-            asks = [Ask(node, build(topics)) for node, topics in sorted(led.items()) if topics]
+            asks = [Ask(node, build(led_here)) for node, led_here in sorted(led.items()) if led_here]
             for ask, answer in zip(asks, self._brokers.ask_each(asks), strict=True):
                 entries = {}
                 if not isinstance(answer, ClusterError):
                     entries = {
                         (getattr(topic, topic_name), getattr(entry, index)): entry
-                        for topic in answer.topics
+                        for topic in getattr(answer, topics)
                         for entry in topic.partitions
                     }
                 for topic, epochs in led[ask.node_id].items():
@@ -228,9 +229,10 @@ class LeaderRequests:
         build: Build,
         index: str = "partition_index",
         topic_name: str = "name",
+        topics: str = "topics",
     ) -> dict[Partition, Any]:
         """Return the entries of :meth:`ask` without the failures."""
-        answers = self.ask(partitions, what, build, index=index, topic_name=topic_name)
+        answers = self.ask(partitions, what, build, index=index, topic_name=topic_name, topics=topics)
         return {key: entry for key, entry in answers.items() if not isinstance(entry, ClusterError)}
 
     def _by_leader(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import operator
-import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from modeaware.clock import SYSTEM_CLOCK, Clock, utc
+from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
+from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits
 from modeaware.cluster.fence import fences, log_ends
 from modeaware.cluster.groups import GroupsFound, SettledGroups, find_groups
 from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
+from modeaware.cluster.stragglers import first_batches, sample_records
 from modeaware.cluster.unchanged import OffsetsWatch
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import is_followed
@@ -333,7 +331,8 @@ class Observer:
                 if not log.settled:
                     unsettled.add((name, p))
         ends = {(topic, p): end for (topic, p, _), end in epoch_ends(self._brokers, other).items() if end >= 0}
-        wrote = writers(self._brokers, {*late, *unsettled})
+        wrote = writers(self._brokers, unsettled)
+        batches = first_batches(self._brokers, late)
         samples = sample_records(self._conf, late, self._clock.monotonic_s)
         # A seal that cannot be checked: as if the leader did not answer.
         return {
@@ -342,6 +341,7 @@ class Observer:
                     log,
                     seal_epoch_end=ends.get((name, p)),
                     writers=wrote.get((name, p), ()),
+                    straggler=batches.get((name, p)),
                     samples=samples.get((name, p), ()),
                 )
                 for p, log in partitions[name].items()
@@ -405,64 +405,3 @@ def _absent(
             topic, None, gone=gone, groups=users.groups, groups_doubt=users.doubt, unclear_groups=users.unclear
         )
     return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)
-
-
-# Descriptions of stragglers: where they come from, never their values
-
-SAMPLED_RECORDS = 3
-SAMPLED_PARTITIONS = 10
-SAMPLE_TIMEOUT_S = 3.0
-_HEADERS = operator.methodcaller("headers")
-"""``message.headers()``, by a call whose result is always checked. For a name that is no UTF-8 the client returns a
-list with holes and an exception set; the interpreter omits the check where it has specialised a call, and crashes. So
-it does at a second call for the same message, which returns that list without an exception."""
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
-
-
-def sample_records(
-    conf: Mapping[str, Any], starts: Mapping[Partition, int], monotonic_s: Callable[[], float]
-) -> dict[Partition, tuple[str, ...]]:
-    """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
-
-    A few records of a few partitions, others each time, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a
-    record cannot be read, the error takes its place.
-    """
-    keys, turn = sorted(starts), int(monotonic_s())
-    chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))
-    wanted = {key: starts[key] for key in chosen}
-    found: dict[Partition, list[str]] = {key: [] for key in wanted}
-    waiting = set(wanted)
-
-    def take(key: Partition, message: Message, _: Consumer) -> None:
-        error = message.error()
-        if error is None:
-            found[key].append(_describe(message))
-        elif error.code() != KafkaError._PARTITION_EOF:
-            found[key].append(f"not read: {error.str()}")
-        if error is not None or len(found[key]) >= SAMPLED_RECORDS:
-            waiting.discard(key)
-
-    settings = {
-        "group.id": "modeaware-stragglers",
-        "isolation.level": "read_uncommitted",  # those of an open transaction, too
-        "auto.offset.reset": "earliest",
-    }
-    try:
-        read_partitions({**conf, **settings}, wanted, waiting, take, SAMPLE_TIMEOUT_S, monotonic_s)
-    except KafkaException as error:
-        for key in waiting:
-            found[key].append(f"not read: {error.args[0].str()}")
-    return {key: tuple(texts) for key, texts in found.items()}
-
-
-def _describe(message: Message) -> str:
-    """Return such as ``offset 17, 2026-01-31 12:00:00.123 UTC, key b'k-1', headers 'trace-id'``."""
-    _, timestamp_ms = message.timestamp()
-    when = utc(timestamp_ms, "milliseconds") if timestamp_ms > 0 else "no timestamp"
-    try:
-        names = [str(header[0]) for header in _HEADERS(message) or []]
-        headers = f", headers {_SHORT.repr(', '.join(names))}" if names else ""
-    except (UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
-        headers = ", headers that cannot be read"
-    return f"offset {message.offset()}, {when}, key {_SHORT.repr(message.key())}{headers}"

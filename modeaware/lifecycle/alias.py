@@ -23,6 +23,7 @@ from modeaware.lifecycle.state import with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
+from modeaware.printable import with_nearest
 
 FORGOTTEN_MS = 600_000
 """Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
@@ -161,6 +162,7 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
             return record
         if record.replacement.switched_ms is not None and record.topic_id != facts.topic_id:
             why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
+    why = with_nearest(why, command.topic, (record.topic for record in records if is_alias(record)))
     raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
 
 

@@ -133,12 +133,16 @@ class CreatePartitions:
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions it has no commit on."""
+    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions it has no commit on.
+
+    Of a group of the ``kind`` ``share``, which commits none, they become its start offsets.
+    """
 
     topic: str
     topic_id: str
     group: str
     offsets: Mapping[int, int]
+    kind: str = "classic"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from modeaware.errors import ClusterError, ErrorCode
+from modeaware.modelog.records import Straggler
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class PartitionFacts:
         seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under, or was
             found broken under; requested where that is not the present epoch. Below the seal: the log was truncated,
             and has grown again since.
-        writers: the producers that the leader remembers; requested where a record arrived after the seal, or a
-            transaction is open.
+        writers: the producers that the leader remembers; requested where a transaction is open.
+        straggler: the first record after the seal; requested where there are any. None: not known.
         samples: descriptions of some records after the seal.
         log_end: the end of the leader's own log, replicated or not; requested where the topic is replaced and fenced,
             after the fence was probed and before the other offsets were read.
@@ -50,6 +51,7 @@ class PartitionFacts:
     moved: bool = False
     seal_epoch_end: int | None = None
     writers: tuple[WriterFacts, ...] = ()
+    straggler: Straggler | None = None
     samples: tuple[str, ...] = ()
     log_end: int | None = None
     read_up_to: int | None = None

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import PartitionFacts, WriterFacts
+from modeaware.lifecycle.facts import PartitionFacts
 from modeaware.lifecycle.state import blocked, unproved
-from modeaware.modelog.records import RetiredPartition, Straggler
+from modeaware.modelog.records import RetiredPartition, Straggler, producer_text
 
 
 def seal_partition(
@@ -86,20 +86,11 @@ def break_seal(
         seal_leader_epoch=log.leader_epoch,
         resume_offset=min(log.lowest_end, resume),
         stragglers=retired.stragglers + (not truncated),
-        straggler=retired.straggler if truncated else straggler_of(log),
+        straggler=retired.straggler if truncated else log.straggler or Straggler(max(seal_offset, log.log_start)),
         truncated_to=lowest if truncated else retired.truncated_to,
         evacuated_to=None if retired.evacuated_to is None else min(retired.evacuated_to, log.lowest_end),
     )
     return broken, _broken_alarm(f"{topic}-{partition}", seal_offset, log, truncated)
-
-
-def straggler_of(log: PartitionFacts) -> Straggler:
-    """Return the last record of a log that has grown past its seal, with the producer that wrote last."""
-    last = max(log.writers, key=lambda writer: writer.last_timestamp_ms, default=None)
-    offset = log.end_offset - 1
-    if last is None:
-        return Straggler(offset)
-    return Straggler(offset, last.producer_id, last.producer_epoch, last.last_timestamp_ms)
 
 
 def reason_alarm(topic: str, partition: int, reason: str | None, log: PartitionFacts) -> str | None:
@@ -109,7 +100,7 @@ def reason_alarm(topic: str, partition: int, reason: str | None, log: PartitionF
     if reason != reasons.OPEN_TRANSACTION:
         return None
     owners = ", ".join(
-        f"{_describe(writer)}, from offset {writer.transaction_start} on"
+        f"{producer_text(writer.producer_id, writer.producer_epoch)}, from offset {writer.transaction_start} on"
         for writer in log.writers
         if writer.transaction_start is not None
     )
@@ -128,12 +119,8 @@ def _broken_alarm(name: str, seal_offset: int, log: PartitionFacts, truncated: b
         )
     parts = [f"{name}: {log.end_offset - seal_offset} offset(s) written at or after the seal {seal_offset}"]
     parts.append("Some producer does not honour modes; the partition is ReadOnly and is drained again")
-    if log.writers:
-        parts.append("producers the leader remembers: " + ", ".join(map(_describe, log.writers)))
+    if log.straggler is not None:
+        parts.append(f"first record from {log.straggler.producer}")
     if log.samples:
         parts.append("records: " + "; ".join(log.samples))
     return ". ".join(parts)
-
-
-def _describe(writer: WriterFacts) -> str:
-    return f"producer id {writer.producer_id} epoch {writer.producer_epoch}"

@@ -132,15 +132,28 @@ class DeleteTopicPartitions(JsonFields):
 
 @dataclass(frozen=True)
 class Straggler(JsonFields):
-    """The last record that was seen to arrive at or after a seal, and what the leader returned of its producer.
+    """The first record that was seen at or after the last seal that was broken, as the header of its batch has it.
 
-    ``producer_id`` is -1, and the others too, where the leader returned none (a producer without idempotence).
+    ``producer_id`` and ``producer_epoch`` are -1 of a producer that is not idempotent. So is ``timestamp_ms`` where the
+    batch could not be read, and then the producer is unknown. The key is not kept: all clients read the mode log.
     """
 
     offset: int = field(metadata=form(int))
     producer_id: int = field(default=-1, metadata=form(int))
     producer_epoch: int = field(default=-1, metadata=form(int))
     timestamp_ms: int = field(default=-1, metadata=form(int))
+
+    @property
+    def producer(self) -> str:
+        """Return what is known of the producer, in words."""
+        if self.producer_id >= 0:
+            return producer_text(self.producer_id, self.producer_epoch)
+        return "an unknown producer" if self.timestamp_ms < 0 else "a producer without an id (not idempotent)"
+
+
+def producer_text(producer_id: int, epoch: int) -> str:
+    """Return what identifies an idempotent producer, in words."""
+    return f"producer id {producer_id} epoch {epoch}"
 
 
 @dataclass(frozen=True)
@@ -160,7 +173,7 @@ class RetiredPartition(JsonFields):
             ``"group-lag:billing"``. None: nothing.
         opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
-        straggler: the last of them.
+        straggler: the record that broke the last of these seals.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
         evacuated: it is None, and its records below the seal were copied to survivors before.
         evacuated_to: up to where that was so once, since it was retired: records below need not be copied again. Where

@@ -5,19 +5,20 @@ The format is documented in docs/apply.md.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
 
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modelog.records import MAX_PARTITIONS
-from modeaware.printable import printable_lines
+from modeaware.printable import nearest, printable_lines
 
+_T = TypeVar("_T")
 VERSION = 1
 _FILE = ("version", "topics")
 _TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace")
@@ -34,6 +35,8 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "bool", "float", "null"))
 _MOST_REPLICAS = 32_767
+_MOST_CONFIGS = 250
+"""Brokers have some 40 configs of a topic. Each topic is compared on its own, also where aliases share its configs."""
 _MOST_MS = 2**62
 """Of a delay: with the time of the request added it is still a time."""
 
@@ -145,10 +148,15 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
 
 
 class _Reader:
-    """One file. A mistake is noted and reading continues, so that all mistakes are reported at once."""
+    """One file. A mistake is noted and reading continues, so that all mistakes are reported at once.
+
+    A part of the file is read once, however many aliases lead to it: a small file may have as many of them as it has
+    bytes.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._read: dict[tuple[object, int], Any] = {}
         self.mistakes: list[str] = []
 
     def topics(self, root: yaml.Node | None) -> list[DesiredTopic]:
@@ -184,6 +192,13 @@ class _Reader:
         replace = self._successor(name, parts["replace"]) if "replace" in parts else None
         return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace)
 
+    def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
+        """Return what ``read`` makes of a node for one ``use``, or has made of it."""
+        if (use, id(node)) not in self._read:
+            self._read[use, id(node)] = read()
+        found: _T = self._read[use, id(node)]
+        return found
+
     def _successor(self, topic: str, node: yaml.Node) -> str:
         name = self._text(node)
         if not _is_name(name) or name == topic:
@@ -191,7 +206,14 @@ class _Reader:
         return name
 
     def _configs(self, node: yaml.Node) -> dict[str, str | None]:
-        return {name: self._config(name, value) for name, value in self._mapping(node, "configs").items()}
+        return self._once(node, "configs", lambda: self._configs_of(node))
+
+    def _configs_of(self, node: yaml.Node) -> dict[str, str | None]:
+        found = self._mapping(node, "configs")
+        if len(found) > _MOST_CONFIGS:
+            self._wrong(node, f"configs: {len(found)} of them; {_MOST_CONFIGS} are the most for a topic")
+            return {}
+        return {name: self._config(name, value) for name, value in found.items()}
 
     def _config(self, name: str, node: yaml.Node) -> str | None:
         """A config's value, as a broker is to get it: text as it stands there, never as YAML would print it again."""
@@ -206,6 +228,9 @@ class _Reader:
         return ""
 
     def _shrink(self, node: yaml.Node) -> ShrinkRules:
+        return self._once(node, "shrink", lambda: self._shrink_of(node))
+
+    def _shrink_of(self, node: yaml.Node) -> ShrinkRules:
         parts = self._mapping(node, "shrink", _SHRINK)
         policy = self._text(parts["policy"]) if "policy" in parts else RETENTION
         if policy not in POLICIES:
@@ -235,6 +260,11 @@ class _Reader:
 
     def _keyed(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> tuple[dict[str, yaml.Node], dict[str, int]]:
         """The values by their keys, and the lines of the keys."""
+        return self._once(node, known, lambda: self._keyed_of(node, what, known))
+
+    def _keyed_of(
+        self, node: yaml.Node, what: str, known: tuple[str, ...]
+    ) -> tuple[dict[str, yaml.Node], dict[str, int]]:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"{what}: keys with values are needed")
             return {}, {}
@@ -278,5 +308,5 @@ def _is_name(name: str) -> bool:
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    near = [_OTHERS_WORDS[name]] if _OTHERS_WORDS.get(name) in known else difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    near = _OTHERS_WORDS[name] if _OTHERS_WORDS.get(name) in known else nearest(name, known)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"

@@ -208,7 +208,7 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
     """
     shape = cluster.shape(topic)
     if shape is None:
-        raise no_such_topic(topic)
+        raise no_such_topic(topic, cluster.topic_names())
     partitions = [(topic, p) for p in range(shape.partition_count)]
     unknown: list[str] = []
     logs = cluster.offsets(partitions)

@@ -273,7 +273,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     shape = session.cluster.shape(topic)
     record = log.deleted(topic) if shape is None else log.record(topic, shape.topic_id)
     if shape is None and record is None:
-        raise no_such_topic(topic, log)
+        raise no_such_topic(topic, session.cluster.topic_names(), log)
     chosen = _retired(topic, record, partitions)
     assert record is not None
     (facts,) = look_at_groups(session.observer(), [Look(topic, record)], rules)

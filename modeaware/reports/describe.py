@@ -40,7 +40,7 @@ class PartitionDescription:
         lagging_group: the group with that lag.
         reason: the code of what holds the partition up.
         stragglers: how often a record arrived at or after a seal.
-        straggler: the last such record, with what its leader returned of the producer.
+        straggler: the record that broke the last of these seals, with its producer where it is known.
         waits_for: the reason in words.
     """
 
@@ -347,7 +347,9 @@ def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
     gone = gone_lines(topic.gone_ids, topic.leads_to)
     lines += [f"  {line}" for line in (*gone, *_change_lines(topic), *_group_lines(topic))]
     lines += [
-        f"  Straggler in partition {p.partition}: offset {number(p.straggler.offset)}, {_writer(p.straggler)}"
+        f"  Straggler in partition {p.partition}: offset {number(p.straggler.offset)}"
+        + (f", {utc(p.straggler.timestamp_ms)}" if p.straggler.timestamp_ms >= 0 else "")
+        + f", from {p.straggler.producer}"
         + (f"; the last of {p.stragglers} times" if p.stragglers > 1 else "")
         for p in topic.partitions
         if p.straggler is not None
@@ -466,13 +468,6 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
         lines.append(f"Which groups use it is not certain: {topic.groups_doubt}")
     return lines
-
-
-def _writer(straggler: Straggler) -> str:
-    if straggler.producer_id < 0:
-        return "from a producer without an id (not idempotent)"
-    when = f", last wrote {utc(straggler.timestamp_ms)}" if straggler.timestamp_ms >= 0 else ""
-    return f"producer id {straggler.producer_id} epoch {straggler.producer_epoch}{when}"
 
 
 def _appearance(p: PartitionDescription) -> Hashable:

@@ -25,6 +25,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
+from modeaware.printable import with_nearest
 from modeaware.wire.security import bootstrap_servers
 
 READ_TIMEOUT_S = 20.0
@@ -137,7 +138,7 @@ class Session:
     def shape(self, topic: str, log: ModeLog | None = None) -> TopicShape:
         """Return the topic's id and partition count; ``log``: as of :func:`no_such_topic`."""
         if (shape := self.cluster.shape(topic)) is None:
-            raise no_such_topic(topic, log)
+            raise no_such_topic(topic, self.cluster.topic_names(), log)
         return shape
 
     def records(
@@ -154,7 +155,7 @@ class Session:
                 yield topic, TopicShape(record.topic_id, internal=False, partition_count=0), record
                 continue
             if shape is None and named:
-                raise no_such_topic(topic, log)
+                raise no_such_topic(topic, self.cluster.topic_names(), log)
             if shape is not None and (named or log.unusable(topic, shape.topic_id) is None):
                 yield topic, shape, log.record(topic, shape.topic_id)
 
@@ -163,11 +164,15 @@ class Session:
         return Observer(self.cluster, self.conf, self.clock)
 
 
-def no_such_topic(topic: str, log: ModeLog | None = None) -> RequestRefused:
-    """Return the error for a topic that does not exist; with ``log`` it names the topic that has replaced it."""
+def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:
+    """Return the error for a topic that does not exist. It names the topic that has replaced it, by ``log``, or that
+    of those ``known`` which may be meant."""
     successor = log.leads_to(topic) if log is not None else None
-    known = f" any more: its name leads to {successor!r}, which has replaced it" if successor is not None else ""
-    why = f"topic {topic!r} does not exist{known}"
+    why = f"topic {topic!r} does not exist"
+    if successor is not None:
+        why += f" any more: its name leads to {successor!r}, which has replaced it"
+    else:
+        why = with_nearest(why, topic, known)
     return RequestRefused(why, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
 
 

@@ -3,6 +3,10 @@
 Spark keeps a query's offsets in its checkpoint and commits none, so no drain sees the query. A listener on the session
 commits the offsets of each finished batch for a consumer group without members, and registers a rule that requires that
 group (``modeaware groups require``). The rule comes first: no drain may miss the group once its offsets are visible.
+
+Spark delivers its events late: those of a query's last batch after ``awaitTermination()`` has returned, and none of a
+listener that is too far behind. The query's own ``lastProgress`` is as new as its last batch, also once it has ended.
+So :meth:`ProgressListener.flush` reads that of every query instead of waiting for events.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -26,6 +32,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
     StreamingQueryProgress,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from modeaware.config import split_client_config
 from modeaware.confluent.admin import AdminClient
@@ -99,9 +106,11 @@ class ProgressListener(StreamingQueryListener):
         self._required: set[tuple[str, str]] = set()
         self._consumers: dict[str, Consumer] = {}
         self._turn = threading.Condition()
+        self._queries: dict[str, StreamingQuery] = {}  # by run, until Spark has delivered all events of it
+        self._batches: dict[str, int] = {}  # run -> the last batch that was noted
         self._pending: dict[str, Positions] = {}
         self._reasons: dict[str, str] = {}
-        self._busy = False
+        self._publishing: dict[str, Positions] = {}
         self._closed = False
         self._thread: threading.Thread | None = None
         self._logged: dict[str, tuple[str, float]] = {}
@@ -123,23 +132,29 @@ class ProgressListener(StreamingQueryListener):
         self._require(_checked(group), topics, "a Spark query, before its first batch", timeout_s)
 
     def flush(self, timeout_s: float = REQUEST_TIMEOUT_S) -> bool:
-        """Wait until all progress that Spark has reported is published; False on timeout."""
+        """Publish the last finished batch of each query, and wait for that; False on timeout, or where the progress of
+        a query cannot be read. Also of a query that has ended just now."""
         with self._turn:
-            return self._turn.wait_for(lambda: not self._pending and not self._busy, timeout_s)
+            queries = list(self._queries.items())
+        unread = [run for run, query in queries if not self._note_last(run, query)]
+        with self._turn:
+            return self._turn.wait_for(lambda: not self._unpublished(), timeout_s) and not unread
 
     def close(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
-        """Publish what is pending, for at most ``timeout_s`` seconds, and stop. Idempotent.
+        """:meth:`flush`, for at most ``timeout_s`` seconds, and stop. Idempotent.
 
         The interpreter's exit does the same, but can register no group any more. A program that ends right after its
-        first batch (``trigger(availableNow=True)``) calls this, or :meth:`flush`, before.
+        first batch (``trigger(availableNow=True)``) calls this, or :meth:`flush`, after ``awaitTermination()``.
         """
         atexit.unregister(self.close)
-        if not self.flush(timeout_s):
-            with self._turn:
-                logger.warning("progress of %s not published within %g s", sorted(self._pending), timeout_s)
+        self.flush(timeout_s)
         with self._turn:
             self._closed = True
+            self._queries.clear()
+            unpublished = self._unpublished()
             self._turn.notify_all()
+        if unpublished:
+            logger.warning("progress of %s not published within %g s", unpublished, timeout_s)
         if self._thread is not None:
             self._thread.join(timeout_s)
         while self._consumers:
@@ -147,19 +162,45 @@ class ProgressListener(StreamingQueryListener):
         self._admin.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's name
-        """Nothing: the sources of the query are not known yet."""
+        self._follow(str(event.id), str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 # Spark's name
         self._note(event.progress)
+        self._follow(str(event.progress.id), str(event.progress.runId))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
         # A restarted query that finds nothing to read reports no progress.
-        query = (self.spark or SparkSession.active()).streams.get(str(event.id))
-        if query is not None and (last := query.lastProgress) is not None:
-            self._note(last)
+        if (query := self._queries.get(str(event.runId))) is not None:
+            self._note_last(str(event.runId), query)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 # Spark's name
-        """Nothing: the progress stays published, and the group required."""
+        """Forget the query. Its progress stays published, and its group required."""
+        run = str(event.runId)
+        if (query := self._queries.get(run)) is not None:
+            self._note_last(run, query)
+        with self._turn:
+            self._queries.pop(run, None)
+            self._batches.pop(run, None)
+
+    def _follow(self, query_id: str, run: str) -> None:
+        """Keep the query of a run, whose progress can be read until after its end. ``streams`` forgets it before."""
+        if run in self._queries:
+            return
+        query = (self.spark or SparkSession.active()).streams.get(query_id)
+        with self._turn:
+            if query is not None and str(query.runId) == run and not self._closed:
+                self._queries[run] = query
+
+    def _note_last(self, run: str, query: StreamingQuery) -> bool:
+        """Note the last progress of a query; False where Spark does not return it."""
+        try:
+            last = query.lastProgress
+        except (Py4JError, PySparkException) as error:
+            logger.warning("progress of the run %s of a Spark query cannot be read: %s", run, error)
+            return False
+        if last is not None:
+            self._note(last)
+        return True
 
     def _note(self, progress: StreamingQueryProgress) -> None:
         positions = positions_of((source.description, source.endOffset) for source in progress.sources)
@@ -168,15 +209,20 @@ class ProgressListener(StreamingQueryListener):
         name = progress.name or str(progress.id)
         if (group := progress_group(name) if self._group is None else self._group(progress)) is None:
             return
+        run, batch = str(progress.runId), progress.batchId
         with self._turn:
-            if self._closed:
+            if self._closed or batch < self._batches.get(run, batch):  # a late event: more was read
                 return
+            self._batches[run] = batch
             self._pending.setdefault(_checked(group), {}).update(positions)
             self._reasons[group] = f"the Spark query {name}"
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="modeaware-spark-progress", daemon=True)
                 self._thread.start()
             self._turn.notify_all()
+
+    def _unpublished(self) -> list[str]:
+        return sorted({*self._pending, *self._publishing})
 
     def _run(self) -> None:
         retry_s = FIRST_RETRY_S
@@ -185,12 +231,13 @@ class ProgressListener(StreamingQueryListener):
                 self._turn.wait_for(lambda: self._pending or self._closed)
                 if self._closed:
                     return
-                taken, self._pending, self._busy = self._pending, {}, True
+                taken, self._pending = self._pending, {}
+                self._publishing = taken
             failed = {group: positions for group, positions in taken.items() if not self._publish(group, positions)}
             with self._turn:
                 for group, positions in failed.items():
                     self._pending[group] = positions | self._pending.get(group, {})
-                self._busy = False
+                self._publishing = {}
                 self._turn.notify_all()
                 if failed:
                     self._turn.wait(retry_s)

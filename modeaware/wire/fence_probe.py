@@ -35,7 +35,7 @@ PROBE_ACKS: Final = 1
 
 # Base offset, length from here on, leader epoch, magic, CRC, attributes, last offset delta, first and last timestamp,
 # producer id, its epoch, base sequence, number of records.
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _COUNTED_FROM = struct.calcsize(">qi")
 _CONTROL = 0x20
 _WRONG_CRC = 0  # a test holds that it is wrong
@@ -58,8 +58,8 @@ def probe_batch() -> bytes:
     Its 79 bytes are the fewest that the fence refuses, so that a small ``max.message.bytes`` of the topic's own is not
     taken for it.
     """
-    length = _HEADER.size - _COUNTED_FROM + len(_RECORD)
-    return _HEADER.pack(0, length, -1, 2, _WRONG_CRC, _CONTROL, 0, 0, 0, -1, -1, -1, 1) + _RECORD
+    length = BATCH_HEADER.size - _COUNTED_FROM + len(_RECORD)
+    return BATCH_HEADER.pack(0, length, -1, 2, _WRONG_CRC, _CONTROL, 0, 0, 0, -1, -1, -1, 1) + _RECORD
 
 
 def read_answer(error_code: int, topic: str, partition: int) -> FenceState:

@@ -28,6 +28,7 @@ from kafka.protocol.admin.topics import (
     ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.admin.transactions import DescribeProducersRequest
+from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.group import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -44,6 +45,8 @@ StreamsGroupDescribeResponse = define_message("StreamsGroupDescribeResponse", re
 # Everything before a partition's ``start_offset`` is acknowledged.
 DescribeShareGroupOffsetsRequest = define_message("DescribeShareGroupOffsetsRequest")  # KIP-932
 DescribeShareGroupOffsetsResponse = define_message("DescribeShareGroupOffsetsResponse", registered=True)
+AlterShareGroupOffsetsRequest = define_message("AlterShareGroupOffsetsRequest")  # KIP-932
+AlterShareGroupOffsetsResponse = define_message("AlterShareGroupOffsetsResponse", registered=True)
 
 RECORDS_A_REQUEST = 5_000
 """KRaft refuses a request as a whole that takes more than 10 000 records."""

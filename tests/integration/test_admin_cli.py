@@ -96,6 +96,10 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     assert again.status == 0, again.err
     assert "already under way" in again.err
     assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
+    for command in ("shrink", "grow"):
+        done = site.run(command, filled, "--to", "2", "--wait", "--yes")
+        told = f"{filled}: it has 2 writable partitions already, nothing to do.\n"
+        assert (done.status, done.out) == (0, told), done.err
 
 
 def test_bad_input_is_one_clear_line_and_changes_nothing(
@@ -105,13 +109,13 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
     site.commit(plain, f"g-{plain}", {0: 0})  # the first commit makes the brokers create __consumer_offsets
     for command, topic, count, complaint in (
         ("shrink", plain, "0", "at least 1 must stay"),
-        ("shrink", plain, "6", "has 6 writable partitions already"),
         ("shrink", plain, "7", "modeaware grow"),
         ("shrink", absent, "2", "does not exist"),
         ("shrink", "__consumer_offsets", "2", "internal"),
         ("shrink", compacted, "2", "cleanup.policy"),
-        ("grow", plain, "6", "not an increase"),
+        ("grow", plain, "5", "not an increase"),
         ("grow", absent, "3", "does not exist"),
+        ("shrink", f"{plain}x", "2", f"did you mean '{plain}'?"),
     ):
         told = site.run(command, topic, "--to", count, "--yes")
         assert (told.status, told.out) == (1, "")

@@ -92,6 +92,10 @@ def test_a_group_with_members_or_commits_holds_it_up_until_it_has_read(
 ) -> None:
     topic, name = make_topic(4), make_group()
     first = produce(served, topic, 40)
+    with_id = Producer({**served.conf, "enable.idempotence": True})
+    with_id.produce(topic, b"with an id", partition=3)
+    assert with_id.flush(30) == 0
+    first |= {b"with an id"}
     with RunningGroup(served.servers, topic, name, group_protocol=protocol, enable_auto_commit="false"):
         served.shrink(topic, 1)
         assert served.record(topic).required_groups == (name,)
@@ -102,7 +106,9 @@ def test_a_group_with_members_or_commits_holds_it_up_until_it_has_read(
     late = produce(served, topic, 1, "late", partition=3)
     record = served.wait_for(topic, lambda record: served.reasons(topic) >= {f"group-lag:{name}"})
     assert record.modes == (RW, NONE, NONE, RO)
-    assert record.retired[3].stragglers == 1
+    straggler = record.retired[3].straggler
+    assert (record.retired[3].stragglers, straggler.timestamp_ms > 0) == (1, True)
+    assert straggler.producer == "a producer without an id (not idempotent)", "not the one that its leader remembers"
     assert {message.value() for message in drain_topic(served.servers, topic, [3])} == late
     with RunningGroup(served.servers, topic, name, group_protocol=protocol) as group:
         group.wait_for(late)

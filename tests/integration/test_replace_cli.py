@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from modeaware import AdminClient as OurAdminClient
@@ -203,6 +203,27 @@ def test_bad_numbers_and_configs_are_refused_before_anything_is_changed(
     told = site.run("replace", filled, "--with", f"{filled}-v2", *options, "--yes")
     assert (told.status, why in told.err) == (1, True), told.err
     assert not exists(site, f"{filled}-v2")
+
+
+def test_a_share_group_is_prepared_by_its_start_offsets(
+    site: Site, filled: str, controller: Controller, make_group: Callable[[], str]
+) -> None:
+    name, group = f"{filled}-v2", make_group()
+    with ShareConsumer({"bootstrap.servers": site.servers, "group.id": group}) as consumer:
+        consumer.subscribe([filled])
+
+        def has_started() -> bool:
+            produce_keyed(site.servers, filled, [(b"k", b"v")])  # it begins at the end
+            return bool(consumer.poll(0.5))
+
+        eventually(has_started)
+    assert site.run("replace", filled, "--with", name, "--partitions", "4", "--yes").status == 0
+    eventually(lambda: group in site.describe(filled)["replacement"]["not_moved"])
+    prepare = ("groups", "prepare", group, "--topic", name)
+    prepared = eventually(lambda: not (told := site.run(*prepare, "--yes")).status and told, interval_s=0.5)
+    assert prepared.out == f"{group}: prepared. Start it on {name}.\n"
+    assert "nothing to do" in site.run(*prepare, "--yes").out
+    assert group not in site.describe(filled)["replacement"]["not_moved"]
 
 
 def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: MakeTopic) -> None:

@@ -181,6 +181,20 @@ def test_a_successor_replaces_one_topic_and_is_none_of_its_own(tmp_path: Path) -
     assert topic.replace == "c"
 
 
+def test_what_aliases_share_is_read_once() -> None:
+    def shared(configs: str, shrink: str) -> str:
+        first = f"version: 1\ntopics:\n  t0: {{partitions: 1, configs: &c {configs}, shrink: &s {shrink}}}\n"
+        return first + "".join(f"  t{n}: {{partitions: 1, configs: *c, shrink: *s}}\n" for n in range(1, 100))
+
+    topics, wrong = read_topics(shared("{retention.ms: 1}", "{policy: drained}"), "f")
+    assert (len(topics), wrong) == (100, [])
+    assert all(one.configs is topics[0].configs and one.shrink is topics[0].shrink for one in topics)
+    assert len(mistakes(shared("{a: 0x1}", "{delay_ms: 1}"))) == 2
+    many = ", ".join(f"c{n}: 1" for n in range(251))
+    (wrong_number,) = mistakes(shared(f"{{{many}}}", "{}"))
+    assert wrong_number == "f, line 3: configs: 251 of them; 250 are the most for a topic"
+
+
 def test_example_file_is_valid() -> None:
     topics = {topic.name: topic for topic in read_files([Path(__file__).parents[2] / "examples/topics.yaml"])}
     assert topics["orders"].shrink_rules.delay_ms is not None

@@ -112,8 +112,8 @@ def test_what_else_is_said_of_a_change() -> None:
         "Of special kinds: app (classic, keeps state per partition)",
         "Loss of state accepted: app",
         "Which groups use it is not certain: a broker is silent",
-        "Straggler in partition 4: offset 9, producer id 17 epoch 1, last wrote 2023-11-14 22:13:20 UTC",
-        "Straggler in partition 5: offset 8, from a producer without an id (not idempotent); the last of 2 times",
+        "Straggler in partition 4: offset 9, 2023-11-14 22:13:20 UTC, from producer id 17 epoch 1",
+        "Straggler in partition 5: offset 8, from an unknown producer; the last of 2 times",
     ]
     undone = replace(topic, deletion=ShrinkDescription.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
     assert "Shrink from" not in describe_text([undone], expand=True)

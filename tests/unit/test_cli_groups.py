@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,7 +35,10 @@ def situation(*rules: GroupRule) -> GroupSituation:
 def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
     """What would reach a controller; the topic ``orders`` is in a change, with the rule OLD."""
     commands: list[AlterGroupRulesCommand] = []
-    monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext())
+    listed = {"audit": None, "old-2": None}
+    monkeypatch.setattr(groups, "list_groups", lambda _: SimpleNamespace(groups=listed))
+    session = SimpleNamespace(cluster=SimpleNamespace(brokers=None, topic_names=lambda: ["orders", "t"]))
+    monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(OLD))
     monkeypatch.setattr(groups, "alter_group_rules", lambda *arguments: commands.append(arguments[-1]))
     return commands
@@ -59,6 +63,35 @@ def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
     (rule,) = _made(altered, "closed --topic t --reason r").add
     assert (rule.kind, rule.group) == ("closed", "")
     assert _made(altered, "forget waive old --topic orders").remove == (OLD.key,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("waive audti --topic t", "no such group 'audti'; did you mean 'audit'?"),
+        ("waive gon --topic t", "no such group 'gon'; did you mean 'gone'?"),
+        ("waive audit --topic ordres", "no such topic 'ordres'; did you mean 'orders'?"),
+        ("forget waive odl --topic orders", "no rule 'waive' for group 'odl' and topic 'orders'; did you mean 'old'?"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_nearest(
+    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str], arguments: str, told: str
+) -> None:
+    more = ["--forever", "--reason", "r"] if arguments.startswith("waive") else []
+    assert cli.main(["groups", *arguments.split(), *more, "--yes", *SERVER]) == 1
+    assert told in capsys.readouterr().err
+    assert altered == []
+
+
+def test_a_requirement_may_come_before_its_group(
+    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (rule,) = _made(altered, "require audti --topic t").add
+    assert rule.group == "audti"
+    assert "WARNING: no such group 'audti'; did you mean 'audit'?" in capsys.readouterr().err
+    _made(altered, "require quite-another --topic t")
+    _made(altered, "require audti* --glob --topic ordres*")
+    assert "did you mean" not in capsys.readouterr().err
 
 
 def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:

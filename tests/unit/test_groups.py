@@ -55,6 +55,9 @@ def test_commits_of_one_group_are_known_or_an_error(brokers: FakeBrokers) -> Non
     committed(brokers, "g")
     assert group_commits(brokers, "g", TOPIC, PARTITIONS) == {0: 5, 1: 0}
     assert group_commits(brokers, "g", "other", PARTITIONS) == {}
+    committed(brokers, "s", kind="share")
+    assert group_commits(brokers, "s", TOPIC, PARTITIONS, "share") == {0: 5, 1: 0}
+    assert ("DescribeShareGroupOffsets", "OffsetFetch").index(brokers.asked[-1][1]) == 0
     assert group_commits(brokers, "nobody", TOPIC, PARTITIONS) == {}
     brokers.loading.add(partition_of("g", len(brokers.leaders)))
     with pytest.raises(ClusterError, match=r"not known what group 'g' has committed: .*LOAD.*; repeat the command"):

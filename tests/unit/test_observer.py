@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +15,11 @@ from modeaware.cluster.commits import Gap, without_records
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import Partition
-from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Look, Observer, sample_records
+from modeaware.cluster.observer import ANY_ID, GONE_AFTER_MS, Look, Observer
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.records import Replacement, Straggler, TopicRecord
 from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
 
@@ -83,6 +81,7 @@ class Looking:
         patch.setattr(module, "epoch_ends", self._epoch_ends)
         patch.setattr(module, "writers", self._writers)
         patch.setattr(module, "sample_records", self._samples)
+        patch.setattr(module, "first_batches", self._batches)
         patch.setattr(commits, "without_records", self._without_records)
 
     def _find_groups(
@@ -112,6 +111,9 @@ class Looking:
 
     def _samples(self, _conf: object, starts: dict[Partition, int], _: object) -> dict[Partition, tuple[str, ...]]:
         return {key: (f"from {start}",) for key, start in starts.items()} if self._note("samples", starts) else {}
+
+    def _batches(self, _brokers: object, starts: dict[Partition, int]) -> dict[Partition, Straggler]:
+        return {key: Straggler(start, 9, 2, 300) for key, start in starts.items()}
 
     def _note(self, what: str, partitions: Iterable[Partition]) -> set[Partition]:
         asked = set(partitions)
@@ -331,16 +333,15 @@ class TestLeaders:
         looking.epoch_ends = ends
         assert looking.observer.observe(TOPIC, of_an_earlier_epoch(draining())).partitions == {}
 
-    @pytest.mark.parametrize(("change", "samples"), [("straggler", ("from 10",)), ("open transaction", ())])
-    def test_writer_of_a_straggler_or_of_an_open_transaction(
-        self, looking: Looking, change: str, samples: tuple[str, ...]
-    ) -> None:
-        if change == "straggler":
-            looking.cluster.ends[P] = 12
-        else:
-            looking.cluster.stable = 4
+    def test_straggler_is_described_by_its_batch_and_not_by_whom_the_leader_remembers(self, looking: Looking) -> None:
+        looking.cluster.ends[P] = 12
         seen = looking.observer.observe(TOPIC, draining()).partitions[P]
-        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), samples)
+        assert (seen.straggler, seen.samples, seen.writers) == (Straggler(10, 9, 2, 300), ("from 10",), ())
+
+    def test_writer_of_an_open_transaction(self, looking: Looking) -> None:
+        looking.cluster.stable = 4
+        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
+        assert (seen.straggler, seen.samples, seen.writers) == (None, (), (WriterFacts(77, 1),))
 
 
 class TestGroups:
@@ -378,17 +379,3 @@ def test_no_consumer_can_be_made() -> None:
     """A file that is being replaced, say: later it can."""
     with pytest.raises(ClusterError, match="cannot read 'orders'"):
         without_records(BROKEN, [Gap("orders", 0, 1, 2)], SimClock().monotonic_s)
-    assert sample_records(BROKEN, {("orders", 3): 5}, SimClock().monotonic_s)["orders", 3][0].startswith("not read: ")
-
-
-def test_samples_are_of_other_partitions_each_time_and_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(conf: object, starts: object, waiting: set[Partition], take: Any, *_: object) -> None:
-        for key in sorted(waiting):
-            refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED) if key[1] == 0 else KafkaError(-191)
-            take(key, SimpleNamespace(error=lambda refused=refused: refused), None)
-
-    monkeypatch.setattr(module, "read_partitions", read)
-    starts = {(topic, p): 0 for topic in "ab" for p in range(12)}
-    first, second = (sample_records({}, starts, lambda now=now: now) for now in (0.0, 10.0))
-    assert sorted({*first, *second}) == sorted(starts)[:20]
-    assert [len(texts) for key, texts in sorted({**first, **second}.items())] == [1] + [0] * 11 + [1] + [0] * 7

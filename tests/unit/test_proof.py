@@ -109,12 +109,22 @@ def test_internal_topic_of_an_application_with_state_is_refused() -> None:
 
 
 class TestWriters:
-    def test_a_straggler_s_producer_is_named_and_kept(self) -> None:
-        writers = (WriterFacts(7, 0, 100), WriterFacts(9, 2, 300), WriterFacts(8, 1, 200))
-        grown = log(12, writers=writers, samples=("offset 10: key b'k'",), quiet_since_ms=LATER_MS)
-        step = look(in_none(), seen(grown))
+    @pytest.mark.parametrize(
+        ("straggler", "text"),
+        [
+            (Straggler(10, 9, 2, 300), "producer id 9 epoch 2"),
+            (Straggler(10, -1, -1, 300), "a producer without an id (not idempotent)"),
+            (None, None),
+        ],
+    )
+    def test_a_straggler_s_producer_is_named_and_kept(self, straggler: Straggler | None, text: str | None) -> None:
+        remembered = (WriterFacts(7, 0, 100),)
+        facts = {"straggler": straggler, "samples": ("offset 10: key b'k'",), "writers": remembered}
+        step = look(in_none(), seen(log(12, quiet_since_ms=LATER_MS, **facts)))
         assert step.record is not None
-        assert step.record.retired[P].straggler == Straggler(11, 9, 2, 300)
-        assert "producer id 9 epoch 2" in step.alarms[0]
-        assert "offset 10: key b'k'" in step.alarms[0]
+        kept = step.record.retired[P].straggler
+        assert kept == (straggler or Straggler(10))
+        assert kept.producer == (text or "an unknown producer")
+        assert "producer id 7" not in step.alarms[0]
+        assert (text or "offset 10: key b'k'") in step.alarms[0]
         assert TopicRecord.from_json(step.record.to_json()) == step.record

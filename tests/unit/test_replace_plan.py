@@ -388,9 +388,9 @@ def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
     )
     replay.apply("id-2", returning.to_json())
     assert ModeLog("modes", replay).leads_to("orders", "new") is None, "it has come back to the name"
-    assert "its name leads to 'orders-v2', which has replaced it" in str(no_such_topic("orders", log))
+    assert "its name leads to 'orders-v2', which has replaced it" in str(no_such_topic("orders", ["order"], log))
     for log_of in (log, None):
-        assert str(no_such_topic("payments", log_of)).endswith("does not exist")
+        assert str(no_such_topic("payments", ["orders"], log_of)).endswith("does not exist")
     again = replace(described(None, ""), gone_ids=("older",), leads_to="orders-v2")
     told = describe_text([again], expand=False)
     assert "The name leads to orders-v2" in told

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from pyspark.errors import PySparkException
 
 from modeaware.errors import ControllerUnavailable
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
@@ -94,13 +95,35 @@ def listener(world: World) -> Iterator[ProgressListener]:
         yield made
 
 
-def listening() -> ProgressListener:
-    return ProgressListener(CONF, group=lambda progress: progress.name)
+def listening(**options: Any) -> ProgressListener:
+    listener = ProgressListener(CONF, **{"group": lambda progress: progress.name} | options)
+    listener.spark = Streams().session
+    return listener
 
 
-def event(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:
+class Streams(dict[str, Any]):
+    """Stands for Spark: the queries that run, and the session that the listener was added to."""
+
+    @property
+    def session(self) -> Any:
+        return SimpleNamespace(streams=self)
+
+    def start(self, listener: ProgressListener, run: str = "a-run") -> Any:
+        self["an-id"] = query = SimpleNamespace(id="an-id", runId=run, lastProgress=None)
+        listener.spark = self.session
+        listener.onQueryStarted(lifetime(run))
+        return query
+
+
+def lifetime(run: str = "a-run") -> Any:
+    """An event of another kind than progress."""
+    return SimpleNamespace(id="an-id", runId=run)
+
+
+def event(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]", batch: int = 0) -> Any:
     sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
-    return SimpleNamespace(progress=SimpleNamespace(name=name, id="an-id", sources=sources))
+    progress = SimpleNamespace(name=name, id="an-id", runId="a-run", batchId=batch, sources=sources)
+    return SimpleNamespace(progress=progress)
 
 
 def test_the_group_is_required_before_its_first_offsets_are_committed(world: World, listener: ProgressListener) -> None:
@@ -176,7 +199,7 @@ def test_only_rules_that_are_missing_are_made_and_once(world: World, listener: P
 
 
 def test_each_query_has_a_group_of_its_own(world: World) -> None:
-    with closing(ProgressListener(CONF)) as listener:
+    with closing(listening(group=None)) as listener:
         listener.onQueryProgress(event("billing", '{"orders": {"0": 5}}', '{"orders": {"0": 4}, "rates": {"1": 2}}'))
         assert listener.flush(10)
         listener.onQueryProgress(event(None, '{"orders": {"0": 7}}'))
@@ -186,3 +209,64 @@ def test_each_query_has_a_group_of_its_own(world: World) -> None:
         ("commit", "modeaware-spark-billing", {("orders", 0, 4), ("rates", 1, 2)}),
         ("commit", "modeaware-spark-an-id", {("orders", 0, 7)}),
     ]
+
+
+def test_closing_publishes_the_last_batch_of_a_query_whose_events_are_still_to_come(world: World) -> None:
+    streams, ended = Streams(), listening()
+    query = streams.start(ended)
+    del streams["an-id"]  # it has ended
+    query.lastProgress = event("g", '{"flights": {"0": 5}}').progress
+    ended.close()
+    assert ("commit", "g", {("flights", 0, 5)}) in world.done
+
+
+def test_flush_publishes_what_a_query_has_finished_and_events_of_earlier_batches_take_nothing_back(
+    world: World, listener: ProgressListener
+) -> None:
+    query = Streams().start(listener)
+    assert listener.flush(10)
+    query.lastProgress = event("g", '{"flights": {"0": 7}}', batch=3).progress
+    assert listener.flush(10)
+    listener.onQueryProgress(event("g", '{"flights": {"0": 5}}', batch=2))
+    listener.onQueryProgress(event("g", '{"flights": {"0": 9}}', batch=4))
+    assert listener.flush(10)
+    assert [entry for entry in world.done if entry[0] == "commit"] == [
+        ("commit", "g", {("flights", 0, 7)}),
+        ("commit", "g", {("flights", 0, 9)}),
+    ]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_batch_is_published_whose_event_spark_never_delivers(
+    world: World, listener: ProgressListener, ends: bool
+) -> None:
+    """Of a restart that reads nothing, or of a listener that was too far behind."""
+    streams = Streams()
+    query = streams.start(listener)
+    query.lastProgress = event("g", '{"flights": {"0": 5}}').progress
+    if ends:
+        listener.onQueryTerminated(lifetime())
+        query.lastProgress = None
+    else:
+        del streams["an-id"]
+        listener.onQueryIdle(lifetime())
+    assert listener.flush(10)
+    assert world.done[-1] == ("commit", "g", {("flights", 0, 5)})
+
+
+def test_a_query_that_runs_already_is_followed_and_one_that_cannot_be_read_is_reported(
+    world: World, listener: ProgressListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        runId = "a-run"  # noqa: N815 # Spark's name
+
+        @property
+        def lastProgress(self) -> None:  # noqa: N802 # Spark's name
+            raise PySparkException("the session has ended")
+
+    listener.spark = Streams({"an-id": Broken()}).session
+    listener.onQueryProgress(event("g", '{"flights": {"0": 5}}'))
+    assert not listener.flush(10)
+    assert world.done[-1] == ("commit", "g", {("flights", 0, 5)})
+    assert "the run a-run of a Spark query cannot be read" in caplog.text
+    assert "the session has ended" in caplog.text

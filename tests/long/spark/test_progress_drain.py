@@ -6,7 +6,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from modeaware.modelog.group_rules import REQUIRE
@@ -16,19 +15,10 @@ from modeaware.spark import ProgressListener, progress_group, read_stream_from_k
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.plain import ends
-from tests.support.streaming import Reading, listening
+from tests.support.streaming import Reading, committed, listening
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-
-
-def committed(served: Controlled, group: str, topic: str) -> dict[int, int]:
-    consumer = Consumer({**served.conf, "group.id": group})
-    try:
-        asked = [TopicPartition(topic, partition) for partition in range(6)]
-        return {found.partition: found.offset for found in consumer.committed(asked, timeout=30)}
-    finally:
-        consumer.close()
 
 
 @pytest.mark.parametrize("source", ["kafka", "modeaware"])
@@ -51,7 +41,7 @@ def test_a_shrink_waits_for_a_query_that_is_behind_and_ends_when_it_has_read(
         reading.stop()
         group = progress_group(reading.name)
         written = ends(served.servers, topic)
-        eventually(lambda: committed(served, group, topic) == written, message="progress is published")
+        eventually(lambda: committed(served.servers, group, topic) == written, message="progress is published")
         assert listener.flush()
         rules = read_mode_log(served.conf, served.log, 20).group_rules
         assert rules is not None

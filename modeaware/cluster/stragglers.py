@@ -1,0 +1,141 @@
+"""What can be said of the records that reached a partition at or after its seal: their producer, and what they look
+like. Keys and names of headers, never values. For messages alone: nothing is decided by it.
+
+The leader is no witness of the producer: it remembers idempotent producers for a day, also those that wrote before the
+seal, and no others. The header of a batch has the id of the producer that wrote it, or none.
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modeaware.clock import utc
+from modeaware.cluster.commits import read_partitions
+from modeaware.cluster.metadata import READ_UNCOMMITTED, LeaderRequests, Led, Partition
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
+from modeaware.modelog.records import Straggler
+from modeaware.wire.brokers import Brokers
+from modeaware.wire.fence_probe import BATCH_HEADER
+from modeaware.wire.requests import FetchRequest
+
+BATCH_BYTES, RESPONSE_BYTES = 1 << 20, 1 << 22
+"""What a broker returns of one partition, and of all: the whole first batch, or of a larger one nothing."""
+_LENGTH_COUNTS_FROM = 12
+_MAGIC, _LOG_APPEND_TIME, _CONTROL = 2, 0x08, 0x20
+
+
+def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Partition, Straggler]:
+    """Return the first record of each partition from an offset on, and its producer, as the header of its batch has it.
+
+    Records of open transactions are included. A partition whose leader does not return such a batch is missing.
+    """
+    if not starts:
+        return {}
+
+    def request(led: Led) -> Any:
+        entry = FetchRequest.FetchTopic
+        topics = [
+            entry(
+                topic=topic,
+                partitions=[
+                    entry.FetchPartition(
+                        partition=p,
+                        current_leader_epoch=epoch,
+                        fetch_offset=starts[topic, p],
+                        partition_max_bytes=BATCH_BYTES,
+                    )
+                    for p, epoch in epochs.items()
+                ],
+            )
+            for topic, epochs in led.items()
+        ]
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=RESPONSE_BYTES,
+            isolation_level=READ_UNCOMMITTED,
+            topics=topics,
+            min_version=9,
+            max_version=12,  # later ones name topics by id
+        )
+
+    entries = LeaderRequests(brokers).found(starts, "read", request, topic_name="topic", topics="responses")
+    batches = {key: first_batch(bytes(entry.records or b""), starts[key]) for key, entry in entries.items()}
+    return {key: batch for key, batch in batches.items() if batch is not None}
+
+
+def first_batch(records: bytes, start: int) -> Straggler | None:
+    """Return the first record at or after ``start``, by the header of the first batch of data that reaches so far."""
+    position = 0
+    while len(records) - position >= BATCH_HEADER.size:
+        header = BATCH_HEADER.unpack_from(records, position)
+        base_offset, length, _, magic, _, attributes, last_delta, first_ms, max_ms, producer_id, epoch, _, _ = header
+        if magic != _MAGIC:
+            return None
+        if base_offset + last_delta >= start and not attributes & _CONTROL:
+            timestamp_ms = max_ms if attributes & _LOG_APPEND_TIME else first_ms
+            return Straggler(max(base_offset, start), producer_id, epoch, timestamp_ms)
+        position += _LENGTH_COUNTS_FROM + length
+    return None
+
+
+SAMPLED_RECORDS = 3
+SAMPLED_PARTITIONS = 10
+SAMPLE_TIMEOUT_S = 3.0
+_HEADERS = operator.methodcaller("headers")
+"""``message.headers()``, by a call whose result is always checked. For a name that is no UTF-8 the client returns a
+list with holes and an exception set; the interpreter omits the check where it has specialised a call, and crashes. So
+it does at a second call for the same message, which returns that list without an exception."""
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def sample_records(
+    conf: Mapping[str, Any], starts: Mapping[Partition, int], monotonic_s: Callable[[], float]
+) -> dict[Partition, tuple[str, ...]]:
+    """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
+
+    A few records of a few partitions, others each time, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a
+    record cannot be read, the error takes its place.
+    """
+    keys, turn = sorted(starts), int(monotonic_s())
+    chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))
+    wanted = {key: starts[key] for key in chosen}
+    found: dict[Partition, list[str]] = {key: [] for key in wanted}
+    waiting = set(wanted)
+
+    def take(key: Partition, message: Message, _: Consumer) -> None:
+        error = message.error()
+        if error is None:
+            found[key].append(_describe(message))
+        elif error.code() != KafkaError._PARTITION_EOF:
+            found[key].append(f"not read: {error.str()}")
+        if error is not None or len(found[key]) >= SAMPLED_RECORDS:
+            waiting.discard(key)
+
+    settings = {
+        "group.id": "modeaware-stragglers",
+        "isolation.level": "read_uncommitted",  # those of an open transaction, too
+        "auto.offset.reset": "earliest",
+    }
+    try:
+        read_partitions({**conf, **settings}, wanted, waiting, take, SAMPLE_TIMEOUT_S, monotonic_s)
+    except KafkaException as error:
+        for key in waiting:
+            found[key].append(f"not read: {error.args[0].str()}")
+    return {key: tuple(texts) for key, texts in found.items()}
+
+
+def _describe(message: Message) -> str:
+    """Return such as ``offset 17, 2026-01-31 12:00:00.123 UTC, key b'k-1', headers 'trace-id'``."""
+    _, timestamp_ms = message.timestamp()
+    when = utc(timestamp_ms, "milliseconds") if timestamp_ms > 0 else "no timestamp"
+    try:
+        names = [str(header[0]) for header in _HEADERS(message) or []]
+        headers = f", headers {_SHORT.repr(', '.join(names))}" if names else ""
+    except (UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
+        headers = ", headers that cannot be read"
+    return f"offset {message.offset()}, {when}, key {_SHORT.repr(message.key())}{headers}"
