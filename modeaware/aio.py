@@ -100,6 +100,11 @@ class AIOProducer(stock.AIOProducer):
         await super().close()
         await asyncio.get_running_loop().run_in_executor(None, self._producer.close)
 
+    async def writable_partitions(self, topic: str) -> tuple[int, ...]:
+        """See :meth:`modeaware.Producer.writable_partitions`."""
+        found: tuple[int, ...] = await self._call(self._producer.writable_partitions, topic)
+        return found
+
     def modeaware_stats(self) -> dict[str, Any]:
         """See :meth:`modeaware.Producer.modeaware_stats`; does not wait for anything."""
         return self._producer.modeaware_stats()
@@ -123,6 +128,11 @@ class AIOConsumer(stock.AIOConsumer):
 
     def __init__(self, consumer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         _init_consumer(self, with_oauth_callback(consumer_conf), *args, **kwargs)
+
+    async def writable_partitions(self, topic: str) -> tuple[int, ...]:
+        """See :meth:`modeaware.Consumer.writable_partitions`."""
+        found: tuple[int, ...] = await self._call(self._consumer.writable_partitions, topic)
+        return found
 
     def logical_topic(self, message: Message) -> str | None:
         """See :meth:`modeaware.Consumer.logical_topic`; does not wait for anything."""

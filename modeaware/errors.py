@@ -122,9 +122,14 @@ class NewerRecord(RecordError):
 
 
 class PartitionRetired(ModeAwareError):
-    """A record was addressed to a partition that takes no writes (ReadOnly, None, or not listed)."""
+    """A record was addressed to a partition that takes no writes (ReadOnly, None, or not listed).
+
+    Attributes:
+        writable_partitions: the partitions of the topic that take writes, ascending; empty where none does.
+    """
 
     default_code = ErrorCode.POLICY_VIOLATION
+    writable_partitions: tuple[int, ...] = ()
 
 
 class TopicReplaced(ModeAwareError):

@@ -30,6 +30,7 @@ from confluent_kafka import consistent as consistent
 from confluent_kafka import fnv1a as fnv1a
 from confluent_kafka import murmur2 as murmur2
 from confluent_kafka.admin import AdminClient as AdminClient
+from confluent_kafka.admin import ClusterMetadata as ClusterMetadata
 from confluent_kafka.admin import ConfigResource as ConfigResource
 from confluent_kafka.admin import NewPartitions as NewPartitions
 from confluent_kafka.admin import NewTopic as NewTopic

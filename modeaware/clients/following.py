@@ -133,20 +133,23 @@ class FirstView:
         Raises:
             ClientErrors.timeout: the deadline has passed, and ``on_unknown`` is ``error``.
         """
-        with self._lock:
-            deadline_s = self.begin() if self._deadline_s is None else self._deadline_s
-        left_s = max(deadline_s - time.monotonic(), 0.0)
-        if self.over or self._wait(left_s if at_most_s is None else at_most_s):
+        if self.over or self._wait(self.left_s() if at_most_s is None else at_most_s):
             self.over = True
-        elif time.monotonic() >= deadline_s and self._config.on_unknown != "block":
+        elif not self.left_s() and self._config.on_unknown != "block":
             if self._config.on_unknown == "error":
                 self._refuse()
             self.over = True
             log.warning("%s; every partition is taken as ReadWrite until there is one", self._message())
         return self.over
 
+    def left_s(self) -> float:
+        """Return the seconds to the deadline, 0 when it has passed; begins a wait where there was none."""
+        with self._lock:
+            deadline_s = self.begin() if self._deadline_s is None else self._deadline_s
+        return max(deadline_s - time.monotonic(), 0.0)
+
     def begin(self) -> float:
-        """Begin a wait, and return its deadline on the monotonic clock. The first :meth:`arrived` does it by itself."""
+        """Begin a wait, and return its deadline on the monotonic clock. :meth:`left_s` does it by itself."""
         self.over, self._deadline_s = False, time.monotonic() + self._config.view_timeout_ms / 1000
         return self._deadline_s
 

@@ -29,6 +29,13 @@ def written_topic(topic: str, views: Views) -> TopicView:
     return segments(topic, views)[-1]
 
 
+def present_topic(topic: str, views: Views) -> TopicView:
+    """Return the view of the topic of that name; where it was replaced and is gone, of the first one in its chain that
+    is not."""
+    found = segments(topic, views)
+    return next((view for view in found if view.successor is None or not view.successor.gone), found[-1])
+
+
 def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
     """Return the views of the topics that have had the name ``topic`` one after another: the last one is written to.
 

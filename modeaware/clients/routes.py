@@ -23,10 +23,12 @@ from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.gate import segments
+from modeaware.clients.named import NamedTopics
 from modeaware.clients.resize import Resizes, observe_key, picks_of, sees_keys, without_finished_observers
 from modeaware.clients.tally import SENDS_REFUSED, TALLY
 from modeaware.config import ClientConfig
 from modeaware.errors import PartitionRetired
+from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index, named
@@ -93,32 +95,37 @@ class Route:
 
     def refusal(self, partition: int) -> str | None:
         """Return why a record may not be addressed to ``partition`` (invariant I3); None where it may."""
-        view = self.view
-        if self.count is not None and partition >= self.count:
-            return (
-                f"partition {partition} of {self.name}: the topic was replaced by {view.topic}, which has "
-                f"{self.count} partitions: leave the partition out, or choose one of those"
-            )
-        if view.is_writable(partition):
+        view, is_absent = self.view, self.count is not None and partition >= self.count
+        if not is_absent and view.is_writable(partition):
             return None
         if is_replaced(view):
             assert view.successor is not None, "it is replaced"
             return f"{view.topic} was replaced by {view.successor.topic} and takes no records: write to that topic"
-        if not self.writable:
+        if not self.choices:
             return f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic"
+        advice = f"leave the partition out, or choose one of {format_ranges(self.choices)}"
+        if is_absent:
+            return (
+                f"partition {partition} of {self.name}: the topic was replaced by {view.topic}, which has "
+                f"{self.count} partitions: {advice}"
+            )
         listed = partition < len(view.modes)
         state = f"is {view.mode(partition).label}" if listed else "is not listed in the topic's record"
-        return (
-            f"partition {partition} of {view.topic} {state} and takes no records ({view.describe()}): "
-            "leave the partition out, or choose a ReadWrite one"
-        )
+        return f"partition {partition} of {view.topic} {state} and takes no records ({view.describe()}): {advice}"
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The partitions that a record may be addressed to, where that is known here."""
+        return self.writable if self.view.modes else tuple(range(self.count or 0))
 
     def refuse_retired(self, partition: int, error: type[PartitionRetired]) -> None:
         """Raise ``error`` where ``partition`` takes no records."""
         refusal = self.refusal(partition)
         if refusal is not None:
             TALLY.add(SENDS_REFUSED)
-            raise error(refusal, topic=self.view.topic, partition=partition)
+            refused = error(refusal, topic=self.view.topic, partition=partition)
+            refused.writable_partitions = self.choices
+            raise refused
 
 
 def is_replaced(view: TopicView) -> bool:
@@ -215,6 +222,7 @@ class Routes:
     Attributes:
         known: set when the first views are followed.
         first_view: the wait for them.
+        named: the topics that names stand for in calls that write no record.
         changes: how often views came.
     """
 
@@ -245,6 +253,7 @@ class Routes:
         self._share: ViewShare | None = None
         self.known = threading.Event()
         self.first_view = FirstView(config, self.known.wait, views.error, errors)
+        self.named = NamedTopics(views, self.first_view)
         self.changes = 0
 
     def serve(self, producer: object) -> None:

@@ -26,6 +26,7 @@ from modeaware.confluent.arguments import (
     pair_of,
     pairs,
     refuse_duplicates,
+    refused_aliases,
 )
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -96,35 +97,52 @@ class AdminClient(librdkafka.AdminClient):
         (``modeaware.under.replicated.creation``) says which ones may be down; with ``disabled``, and without a mode
         log, none. A broker that was killed counts as alive until its ``broker.session.timeout.ms`` is over.
 
+        The name of a topic that was replaced is refused, also when that topic is gone: clients that use the name write
+        to another topic and read that one. Such a creation needs the mode log, where there is one.
+
         Args:
             new_topics: stock ones and ours (:class:`modeaware.NewTopic`).
             kwargs: the stock method's: ``operation_timeout``, ``request_timeout`` (seconds), ``validate_only``.
 
         Returns:
-            Per topic a future. Without a minimum: the stock method's. With one: of a
-            :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was created;
-            INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome unknown), or
-            ModeSourceError (the policy cannot be read).
+            Per topic a future. Without a minimum: of None, as the stock method's; it fails with KafkaException. With
+            one: of a :class:`~modeaware.admin.new_topics.CreationResult`; it fails with RequestRefused (nothing was
+            created; INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (outcome unknown),
+            or ModeSourceError (the mode log cannot be read). The code TOPIC_ALREADY_EXISTS is also that of the name of
+            a replaced topic.
 
         Raises:
             RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
-            ValueError: numbers of one with a minimum contradict its ``replica_assignment``.
+            ValueError: numbers of one contradict its ``replica_assignment``.
         """
-        ours = [new for new in new_topics if minimum_of(new) is not None]
-        if not ours or not kwargs.keys() <= _OPTIONS:
+        ours = {new.topic: new for new in new_topics if minimum_of(new) is not None}
+        all_different = len({new.topic for new in new_topics}) == len(new_topics) > 0
+        if not kwargs.keys() <= _OPTIONS or not (ours or all_different):
+            # The stock method has an error for such arguments.
             return super().create_topics(list(new_topics), **kwargs)  # type: ignore[no-any-return,unused-ignore]  # untyped
         refuse_duplicates(new.topic for new in new_topics)
-        for new in ours:
+        for new in new_topics:
             check_numbers(new)
-        others = [new for new in new_topics if minimum_of(new) is None]
+        others = {new.topic: new for new in new_topics if new.topic not in ours}
         deadline, validate_only = _deadline(kwargs), _validate_only(kwargs)
+        stock = super().create_topics
 
-        def work() -> dict[str, CreationResult | ModeAwareError]:
+        def create(new: Mapping[str, NewTopic]) -> dict[str, Any]:
+            refused = refused_aliases(self._calls.views(deadline), new)
+            free = [each for topic, each in new.items() if topic not in refused]
+            at_brokers = stock(free, **_options(kwargs, deadline)) if free else {}
+            return refused | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
+
+        def create_with_minimum(new: Mapping[str, NewTopic]) -> dict[str, Any]:
+            refused = refused_aliases(self._calls.views(deadline), new)
             with self._creation(deadline) as creation:
-                return creation.create_topics(ours, validate_only)
+                free = [each for topic, each in new.items() if topic not in refused]
+                return refused | creation.create_topics(free, validate_only)
 
-        stock = super().create_topics(others, **kwargs) if others else {}
-        return {**stock, **self._futures([new.topic for new in ours], work)}
+        return {
+            **self._futures(others, partial(create, others), as_stock=True),
+            **self._futures(ours, partial(create_with_minimum, ours)),
+        }
 
     def create_partitions(  # type: ignore[override]  # the stock method overrides its own base class likewise
         self,
@@ -182,10 +200,7 @@ class AdminClient(librdkafka.AdminClient):
         def work() -> dict[str, Any]:
             views = self._calls.views(deadline)
             whole, controlled = _split(views, growths)
-            options = dict(kwargs)
-            if "request_timeout" in options:
-                options["request_timeout"] = deadline.left_s()  # reading the modes has taken some of it
-            at_brokers = self._create_stock(list(whole.values()), options)
+            at_brokers = self._create_stock(list(whole.values()), _options(kwargs, deadline))
             commands = [_command(topic, new, new.replica_assignment) for topic, new in controlled.items()]
             answers = self._calls.create_partitions(views, commands, _validate_only(kwargs), deadline)
             results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
@@ -574,7 +589,7 @@ def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseExceptio
         return future.exception(timeout_s)
     except FutureTimeoutError:
         return ClusterError(
-            f"create partitions of topic {topic!r}: no answer in time; it may have been done all the same",
+            f"topic {topic!r}: no answer in time to its creation or growth; it may have been done all the same",
             code=ErrorCode.REQUEST_TIMED_OUT,
             topic=topic,
         )
@@ -582,6 +597,11 @@ def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseExceptio
 
 def _deadline(kwargs: Mapping[str, Any]) -> Deadline:
     return Deadline(float(kwargs.get("request_timeout", REQUEST_TIMEOUT_S)))
+
+
+def _options(kwargs: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """Return the stock method's options when reading the modes has taken some of the time."""
+    return {**kwargs, **({"request_timeout": deadline.left_s()} if "request_timeout" in kwargs else {})}
 
 
 def _validate_only(kwargs: Mapping[str, Any]) -> bool:

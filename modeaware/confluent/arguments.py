@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from modeaware.clients.gate import written_topic
+from modeaware.clients.routes import is_replaced
 from modeaware.confluent.controller_calls import DeletePartitions
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.librdkafka import NewTopic, TopicPartition
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.views.source import Views
 
 _Key = TypeVar("_Key", TopicPartition, tuple[str, int])
 
@@ -23,6 +26,21 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
             code=ErrorCode.INVALID_REQUEST,
             topic=twice,
         )
+
+
+def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
+    """Return why no topic can be created under those of the names that lead to another topic; nothing for the rest."""
+    leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if is_replaced(views.view(topic))}
+    return {
+        topic: RequestRefused(
+            f"topic {topic!r} was replaced by {now!r}, and clients that use its name write to {now!r} and read that: "
+            f"there is nothing to create. For another topic of that name, first end the alias: modeaware alias forget "
+            f"{topic}",
+            code=ErrorCode.TOPIC_ALREADY_EXISTS,
+            topic=topic,
+        )
+        for topic, now in leads_to.items()
+    }
 
 
 def check_numbers(new: NewTopic) -> None:

@@ -8,9 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from modeaware import librdkafka
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
+from modeaware.clients.named import NamedTopics
 from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
 from modeaware.config import split_client_config, with_process_settings
+from modeaware.confluent import named
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.gates import Gates, Onlooker
 from modeaware.confluent.group import Callback, Membership, Subscription
@@ -18,8 +20,9 @@ from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
 from modeaware.confluent.partitions import Partitions
 from modeaware.confluent.retarget import PollHook, idle_stats
+from modeaware.confluent.route_table import partition_count
 from modeaware.confluent.statistics import stats_settings
-from modeaware.librdkafka import Message, TopicPartition
+from modeaware.librdkafka import ClusterMetadata, Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
@@ -62,7 +65,9 @@ class Consumer(librdkafka.Consumer):
         watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}
         super().__init__(hints.listening(watched))
         self._views = views = hints.views = registry.acquire(rest, config)
+        self._count = partition_count(self, config.view_timeout_ms / 1000)
         self._first_view = FirstView(config, lambda _: views.ready, views.error, ClientErrors(timeout=FirstViewTimeout))
+        self._named = NamedTopics(views, self._first_view)
         stock: Any = super()
         self._stock = stock
         group = GroupConf.of(rest)
@@ -204,6 +209,39 @@ class Consumer(librdkafka.Consumer):
         """As ``confluent_kafka.Consumer.seek``; a topic that is ambiguous is refused as in :meth:`commit`."""
         self._names.refuse([partition])
         self._partitions.seek(partition)
+
+    # Calls that name topics, and read nothing
+
+    def writable_partitions(self, topic: str) -> tuple[int, ...]:
+        """See :meth:`modeaware.Producer.writable_partitions`.
+
+        Raises:
+            ModeSourceError, FirstViewTimeout: no view of the modes yet, by ``modeaware.on.unknown``.
+            KafkaException: as there.
+        """
+        return self._named.writable_partitions(topic, self._count)
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
+        """As ``confluent_kafka.Consumer.list_topics``: partitions as the brokers have them, those in mode None too.
+
+        Asked for the name of a topic that was replaced and is gone, it has under that name the topic that the name
+        leads to; so have :meth:`committed`, :meth:`offsets_for_times` and :meth:`get_watermark_offsets`.
+        """
+        return named.list_topics(super().list_topics, self._named.present, *args, **kwargs)
+
+    def committed(self, partitions: list[TopicPartition], *args: Any, **kwargs: Any) -> list[TopicPartition]:
+        """As ``confluent_kafka.Consumer.committed``; see :meth:`list_topics`."""
+        return named.offsets(super().committed, self._named.present, partitions, *args, **kwargs)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], *args: Any, **kwargs: Any) -> list[TopicPartition]:
+        """As ``confluent_kafka.Consumer.offsets_for_times``; see :meth:`list_topics`."""
+        return named.offsets(super().offsets_for_times, self._named.present, partitions, *args, **kwargs)
+
+    def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """As ``confluent_kafka.Consumer.get_watermark_offsets``; see :meth:`list_topics`."""
+        options = {**dict(zip(("timeout",), args, strict=False)), **kwargs}
+        [asked] = named.led(self._named.present, [partition], options)
+        return super().get_watermark_offsets(asked, *args, **kwargs)
 
     # Life
 

@@ -24,7 +24,7 @@ class _WithKafkaError(ModeAwareError):
         self.args = (KafkaError(self.kafka_code, self.message),)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message,), {"code": self.code, "topic": self.topic, "partition": self.partition}
+        return type(self), (self.message,), {**self.__dict__}
 
 
 class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):

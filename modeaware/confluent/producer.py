@@ -13,11 +13,13 @@ from modeaware import librdkafka
 from modeaware.clients.routes import NO_STATS
 from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partitioner_of
 from modeaware.config import split_client_config, with_process_settings
+from modeaware.confluent import named
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.route_table import look_anew, partition_count
 from modeaware.confluent.router import Router
 from modeaware.confluent.statistics import QueueLoads, stats_settings
+from modeaware.librdkafka import ClusterMetadata
 from modeaware.views import registry
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 from partitioners import wants_load
@@ -72,6 +74,7 @@ class Producer(librdkafka.Producer):
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
         # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
+        self._count = partition_count(self, config.view_timeout_ms / 1000)
         views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         self._modeaware = router = Router(
             super().produce,
@@ -79,7 +82,7 @@ class Producer(librdkafka.Producer):
             views,
             config,
             partitioner,
-            count=partition_count(self, config.view_timeout_ms / 1000) if beyond else None,
+            count=self._count if beyond else None,
             load=None if loads is None else loads.of,
             deliveries=deliveries,
             look_anew=partial(look_anew, partition_count(self, 1.0)),
@@ -122,6 +125,29 @@ class Producer(librdkafka.Producer):
         if router is None:
             return super().produce_batch(*args, **kwargs)
         return router.produce_batch.call(*args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
+
+    def writable_partitions(self, topic: str) -> tuple[int, ...]:
+        """Return the partitions to which a record under ``topic`` may be addressed now, ascending.
+
+        Under the name of a topic that was replaced, those of the topic that its records go to. Waits for the first view
+        of the modes as ``produce`` does, and where no partition is retired for the cluster's metadata. The modes may
+        change at any time: a ``produce`` that names a partition retired since then raises RetiredPartitionChosen.
+
+        Raises:
+            FirstViewPending, FirstViewTimeout: as from :meth:`produce`.
+            KafkaException: the cluster has no such topic, or no broker answers within ``modeaware.view.timeout.ms``.
+        """
+        assert self._modeaware is not None, "the constructor has run"
+        return self._modeaware.named.writable_partitions(topic, self._count)
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
+        """As ``confluent_kafka.Producer.list_topics``: partitions as the brokers have them, retired ones too.
+
+        Asked for the name of a topic that was replaced, it has under that name the topic that records go to.
+        """
+        if self._modeaware is None:
+            return super().list_topics(*args, **kwargs)  # type: ignore[no-any-return] # its stub is untyped
+        return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
 
     def close(self) -> bool:
         """Flush and close, as confluent_kafka does. Records sent from delivery callbacks are routed by the last

@@ -210,23 +210,23 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         return before
 
 
-def partition_count(producer: librdkafka.Producer, timeout_s: float) -> PartitionCount:
-    """Request partition counts through ``producer``, which is not kept alive. A topic that is being created is waited
+def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s: float) -> PartitionCount:
+    """Request partition counts through ``client``, which is not kept alive. A topic that is being created is waited
     for.
 
     The function returned raises KafkaException: no answer, or none but errors, within ``timeout_s``.
     """
-    held = weakref.ref(producer)
+    held = weakref.ref(client)
 
     def count(topic: str) -> int:
         sending = held()
-        assert sending is not None, "it is the producer that sends"
+        assert sending is not None, "it is the client that calls"
+        stock: Any = librdkafka.Producer if isinstance(sending, librdkafka.Producer) else librdkafka.Consumer
         deadline_s = time.monotonic() + timeout_s
         while True:
             left_s = max(deadline_s - time.monotonic(), 0.1)
-            described = _in_another_thread(
-                partial(librdkafka.Producer.list_topics, sending, topic, timeout=left_s)
-            ).topics[topic]
+            metadata = _in_another_thread(partial(stock.list_topics, sending, topic, timeout=left_s))
+            described = metadata.topics[topic]
             if described.error is None and described.partitions:
                 return len(described.partitions)
             error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")

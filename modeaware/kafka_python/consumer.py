@@ -11,11 +11,18 @@ from typing import Any
 
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
 from modeaware.clients.gates import Gates
+from modeaware.clients.named import NamedTopics
 from modeaware.clients.settings import split_settings
 from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, RebalanceProtocol, deleted
+from modeaware.kafka_python._gateway import (
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceProtocol,
+    TopicPartition,
+    deleted,
+)
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
 from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name, matches
@@ -80,6 +87,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         self._first_view = FirstView(
             settings.config, views.wait_ready, views.error, ClientErrors(timeout=FirstViewTimeout)
         )
+        self._named = NamedTopics(views, self._first_view)
         group_id = self.config["group_id"] or ""
         self._starts = Starts(views, self.config["auto_offset_reset"], group_id)
         self._gates = gates = Gates(
@@ -207,6 +215,54 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             if left_s == 0 or partition not in self._subscription.missing_fetch_positions():
                 return position
             time.sleep(min(left_s, self._backoff_s))  # kafka-python's own pause before it tries again
+
+    # Calls that name topics, and read nothing
+
+    def writable_partitions(self, topic: str) -> tuple[int, ...]:
+        """See :meth:`modeaware.Producer.writable_partitions`; nothing where the cluster has no such topic.
+
+        Raises:
+            ModeSourceError, FirstViewTimeout: no view of the modes yet, by ``modeaware_on_unknown``.
+        """
+        stock = super().partitions_for_topic
+        return self._named.writable_partitions(topic, lambda found: len(stock(found)))
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """As ``kafka.KafkaConsumer.partitions_for_topic``, those in mode None too.
+
+        Under the name of a topic that was replaced and is gone, those of the topic that the name leads to; so do
+        :meth:`committed`, :meth:`beginning_offsets`, :meth:`end_offsets` and :meth:`offsets_for_times`.
+        """
+        found: set[int] = super().partitions_for_topic(self._named.present(topic))
+        return found
+
+    def committed(self, partition: Partition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
+        """As ``kafka.KafkaConsumer.committed``; see :meth:`partitions_for_topic`."""
+        return super().committed(self._led(partition), metadata=metadata, timeout_ms=timeout_ms)
+
+    def beginning_offsets(self, partitions: Iterable[Partition], timeout_ms: float | None = None) -> Offsets:
+        """As ``kafka.KafkaConsumer.beginning_offsets``; see :meth:`partitions_for_topic`."""
+        led = {each: self._led(each) for each in partitions}
+        return _under_names(led, super().beginning_offsets([*led.values()], timeout_ms))
+
+    def end_offsets(self, partitions: Iterable[Partition], timeout_ms: float | None = None) -> Offsets:
+        """As ``kafka.KafkaConsumer.end_offsets``; see :meth:`partitions_for_topic`."""
+        led = {each: self._led(each) for each in partitions}
+        return _under_names(led, super().end_offsets([*led.values()], timeout_ms))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[Partition, int], timeout_ms: float | None = None
+    ) -> dict[Partition, Any]:
+        """As ``kafka.KafkaConsumer.offsets_for_times``; see :meth:`partitions_for_topic`."""
+        led = {each: self._led(each) for each in timestamps}
+        asked = {led[each]: timestamp for each, timestamp in timestamps.items()}
+        return _under_names(led, super().offsets_for_times(asked, timeout_ms))
+
+    def _led(self, partition: Partition) -> Partition:
+        if not isinstance(partition, TopicPartition):
+            return partition  # kafka-python's to refuse
+        topic = self._named.present(partition.topic)
+        return partition if topic == partition.topic else TopicPartition(topic, partition.partition)
 
     # Life
 
@@ -446,3 +502,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             self._net.run(listener.call, method, partitions)  # in kafka-python's thread, as in a rebalance
         except Exception as error:
             raise KafkaError("User rebalance callback throws an error") from error
+
+
+def _under_names(led: Mapping[Partition, Partition], found: Mapping[Partition, Any]) -> dict[Partition, Any]:
+    """Return what was ``found`` of partitions under those that the application gave for them."""
+    return {given: found[asked] for given, asked in led.items() if asked in found}

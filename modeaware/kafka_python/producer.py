@@ -135,10 +135,22 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         return chosen
 
     def partitions_for(self, topic: str) -> set[int]:
-        """As ``kafka.KafkaProducer.partitions_for``; under the name of a topic that was replaced, of its successor."""
+        """As ``kafka.KafkaProducer.partitions_for``, retired partitions too; under the name of a topic that was
+        replaced, those of the topic that its records go to."""
         routes = self._modeaware
-        found: set[int] = super().partitions_for(topic if routes is None else routes.leads_to(topic))
+        found: set[int] = super().partitions_for(topic if routes is None else routes.named.written(topic))
         return found
+
+    def writable_partitions(self, topic: str) -> tuple[int, ...]:
+        """See :meth:`modeaware.Producer.writable_partitions`.
+
+        Raises:
+            FirstViewPending, FirstViewTimeout: as from :meth:`send`.
+            KafkaError: as from kafka-python's ``partitions_for``: the cluster has no such topic, say.
+        """
+        assert self._modeaware is not None, "the constructor has run"
+        stock = super().partitions_for
+        return self._modeaware.named.writable_partitions(topic, lambda found: len(stock(found)))
 
     @wraps(_gateway.KafkaProducer.close, assigned=(), updated=())
     def close(self, *args: Any, **kwargs: Any) -> None:

@@ -131,7 +131,7 @@ replaced controllers' records are dropped  I5 4
 versions only rise  I4 11
     modelog.replay: if held is not None and record.version < held.version:
 an explicit partition is refused  I3 1
-    clients.routes: if view.is_writable(partition): => if True:
+    clients.routes: if not is_absent and view.is_writable(partition): => if True:
 a view applies to one topic id  I8 41
     topic_view: return topic_id is None or self.topic_id is None or self.topic_id == topic_id => return True
 versions do not order a topic made anew  I2 1000004458

@@ -7,18 +7,19 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient as StockAdminClient
 from confluent_kafka.admin import NewTopic as StockNewTopic
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
+from modeaware.admin.new_topics import minimum_of
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
 from modeaware.wire.retries import Deadline
 from tests.support.fake_brokers import CreatingBrokers
-from tests.support.fake_views import FakeViews
+from tests.support.fake_views import FakeViews, switch
 
 
 @pytest.fixture
@@ -158,10 +159,17 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
 
 
 @pytest.fixture
-def admin(monkeypatch: pytest.MonkeyPatch, cluster: CreatingBrokers, log: object) -> Iterator[AdminClient]:
+def views() -> FakeViews:
+    return FakeViews()
+
+
+@pytest.fixture
+def admin(
+    monkeypatch: pytest.MonkeyPatch, cluster: CreatingBrokers, log: object, views: FakeViews
+) -> Iterator[AdminClient]:
     cluster.placed = {"t": [(1, 2, 3)]}
     monkeypatch.setattr("modeaware.wire.brokers.Brokers", lambda conf: cluster)
-    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: FakeViews())
+    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: views)
     with AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}) as admin:
         yield admin
 
@@ -171,13 +179,57 @@ def test_topics_are_stock_but_for_those_with_a_minimum(admin: AdminClient, monke
 
     def create(self: object, new: list[Any], **kwargs: Any) -> dict[str, Future[None]]:
         stock.extend(one.topic for one in new)
-        return {one.topic: Future() for one in new}
+        return {one.topic: done() for one in new}
 
     monkeypatch.setattr(StockAdminClient, "create_topics", create)
     mine = NewTopic("mine", 1, 3, min_required_replication_factor=2)
     futures = admin.create_topics([StockNewTopic("plain", 2, 1), NewTopic("ours", 2, 1), mine])
     assert futures["mine"].result(10) == CreationResult("mine", (0,), {0: (3,)})
+    assert futures["plain"].result(10) is futures["ours"].result(10) is None
     assert stock == ["plain", "ours"]
+
+
+def done() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
+
+
+@pytest.mark.parametrize("state", [{}, {"let_go": True}, {"let_go": True, "gone": True}])
+def test_the_name_of_a_replaced_topic_exists(
+    admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]
+) -> None:
+    """An application that creates its topics at start ("ensure my topic exists") must not bring the old one back."""
+    stock: list[tuple[str, dict[str, Any]]] = []
+
+    def create(self: object, new: list[Any], **kwargs: Any) -> dict[str, Future[None]]:
+        stock.extend((one.topic, kwargs) for one in new)
+        return {one.topic: done() for one in new}
+
+    monkeypatch.setattr(StockAdminClient, "create_topics", create)
+    switch(views, "orders", "orders-v2", **state)
+    switch(views, "orders-v2", "orders-v3", gone=True)
+    for again in (StockNewTopic("orders", 12, 1), NewTopic("orders", 12, 1, min_required_replication_factor=1)):
+        wanted = [again, StockNewTopic("new", 2, 1)]
+        futures = admin.create_topics(wanted, validate_only=True)
+        error: Any = futures["orders"].exception(10)
+        code = error.args[0].code() if isinstance(error, KafkaException) else error.code
+        assert isinstance(error, RequestRefused) == (minimum_of(again) is not None)
+        assert code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert "TOPIC_ALREADY_EXISTS" in str(error) or isinstance(error, RequestRefused), "frameworks look for it"
+        assert "was replaced by 'orders-v3'" in str(error)
+        assert "modeaware alias forget orders" in str(error)
+        assert futures["new"].result(10) is None
+    assert stock == [("new", {"validate_only": True})] * 2
+
+
+def test_nothing_is_created_while_the_mode_log_cannot_be_read(
+    admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StockAdminClient, "create_topics", lambda *_, **__: pytest.fail("it may be an alias"))
+    views.failure = NotAuthorized("not yours to read")
+    with pytest.raises(KafkaException, match="not yours"):
+        admin.create_topics([StockNewTopic("orders", 12, 1)])["orders"].result(10)
 
 
 ONE = {"min_required_replication_factor": 1}
@@ -197,6 +249,7 @@ def reassigning(wanted: Any, **more: Any) -> Callable[[AdminClient], Any]:
         (lambda admin: admin.create_partitions([]), ValueError, "(?i)at least one|empty|expected"),
         (lambda admin: admin.create_topics([NewTopic("n", 1, 1, [[1]], **ONE)]), ValueError, "mutually exclusive"),
         (lambda admin: admin.create_topics([NewTopic("n", 2, -1, [[1]], **ONE)]), ValueError, "as many partitions"),
+        (lambda admin: admin.create_topics([NewTopic("n", 1, 1, [[1]])]), ValueError, "mutually exclusive"),
         (lambda admin: NewTopic("n", min_required_replication_factor=0), ValueError, "1 or more, not 0"),
         (lambda admin: NewTopic("n", min_required_replication_factor=True), TypeError, "an int, not True"),
         (reassigning({"t": [1]}), TypeError, "expected a TopicPartition or"),

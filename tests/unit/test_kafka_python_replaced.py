@@ -16,13 +16,18 @@ from confluent_kafka import murmur2
 from kafka.errors import KafkaConnectionError, MessageSizeTooLargeError
 from kafka.partitioner import DefaultPartitioner
 from kafka.producer.transaction_manager import ProducerIdAndEpoch
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from modeaware.clients import refusals
 from modeaware.errors import ErrorCode, ModeSourceError, ResizeWarning, TopicReplaced
-from modeaware.kafka_python import KafkaProducer, ReplacedTopicError, RetiredPartitionError
+from modeaware.kafka_python import (
+    KafkaConsumer,
+    KafkaProducer,
+    ReplacedTopicError,
+    RetiredPartitionError,
+)
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
-from tests.support.kafka_python_offline import Made
+from tests.support.kafka_python_offline import OFFLINE, Made
 
 COUNTS = {"orders": 12, "orders-v2": 4, "orders-v3": 9, "other": 3}
 KEYS = [b"key-%d" % number for number in range(60)]
@@ -285,3 +290,65 @@ def test_topic_that_is_deleted_after_its_replacement_is_not_requested_any_more(m
     switch(views, "orders", "orders-v2", let_go=True, gone=True)
     assert answered() == ({"other"}, {full, of_other})
     queues.clear()
+
+
+def test_refusal_names_the_writable_partitions_that_the_producer_returns(made: Made, views: FakeViews) -> None:
+    producer = made.producer
+    assert producer.writable_partitions("orders") == tuple(range(12))
+    views.set("orders", modes_of(12, 5))
+    assert producer.writable_partitions("orders") == (0, 1, 2, 3, 4)
+    assert producer.partitions_for("orders") == set(range(12)), "as the brokers have it"
+    with pytest.raises(RetiredPartitionError, match=r"choose one of 0-4$") as error:
+        producer.send("orders", b"v", partition=7)
+    assert error.value.writable_partitions == (0, 1, 2, 3, 4)
+    switch(views, "orders", "orders-v2")
+    assert producer.writable_partitions("orders") == (0, 1, 2, 3)
+    with pytest.raises(RetiredPartitionError, match=r"choose one of 0-3$"):
+        producer.send("orders", b"v", partition=7)
+    views.set("orders-v2", modes_of(4, 2))
+    assert producer.writable_partitions("orders") == producer.writable_partitions("orders-v2") == (0, 1)
+
+
+def consumer_of_two_topics() -> Any:
+    """A consumer whose brokers have ``orders`` and ``orders-v2``, of the counts of :data:`COUNTS`, with offsets that
+    name the topic."""
+    consumer: Any = KafkaConsumer(**OFFLINE, group_id="g")
+    consumer._cluster.partitions_for_topic = lambda topic: set(range(COUNTS[topic]))
+    offsets = {"orders": 12, "orders-v2": 4}
+    consumer._fetcher = Mock(
+        beginning_offsets=lambda keys, timeout_ms: {key: offsets[key.topic] for key in keys},
+        end_offsets=lambda keys, timeout_ms: {key: offsets[key.topic] + 100 for key in keys},
+        offsets_by_times=lambda times, timeout_ms: {key: offsets[key.topic] + at for key, at in times.items()},
+    )
+    consumer._coordinator.fetch_committed_offsets = lambda keys, timeout_ms: {
+        key: OffsetAndMetadata(offsets[key.topic] + 50, "", -1) for key in keys
+    }
+    return consumer
+
+
+def test_a_consumer_is_answered_for_the_topic_that_is_there(views: FakeViews) -> None:
+    """While the group reads ``orders`` its offsets are its own; then the name leads on."""
+    consumer, asked = consumer_of_two_topics(), TopicPartition("orders", 1)
+
+    def check(count: int) -> None:
+        assert consumer.partitions_for_topic("orders") == set(range(count))
+        assert consumer.committed(asked) == count + 50
+        assert consumer.committed(asked, metadata=True).offset == count + 50
+        assert consumer.beginning_offsets([asked]) == {asked: count}
+        assert consumer.end_offsets([asked], timeout_ms=10) == {asked: count + 100}
+        assert consumer.offsets_for_times({asked: 7}) == {asked: count + 7}
+
+    check(12)
+    assert consumer.writable_partitions("orders") == tuple(range(12))
+    switch(views, "orders", "orders-v2", let_go=True)
+    check(12)
+    assert consumer.writable_partitions("orders") == tuple(range(4))
+    switch(views, "orders", "orders-v2", gone=True)
+    check(4)
+    new = TopicPartition("orders-v2", 1)
+    assert consumer.end_offsets([asked, new]) == {asked: 104, new: 104}
+    with pytest.raises(TypeError):
+        consumer.committed(("orders", 1))
+    views.set("orders-v2", modes_of(4, 3))
+    assert consumer.writable_partitions("orders") == (0, 1, 2)
+    consumer.close()

@@ -82,7 +82,7 @@ def test_a_refusal_names_the_partition_and_what_to_do() -> None:
     assert refusal is not None
     assert refusal.startswith("partition 4 of orders is ReadOnly and takes no records")
     assert "orders epoch 3: ReadWrite 0-3" in refusal
-    assert refusal.endswith("leave the partition out, or choose a ReadWrite one")
+    assert refusal.endswith("leave the partition out, or choose one of 0-3")
 
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE

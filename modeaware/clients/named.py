@@ -1,0 +1,70 @@
+"""Which topic a call is about that names one, and neither writes nor reads a record of it.
+
+The name of a topic that was replaced stands for another topic. For a call about *writing* it is the topic that records
+under the name go to, from the switch on. For a call about *offsets*, which groups commit and consumers read, it is the
+topic of that name for as long as brokers have it: only when that is gone does the name stand for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modeaware.clients.following import FirstView
+from modeaware.clients.gate import present_topic, segments, written_topic
+from modeaware.topic_view import TopicView
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+
+
+class NamedTopics:
+    """The topics that names stand for, by one client's share of the views. Thread-safe.
+
+    Calls wait for the first view; those with a timeout (in seconds, -1: ``modeaware.view.timeout.ms``) take names as
+    they are given where it has not come by then.
+
+    Raises, from every call:
+        ClientErrors.timeout: there is no first view, and ``modeaware.on.unknown`` is ``error``.
+    """
+
+    def __init__(self, views: Views, first_view: FirstView) -> None:
+        self._views = views
+        self._first_view = first_view
+
+    def written(self, name: str, timeout_s: float = -1.0) -> str:
+        """Return the topic that records under ``name`` go to."""
+        return self._leads_to(name, written_topic, timeout_s)
+
+    def present(self, name: str, timeout_s: float = -1.0) -> str:
+        """Return the topic that ``name`` stands for in calls about offsets."""
+        return self._leads_to(name, present_topic, timeout_s)
+
+    def writable_partitions(self, name: str, count: Callable[[str], int]) -> tuple[int, ...]:
+        """Return the partitions that a record under ``name`` may be addressed to now, ascending.
+
+        Args:
+            count: returns how many partitions a topic has; called where none of them is retired.
+
+        Raises:
+            ClientErrors.pending: there is no first view, and ``modeaware.on.unknown`` is ``block``.
+        """
+        self._first_view.wait()
+        self._verify(name)
+        view = written_topic(name, self._views.view)
+        return tuple(range(count(view.topic))) if view.all_writable else view.writable
+
+    def _leads_to(
+        self, name: str, found: Callable[[str, Callable[[str], TopicView]], TopicView], timeout_s: float
+    ) -> str:
+        first = self._first_view
+        if not first.over:
+            first.arrived(first.left_s() if timeout_s < 0 else min(timeout_s, first.left_s()))
+        if self._views.view(name).successor is None:
+            return name
+        self._verify(name)
+        return found(name, self._views.view).topic
+
+    def _verify(self, name: str) -> None:
+        """Compare the topic ids on the way with the cluster's (invariant I8). A topic that is gone has none: its name
+        leads on by the word of the log."""
+        chain = segments(name, self._views.view)
+        there = {view.topic for view in chain if view.successor is None or not view.successor.gone}
+        self._views.verify(there, VERIFY_TIMEOUT_S)

@@ -1,0 +1,61 @@
+"""confluent_kafka's calls that name topics, made for the topics that the names stand for
+(:mod:`modeaware.clients.named`), and answered under the names that the application gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from modeaware.librdkafka import ClusterMetadata, TopicPartition
+
+LeadsTo = Callable[[str, float], str]
+"""Returns the topic that a name stands for; waits for the first view for so many seconds (-1: no limit of the call)."""
+
+
+def list_topics(stock: Callable[..., ClusterMetadata], leads_to: LeadsTo, *args: Any, **kwargs: Any) -> ClusterMetadata:
+    """As ``list_topics``; of one topic, that of the topic which the name stands for, under the name."""
+    given = {**dict(zip(("topic", "timeout"), args, strict=False)), **kwargs}
+    name = given.get("topic")
+    if not isinstance(name, str) or len(args) > 2 or (topic := leads_to(name, _seconds(given))) == name:
+        return stock(*args, **kwargs)
+    found = stock(**{**given, "topic": topic})
+    found.topics = {name: found.topics[topic]}
+    return found
+
+
+def offsets(
+    stock: Callable[..., list[TopicPartition]], leads_to: LeadsTo, partitions: Any, *args: Any, **kwargs: Any
+) -> list[TopicPartition]:
+    """As ``committed`` and ``offsets_for_times``. A partition with an error keeps the topic that has it."""
+    asked = led(leads_to, partitions, {**dict(zip(("timeout",), args, strict=False)), **kwargs})
+    answer = stock(asked, *args, **kwargs)
+    if asked is partitions:
+        return answer
+    return [
+        found if found.error is not None or found.topic == given.topic else placed(found, given.topic)
+        for given, found in zip(partitions, answer, strict=True)
+    ]
+
+
+def led(leads_to: LeadsTo, partitions: Any, options: dict[str, Any]) -> Any:
+    """Return ``partitions`` of the topics that their names stand for; ``partitions`` itself where these are the same,
+    and where librdkafka will refuse it."""
+    if not isinstance(partitions, list) or not all(isinstance(each, TopicPartition) for each in partitions):
+        return partitions
+    timeout_s = _seconds(options)
+    topics = {each.topic: leads_to(each.topic, timeout_s) for each in partitions}
+    if all(name == topic for name, topic in topics.items()):
+        return partitions
+    return [placed(each, topics[each.topic]) for each in partitions]
+
+
+def placed(partition: TopicPartition, topic: str) -> TopicPartition:
+    """Return ``partition`` as one of ``topic``."""
+    more = {"metadata": partition.metadata, "leader_epoch": partition.leader_epoch}
+    given: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
+    return TopicPartition(topic, partition.partition, partition.offset, **given)
+
+
+def _seconds(given: dict[str, Any]) -> float:
+    timeout = given.get("timeout")
+    return float(timeout) if isinstance(timeout, int | float) else -1.0
