@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import ssl
 import weakref
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ import aiokafka
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
+from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, acquired
 from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, VerifiedRoutes
@@ -31,7 +31,7 @@ from modeaware.errors import ConfigError, KeyMoved, ModeSourceError, PartitionRe
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TOKEN_TIMEOUT_S = 30.0
 """How long librdkafka's thread waits for a token that the event loop is to fetch."""

@@ -10,11 +10,11 @@ successor, and nothing tells which: once a message was renamed, an offset for su
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from modeaware.callouts import InnerLock
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.librdkafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -55,7 +55,7 @@ class LogicalNames:
     """
 
     def __init__(self, stock: Any, renames: bool) -> None:
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._renames = renames
         self._names: dict[str, LogicalName] = {}
         self._given: set[str] = set()

@@ -10,12 +10,13 @@ KeyboardInterrupt.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
+
+from modeaware.callouts import InnerLock
 
 Forward: Any = partial
 """What is handed out; in C where the package was installed with a compiler."""
@@ -110,7 +111,7 @@ class PollHook:
         self._act = act
         self._finish = finish
         self._due_s = due_s
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._called = False
         self._acting = False
         self.stopped = False

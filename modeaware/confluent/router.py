@@ -9,7 +9,6 @@ every topic has a route.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors
 from modeaware.clients.resize import Backlog
 from modeaware.clients.routes import Load, Route, Routes
@@ -43,7 +43,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RoutedProduce: Any = None
 """The hot path in C; None where the package was installed without a compiler."""

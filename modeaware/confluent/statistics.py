@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 import weakref
 from collections import deque
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from modeaware import librdkafka
+from modeaware.callouts import InnerLock
 from modeaware.config import with_topic_config
 from modeaware.confluent.retarget import Switch, idle_stats
 
@@ -144,7 +144,7 @@ class Backlogs:
         self._timeout_s = delivery_timeout_s(conf)
         self._producer: Callable[[], Any] = lambda: None
         self._open: list[Backlog] = []
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._stats: Switch = idle_stats()
         self._idle = self._stats.target
         self._attentive = self._look

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordError
@@ -17,7 +17,7 @@ from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log, log_weakness
 from modeaware.modelog.writer import ModeLogWriter
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 READ_TIMEOUT_S = 20.0
 """For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""
