@@ -197,7 +197,7 @@ class Onlooker:
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         same = {"group.id": group_id, "isolation.level": conf.get("isolation.level", "read_committed")}
         self._conf = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
-        self._client = Renewed(lambda: Consumer(self._conf), lambda consumer: consumer.close())
+        self._client = Renewed(partial(Consumer, self._conf), lambda consumer: consumer.close())
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._client.ask(lambda consumer: consumer.committed(partitions, timeout=timeout))

@@ -114,9 +114,9 @@ class GroupDescriber:
     """Describes the consumer's own group; the admin client is made when first needed, and has no thread of ours."""
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
-        self._conf = connection_conf(conf, "group")
         self._group_id = group_id
-        self._admin: Renewed[Any] = Renewed(lambda: AdminClient(self._conf))
+        settings = connection_conf(conf, "group")
+        self._admin: Renewed[Any] = Renewed(lambda: AdminClient(settings))  # without self: both end when it is dropped
 
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
         """Return the assignment of the generation in which ``member`` was given ``given``.
