@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from benchmarks.harness import Result, Round, Timing, interleave, stopwatch
 from benchmarks.setting import PARTITIONS, WRITABLE, Setting
@@ -95,14 +96,17 @@ def keyed_path(rounds: int) -> Result:
 def routed(produce: Callable[..., object], *writable: int) -> Callable[..., object]:
     """``produce`` as a producer's router has it called after so many of 48 partitions were writable, one after the
     other, and keyed records were sent each time: a resize was warned of."""
-    router = Router(produce, produce, FakeViews(), ClientConfig(), partitioner_of({"partitioner": "murmur2_random"}))
+    def stock(client: object, *args: Any) -> object:
+        return produce(*args)
+
+    router = Router(stock, stock, FakeViews(), ClientConfig(), partitioner_of({"partitioner": "murmur2_random"}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for epoch, count in enumerate(writable, 1):
             modes = [PartitionMode.READ_WRITE] * count + [PartitionMode.READ_ONLY] * (PARTITIONS - count)
             router.follow({TOPIC: TopicView(TOPIC, version=(1, epoch), modes=tuple(modes))})
-            router.produce.call(TOPIC, b"value", b"key")
-    return router.produce.call
+            router.produce.call(None, TOPIC, b"value", b"key")
+    return partial(router.produce.call, None)
 
 
 def difference(times: Mapping[str, Sequence[Timing]], whole: str, part: str) -> list[float]:

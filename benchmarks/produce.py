@@ -78,13 +78,19 @@ by position; by name the extension gains, since it passes arguments on by positi
 
 @contextmanager
 def in_python() -> Iterator[None]:
-    """Producers made meanwhile do without the extension."""
+    """Producers of :class:`InPython` made meanwhile do without the extension."""
     built = router.RoutedProduce, retarget.Forward
     router.RoutedProduce, retarget.Forward = None, partial
     try:
         yield
     finally:
         router.RoutedProduce, retarget.Forward = built
+
+
+class InPython(modeaware.Producer):
+    """The method as it is without the extension."""
+
+    produce = getattr(modeaware.Producer.produce, "function", modeaware.Producer.produce)
 
 
 class Contender:
@@ -145,7 +151,7 @@ def _measure(setting: Setting, topic: str, log: str, state: State, name: str | N
         }
         if state.in_python is not None:
             with in_python():
-                contenders["in Python"] = Contender(modeaware.Producer, aware, ours, value)
+                contenders["in Python"] = Contender(InPython, aware, ours, value)
         for contender in contenders.values():
             contender.deliver()  # waits for the first view
         _check_what_is_measured(contenders["modeaware"].producer, state)

@@ -15,11 +15,11 @@ except ModuleNotFoundError as missing:
         "modeaware.metrics needs prometheus_client: install modeaware[metrics]", name=missing.name
     ) from missing
 
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from modeaware.callouts import InnerLock
 from modeaware.clients import tally
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import Source, sources
@@ -27,7 +27,7 @@ from modeaware.views.registry import Source, sources
 __all__ = ["ClientCollector", "register"]
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ClientCollector] = weakref.WeakKeyDictionary()
-_registering = threading.Lock()
+_registering = InnerLock()
 Families = dict[str, GaugeMetricFamily | CounterMetricFamily]
 Table = Mapping[str, tuple[str, tuple[str, ...]]]
 """Families: name -> help and labels."""

@@ -93,7 +93,7 @@ class Partitioner(Protocol):
     """Makes a partitioner for each topic."""
 
     def for_topic(self, topic: str) -> TopicPartitioner:
-        """Return a new one for ``topic``, with its own state."""
+        """Return a new one for ``topic``, with its own state. A client may hold a lock meanwhile: send nothing here."""
         ...
 
 

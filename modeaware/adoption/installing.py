@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import logging
 import os
 import sys
-import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.config import CLIENT_SETTING_NAMES, process_settings, set_process_settings
 
 NOT_TEXT = frozenset({"modeaware.resize_cb"})
@@ -186,7 +185,7 @@ def _namespace(module: ModuleType) -> dict[str, Any]:
     return namespace
 
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 QUIXSTREAMS = "quixstreams"
 """Its consumers look partitions up by the topics that the application has named: one of a successor is a KeyError."""
@@ -253,7 +252,7 @@ def _usable_kafka_python() -> tuple[tuple[str, str, str], ...]:
     return _KAFKA_PYTHON
 
 
-_lock = threading.RLock()
+_lock = InnerLock()
 _undo: list[Callable[[], object]] = []
 _until_quixstreams: list[Callable[[], object]] = []
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.cli import Command
 from modeaware.cli.progress import run_interruptibly
 from modeaware.cli.session import (
@@ -27,7 +28,7 @@ from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.monitoring.server import MonitoringServer, check_listen
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class RunController(Command):

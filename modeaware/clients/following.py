@@ -8,9 +8,7 @@ nothing, until there is one; ``writable`` takes every partition as ReadWrite unt
 from __future__ import annotations
 
 import _thread
-import logging
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -18,13 +16,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.source import ViewListener, Views
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class ClientErrors(NamedTuple):
@@ -112,7 +111,7 @@ class FirstView:
         self._wait = wait
         self._failure = failure
         self._errors = errors
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._deadline_s: float | None = None
         self.over = False
 

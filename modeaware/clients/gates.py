@@ -24,11 +24,11 @@ All of it is for the polling thread.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from modeaware.callouts import get_logger
 from modeaware.clients.gate import (
     GATE_OPENED,
     READ,
@@ -47,7 +47,7 @@ from modeaware.modes import format_ranges
 from modeaware.topic_view import Successor, TopicView
 from modeaware.views.source import Views
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LOOK_S = 0.25
 """How often a shut gate is looked at. Costs nothing but where an answer of the brokers may open it."""

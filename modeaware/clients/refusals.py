@@ -7,17 +7,16 @@ Nothing is sent again by us: an earlier attempt may have been stored.
 
 from __future__ import annotations
 
-import logging
 import math
-import threading
 import time
 from typing import TypeVar
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.errors import ModeSourceError, TopicReplaced
 from modeaware.topic_view import Successor
 from modeaware.views.source import Views
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 E = TypeVar("E", bound=TopicReplaced)
 
@@ -37,7 +36,7 @@ class Refusals:
 
     def __init__(self, views: Views | None = None) -> None:
         self.views = views
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._asked_s = -math.inf
         self._logged: set[str] = set()
 

@@ -10,19 +10,19 @@ topic until the first key of a resize was seen.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from modeaware.callouts import call_out, get_logger
 from modeaware.clients.tally import RESIZE_WARNINGS, TALLY
 from modeaware.errors import ResizeWarning
 from modeaware.topic_view import TopicView
 from partitioners import Partitioner, TopicPartitioner, expected_share_moved
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -242,16 +242,17 @@ class Resizes:
         return due
 
     def report(self, resizes: Iterable[Resize]) -> None:
-        """Log record, counter, callback, and Python warning of each; what the last two raise is the caller's."""
+        """Log record, counter, callback, and Python warning of each. What the last two raise is the sender's, where a
+        record is being sent, and else logged."""
         with ExitStack() as reports:  # what one of them raises does not silence the others
             for resize in resizes:
-                reports.callback(self._report, resize)
+                self.count += 1
+                TALLY.add(RESIZE_WARNINGS)
+                about = {"topic": resize.topic, "mode_epoch": resize.epoch}
+                logger.warning("%s", resize.describe(), extra=about)
+                reports.callback(call_out, self._call_back, resize)
 
-    def _report(self, resize: Resize) -> None:
-        self.count += 1
-        TALLY.add(RESIZE_WARNINGS)
-        about = {"topic": resize.topic, "mode_epoch": resize.epoch}
-        logger.warning("%s", resize.describe(), extra=about)
+    def _call_back(self, resize: Resize) -> None:
         if self.callback is not None:
             self.callback(resize)
         warnings.warn(ResizeWarning(resize.describe()), stacklevel=1)  # the sender is any number of calls away

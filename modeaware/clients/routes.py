@@ -15,12 +15,12 @@ of a topic that is fenced, and gain nothing: what is acknowledged there can be r
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.gate import segments
 from modeaware.clients.named import NamedTopics
@@ -33,7 +33,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index, named
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Load = Callable[[str, tuple[int, ...]], Sequence[int]]
 """Returns the load of a topic's candidates; empty where it is not known."""
@@ -249,7 +249,7 @@ class Routes:
         self._looked_anew: set[str] = set()
         self._verified: dict[str, str | None] = {}  # topic -> the id that has been compared with the cluster's
         self._wrapped: Callable[[Any], Any] | None = None  # Route.report of topics that are about to be replaced
-        self._lock = threading.RLock()
+        self._lock = InnerLock()
         self._share: ViewShare | None = None
         self.known = threading.Event()
         self.first_view = FirstView(config, self.known.wait, views.error, errors)
@@ -266,7 +266,7 @@ class Routes:
             self._share.release()
 
     def follow(self, changed: Mapping[str, TopicView]) -> None:
-        """Put views in force. What the application's callback for resizes raises is raised afterwards."""
+        """Put views in force, and report resizes that are due."""
         with self._lock:
             first = not self.known.is_set()
             self._lead(changed, first=first)

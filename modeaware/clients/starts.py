@@ -24,16 +24,16 @@ again for its next owner. Hence consumers commit the start offsets of idle parti
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clients import gate
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Key = tuple[str, int]
 """A topic and a partition; kafka-python's ``TopicPartition`` is such a tuple."""
@@ -111,7 +111,7 @@ class Starts:
         self._predecessors: Mapping[str, TopicView] = {}
         self.earliest = reset.lower() in EARLIEST
         self.latest = reset.lower() in LATEST
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._resume: dict[Key, tuple[str | None, int]] = {}
         self._ids: dict[str, str | None] = {}  # the last known ids of topics of which partitions were assigned
         self._created_again: dict[str, set[int]] = {}  # and their partitions that have started since

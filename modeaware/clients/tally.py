@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Mapping
+
+from modeaware.callouts import InnerLock
 
 SENDS_REFUSED = "sends-refused"
 RESIZE_WARNINGS = "resize-warnings"
@@ -18,7 +19,7 @@ class Tally:
     """Counts. Thread-safe; in a forked child they begin at 0. Not for anything that is done for each record."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str, times: int = 1) -> None:
@@ -33,7 +34,7 @@ class Tally:
 
     def forget_parent(self) -> None:
         """In a forked child, whose parent may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._counts = Counter()
 
 

@@ -1,7 +1,7 @@
 /* A routed `produce` in C: what fast_produce() of router.py does for the usual calls, without a Python frame.
  *
- * A call is a dictionary look-up of the topic, which says as well what has replaced it, a hash of the key, and confluent_kafka's own method, which checks every
- * argument. Whatever is unusual goes to the function in Python, as it was written: a topic that is no str, a route that
+ * A call is a dictionary look-up of the topic, which says as well what has replaced it, a hash of the key, and
+ * confluent_kafka's own method, which checks every argument. Whatever is unusual goes to the function in Python, as it was written: a topic that is no str, a route that
  * needs more than the hash, an explicit partition of a shrunk topic, keys that are neither bytes nor str, and arguments
  * that no `produce` has. So the rules are written once, in Python; here is only their shortest path.
  *
@@ -33,9 +33,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     State *state;
     PyObject *module;  /* keeps the state */
-    PyObject *base;    /* confluent_kafka's bound method */
-    PyCFunctionWithKeywords method; /* what base calls, and on what: saves a part of the call; NULL: base is in Python */
-    PyObject *producer;             /* borrowed of base */
+    PyObject *base;    /* confluent_kafka's method, which takes the producer first, as all functions here do */
     PyObject *counts;  /* topic -> how many partitions a hash chooses among, see Count in router.py */
     PyObject *slow;    /* the same in Python */
     PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
@@ -103,14 +101,6 @@ static Number number_named(const char *name)
     return strcmp(name, "fnv1a") == 0 ? fnv1a : NULL;
 }
 
-/* The C function of a bound method that takes a tuple and keywords, as confluent_kafka's do; NULL: it is another one. */
-static PyCFunctionWithKeywords method_of(PyObject *bound)
-{
-    if (!PyCFunction_CheckExact(bound) || PyCFunction_GET_FLAGS(bound) != (METH_VARARGS | METH_KEYWORDS))
-        return NULL;
-    return (PyCFunctionWithKeywords)(void (*)(void))PyCFunction_GET_FUNCTION(bound);
-}
-
 /* Which parameter a keyword names; -1: none. Compilers intern keywords, so one look at addresses nearly always does. */
 static int parameter(const State *state, PyObject *keyword)
 {
@@ -141,16 +131,18 @@ static const unsigned char *key_bytes(PyObject *key, Py_ssize_t *length)
     return NULL;
 }
 
-/* librdkafka has refused the record before it queued it; the exception that is set goes to Python. */
-static PyObject *retried(Routed *self, PyObject *const *arguments)
+/* librdkafka has refused the record before it queued it; the exception that is set goes to Python. `call` is the producer
+ * and the arguments. */
+static PyObject *retried(Routed *self, PyObject *const *call)
 {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
     if (traceback != NULL)
         PyException_SetTraceback(error, traceback);
+    PyObject *const *arguments = call + 1;
     PyObject *result = PyObject_CallFunctionObjArgs(
-        self->retry, error, arguments[PARTITION], arguments[TOPIC], arguments[VALUE], arguments[KEY],
+        self->retry, call[0], error, arguments[PARTITION], arguments[TOPIC], arguments[VALUE], arguments[KEY],
         arguments[CALLBACK], arguments[TIMESTAMP], arguments[HEADERS], NULL);
     Py_XDECREF(type);
     Py_XDECREF(error);
@@ -159,13 +151,14 @@ static PyObject *retried(Routed *self, PyObject *const *arguments)
 }
 
 /* Call librdkafka's method; `where` is NULL where the caller's own choice stands. */
-static PyObject *call_base(Routed *self, PyObject *const *given, PyObject *where)
+static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *given, PyObject *where)
 {
     const State *state = self->state;
     /* A callback that is given at all counts, even None: on_delivery is its alias. */
     PyObject *called = given[CALLBACK] != NULL ? given[CALLBACK] : given[ON_DELIVERY];
     PyObject *chosen = where != NULL ? where : given[PARTITION];
-    PyObject *arguments[PARAMETERS] = {
+    PyObject *call[1 + PARAMETERS] = {
+        producer,
         given[TOPIC],
         given[VALUE] != NULL ? given[VALUE] : Py_None,
         given[KEY] != NULL ? given[KEY] : Py_None,
@@ -180,46 +173,10 @@ static PyObject *call_base(Routed *self, PyObject *const *given, PyObject *where
         count = PARAMETERS;
     else if (called != NULL && called != Py_None)
         count = 5;
-    PyObject *tuple = PyTuple_New(count);
-    if (tuple == NULL)
-        return NULL;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        Py_INCREF(arguments[at]);
-        PyTuple_SET_ITEM(tuple, at, arguments[at]);
-    }
-    Py_INCREF(self); /* a partial holds no reference to what it calls, and may be given another target meanwhile */
-    PyObject *result =
-        self->method != NULL ? self->method(self->producer, tuple, NULL) : PyObject_Call(self->base, tuple, NULL);
+    Py_INCREF(self); /* what is called may give the producer another target, or drop it */
+    PyObject *result = PyObject_Vectorcall(self->base, call, (size_t)(1 + count), NULL);
     if (result == NULL && given[PARTITION] == NULL && PyErr_ExceptionMatches(self->refused))
-        result = retried(self, arguments);
-    Py_DECREF(tuple);
-    Py_DECREF(self);
-    return result;
-}
-
-/* The fastest form of a call, topic, value and key by position, where librdkafka chooses: what was given is passed on, but
- * for the topic. */
-static PyObject *call_plain(Routed *self, PyObject *topic, PyObject *const *args, Py_ssize_t nargs)
-{
-    Py_INCREF(topic); /* the dictionary may let it go meanwhile */
-    PyObject *tuple = PyTuple_New(nargs);
-    if (tuple == NULL) {
-        Py_DECREF(topic);
-        return NULL;
-    }
-    PyTuple_SET_ITEM(tuple, TOPIC, topic);
-    for (Py_ssize_t at = VALUE; at < nargs; at++)
-        PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
-    Py_INCREF(self); /* as in call_base() */
-    PyObject *result = self->method(self->producer, tuple, NULL);
-    if (result == NULL && PyErr_ExceptionMatches(self->refused)) {
-        PyObject *arguments[PARAMETERS] = {
-            topic,   nargs > VALUE ? args[VALUE] : Py_None, nargs > KEY ? args[KEY] : Py_None, self->state->unassigned,
-            Py_None, Py_None,                               self->state->no_timestamp,         Py_None,
-        };
-        result = retried(self, arguments);
-    }
-    Py_DECREF(tuple);
+        result = retried(self, call);
     Py_DECREF(self);
     return result;
 }
@@ -227,18 +184,18 @@ static PyObject *call_plain(Routed *self, PyObject *topic, PyObject *const *args
 static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Routed *self = (Routed *)callable;
-    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf) - 1; /* without the producer */
     PyObject *given[PARAMETERS] = {NULL};
-    if (nargs > PARAMETERS || self->base == NULL)
+    if (nargs < 0 || nargs > PARAMETERS || self->base == NULL)
         goto slow;
     for (Py_ssize_t at = 0; at < nargs; at++)
-        given[at] = args[at];
+        given[at] = args[1 + at];
     if (kwnames != NULL) {
         for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(kwnames); at++) {
             int which = parameter(self->state, PyTuple_GET_ITEM(kwnames, at));
             if (which < 0 || given[which] != NULL)
                 goto slow;
-            given[which] = args[nargs + at];
+            given[which] = args[1 + nargs + at];
         }
     }
     if (given[TOPIC] == NULL || !PyUnicode_CheckExact(given[TOPIC]))
@@ -261,8 +218,6 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         return NULL;
     if (count == 0 || (count > 0 && given[PARTITION] != NULL))
         goto slow;
-    if (count < 0 && kwnames == NULL && nargs <= PARTITION && self->method != NULL)
-        return call_plain(self, successor != NULL ? successor : given[TOPIC], args, nargs);
     PyObject *where = NULL;
     if (count > 0) {
         Py_ssize_t length = 0;
@@ -275,7 +230,7 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
     }
     if (successor != NULL)
         given[TOPIC] = Py_NewRef(successor); /* the dictionary may let it go meanwhile */
-    PyObject *result = call_base(self, given, where);
+    PyObject *result = call_base(self, args[0], given, where);
     Py_XDECREF(where);
     if (successor != NULL)
         Py_DECREF(given[TOPIC]);
@@ -286,7 +241,7 @@ slow:
         PyErr_SetString(PyExc_RuntimeError, "Producer closed");
         return NULL;
     }
-    return PyObject_Vectorcall(self->slow, args, (size_t)nargs, kwnames);
+    return PyObject_Vectorcall(self->slow, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames);
 }
 
 static PyObject *routed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -311,8 +266,6 @@ static PyObject *routed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->state = PyModule_GetState(module);
     self->module = Py_NewRef(module);
     self->base = Py_NewRef(base);
-    self->method = method_of(base);
-    self->producer = self->method != NULL ? PyCFunction_GET_SELF(base) : NULL;
     self->counts = Py_NewRef(counts);
     self->slow = Py_NewRef(slow);
     self->retry = Py_NewRef(retry);
@@ -366,37 +319,31 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *func;
-    vectorcallfunc call;            /* how func is called; NULL: by the general way */
-    PyCFunctionWithKeywords method; /* what func calls, and on what, as in Routed */
-    PyObject *owner;                /* borrowed of func */
+    PyCFunctionWithKeywords method; /* what func calls, on an instance of the class; NULL: func is no method in C */
+    PyTypeObject *class;            /* borrowed of func */
     PyObject *weak_references;
 } Forward;
 
 static PyObject *forward_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Forward *self = (Forward *)callable;
-    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     if (self->func == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "closed");
         return NULL;
     }
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    PyCFunctionWithKeywords method = self->method;
+    if (method != NULL && kwnames == NULL && nargs > 0 && PyObject_TypeCheck(args[0], self->class)) {
+        PyObject *tuple = PyTuple_New(nargs - 1);
+        for (Py_ssize_t at = 1; tuple != NULL && at < nargs; at++)
+            PyTuple_SET_ITEM(tuple, at - 1, Py_NewRef(args[at]));
+        PyObject *result = tuple != NULL ? method(args[0], tuple, NULL) : NULL; /* its class keeps the function */
+        Py_XDECREF(tuple);
+        return result;
+    }
     /* It may be given another target meanwhile: by what is called, or by a finalizer when memory is taken. */
     PyObject *func = Py_NewRef(self->func);
-    vectorcallfunc call = self->call;
-    PyCFunctionWithKeywords method = self->method;
-    PyObject *owner = self->owner;
-    PyObject *result;
-    if (call != NULL)
-        result = call(func, args, (size_t)nargs, kwnames);
-    else if (method == NULL || kwnames != NULL)
-        result = PyObject_Vectorcall(func, args, (size_t)nargs, kwnames);
-    else {
-        PyObject *tuple = PyTuple_New(nargs);
-        for (Py_ssize_t at = 0; tuple != NULL && at < nargs; at++)
-            PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
-        result = tuple != NULL ? method(owner, tuple, NULL) : NULL;
-        Py_XDECREF(tuple);
-    }
+    PyObject *result = PyObject_Vectorcall(func, args, (size_t)nargs, kwnames);
     Py_DECREF(func);
     return result;
 }
@@ -405,9 +352,14 @@ static void forward_point_to(Forward *self, PyObject *func)
 {
     PyObject *before = self->func;
     self->func = Py_NewRef(func);
-    self->call = PyVectorcall_Function(func);
-    self->method = method_of(func);
-    self->owner = self->method != NULL ? PyCFunction_GET_SELF(func) : NULL;
+    self->method = NULL;
+    if (Py_IS_TYPE(func, &PyMethodDescr_Type)) {
+        const PyMethodDef *definition = ((PyMethodDescrObject *)func)->d_method;
+        if (definition->ml_flags == (METH_VARARGS | METH_KEYWORDS)) {
+            self->class = PyDescr_TYPE(func);
+            self->method = (PyCFunctionWithKeywords)(void (*)(void))definition->ml_meth;
+        }
+    }
     Py_XDECREF(before);
 }
 
@@ -444,6 +396,7 @@ static int forward_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int forward_clear(PyObject *object)
 {
+    ((Forward *)object)->method = NULL;
     Py_CLEAR(((Forward *)object)->func);
     return 0;
 }
@@ -490,6 +443,147 @@ static PyType_Spec forward_spec = {
     .slots = forward_slots,
 };
 
+/* ---- FollowingMethod: a method that calls what its instance has in the slot of that purpose, see following() of
+ * retarget.py. It is called without a bound method in between, as confluent_kafka's own are, and binds as a function does.
+ */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function;  /* the method in Python */
+    PyTypeObject *owner; /* the class that has the slot; NULL: none has */
+    Py_ssize_t offset;   /* of the slot, in instances of that class */
+} FollowingMethod;
+
+static PyObject *following_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    FollowingMethod *self = (FollowingMethod *)callable;
+    PyObject *called = NULL;
+    if (PyVectorcall_NARGS(nargsf) > 0 && self->owner != NULL && PyObject_TypeCheck(args[0], self->owner))
+        called = *(PyObject **)((char *)args[0] + self->offset);
+    if (called == NULL)
+        return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+    Py_INCREF(called);
+    PyObject *result = PyVectorcall_Function(called) == forward_call
+                           ? forward_call(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames)
+                           : PyObject_Vectorcall(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames);
+    Py_DECREF(called);
+    return result;
+}
+
+static PyObject *following_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", NULL};
+    PyObject *function;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &function))
+        return NULL;
+    FollowingMethod *self = (FollowingMethod *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = following_call;
+    self->function = Py_NewRef(function);
+    return (PyObject *)self;
+}
+
+static PyObject *following_get(PyObject *self, PyObject *instance, PyObject *owner)
+{
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+/* The slot is "_following_" and the name. */
+static PyObject *following_set_name(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
+{
+    FollowingMethod *self = (FollowingMethod *)object;
+    if (nargs != 2 || !PyType_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "__set_name__ takes a class and a name");
+    PyObject *name = PyUnicode_FromFormat("_following_%U", args[1]);
+    PyObject *slot = name != NULL ? PyObject_GetAttr(args[0], name) : NULL;
+    Py_XDECREF(name);
+    if (slot == NULL)
+        return NULL;
+    if (!Py_IS_TYPE(slot, &PyMemberDescr_Type) || ((PyMemberDescrObject *)slot)->d_member->type != T_OBJECT_EX) {
+        Py_DECREF(slot);
+        return PyErr_Format(PyExc_TypeError, "%U: no slot", args[1]);
+    }
+    Py_XSETREF(self->owner, (PyTypeObject *)Py_NewRef(PyDescr_TYPE(slot)));
+    self->offset = ((PyMemberDescrObject *)slot)->d_member->offset;
+    Py_DECREF(slot);
+    Py_RETURN_NONE;
+}
+
+/* What a function says of itself, its type's documentation and module among it. */
+static PyObject *following_getattro(PyObject *object, PyObject *name)
+{
+    static const char *const OF_FUNCTION[] = {"__doc__", "__module__", NULL};
+    PyObject *function = ((FollowingMethod *)object)->function;
+    for (const char *const *at = OF_FUNCTION; *at != NULL; at++)
+        if (function != NULL && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, *at) == 0)
+            return PyObject_GetAttr(function, name);
+    PyObject *found = PyObject_GenericGetAttr(object, name);
+    if (found != NULL || function == NULL || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(function, name);
+}
+
+static int following_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((FollowingMethod *)object)->function);
+    Py_VISIT(((FollowingMethod *)object)->owner);
+    return 0;
+}
+
+static int following_clear(PyObject *object)
+{
+    /* The function stays until the end, since a call may still come: its class, which has this, breaks the cycle. */
+    Py_CLEAR(((FollowingMethod *)object)->owner);
+    return 0;
+}
+
+static void following_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    following_clear(object);
+    Py_CLEAR(((FollowingMethod *)object)->function);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyMemberDef following_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FollowingMethod, vectorcall), READONLY, NULL},
+    {"function", T_OBJECT_EX, offsetof(FollowingMethod, function), READONLY, "The method in Python."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMethodDef following_methods[] = {
+    {"__set_name__", (PyCFunction)(void (*)(void))following_set_name, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot following_slots[] = {
+    {Py_tp_doc, (void *)"See :func:`modeaware.confluent.retarget.following`."},
+    {Py_tp_new, following_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, following_get},
+    {Py_tp_getattro, following_getattro},
+    {Py_tp_traverse, following_traverse},
+    {Py_tp_clear, following_clear},
+    {Py_tp_dealloc, following_dealloc},
+    {Py_tp_members, following_members},
+    {Py_tp_methods, following_methods},
+    {0, NULL},
+};
+
+static PyType_Spec following_spec = {
+    .name = "modeaware.confluent._routed.FollowingMethod",
+    .basicsize = sizeof(FollowingMethod),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .slots = following_slots,
+};
+
 static PyMemberDef routed_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Routed, vectorcall), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -534,7 +628,11 @@ static int module_exec(PyObject *module)
     if ((state->unassigned = PyLong_FromLong(-1)) == NULL || (state->no_timestamp = PyLong_FromLong(0)) == NULL)
         return -1;
     make_crc_table();
-    return add_type(module, &routed_spec) < 0 ? -1 : add_type(module, &forward_spec);
+    PyType_Spec *const specs[] = {&routed_spec, &forward_spec, &following_spec, NULL};
+    for (PyType_Spec *const *at = specs; *at != NULL; at++)
+        if (add_type(module, *at) < 0)
+            return -1;
+    return 0;
 }
 
 /* The state holds text and numbers alone, which are in no cycle: nothing to traverse, and it lasts until the end. */

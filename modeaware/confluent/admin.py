@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import closing, contextmanager
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
+from modeaware.callouts import InnerLock
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent.arguments import (
     broker_ids,
@@ -70,7 +70,7 @@ class AdminClient(librdkafka.AdminClient):
         super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
         self._stock_conf = stock_conf
         self._calls = ControllerCalls(stock_conf, config)
-        self._pool_lock = Lock()
+        self._pool_lock = InnerLock()
         self._pool: ThreadPoolExecutor | None = None
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from modeaware.confluent.group import Callback, Membership, Subscription
 from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
 from modeaware.confluent.partitions import Partitions
-from modeaware.confluent.retarget import PollHook, idle_stats
+from modeaware.confluent.retarget import PollHook, Stock, following, idle_stats, stock_method, weakly
 from modeaware.confluent.route_table import partition_count
 from modeaware.confluent.statistics import stats_settings
 from modeaware.librdkafka import ClusterMetadata, Message, TopicPartition
@@ -33,7 +33,13 @@ V = TypeVar("V")
 _VIEW_POLL_S = 0.1
 
 
-class Consumer(librdkafka.Consumer):
+class _Slots(librdkafka.Consumer):
+    """Has the place of what :func:`~modeaware.confluent.retarget.following` methods call."""
+
+    __slots__ = ("_following_commit", "_following_consume", "_following_poll", "_following_store_offsets")
+
+
+class Consumer(_Slots):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
     Partitions of mode None are left out of the assignment, and read when they are readable again. Where a topic is
@@ -68,56 +74,49 @@ class Consumer(librdkafka.Consumer):
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         self._first_view = FirstView(config, lambda _: views.ready, views.error, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
-        stock: Any = super()
-        self._stock = stock
+        self._stock = stock = Stock(Consumer, self)
         group = GroupConf.of(rest)
         self._starts = Starts(views, group.offset_reset, group.group_id)
         onlooker = Onlooker(rest, group.group_id)
-        self._gates = Gates(
-            stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
-            is_inside=lambda: self._hook.inside or self._hook.polling,
+        poll, consume, commit, store_offsets = (
+            stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
+        )
+        self._hook = hook = PollHook(poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish))
+        self._gates = gates = Gates(
+            stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: hook.polling,
+            is_inside=lambda: hook.inside or hook.polling,
             onlooker=onlooker, whole_names=group.whole_names, refresh_s=group.refresh_s,
             creates_topics=group.creates_topics,
         )  # fmt: skip
         self._partitions = Partitions(
-            stock, group.group_id, self._starts, views.view, lambda topic: topic in self._gates.shut, onlooker
+            stock, group.group_id, self._starts, views.view, lambda topic: topic in gates.shut, onlooker
         )
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
-        self._names = LogicalNames(stock, renames=config.topic_names == "logical")
-        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats, self._finish)
-        self._membership = Membership(
-            stock, group, self._partitions, self._ownership, self._gates, views, self._hook.call
-        )
+        self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
+        self._membership = Membership(stock, group, self._partitions, self._ownership, gates, views, hook.call)
         self._renames = False
         self._pending = False  # a subscription waits for the first view
         self._look_again_s = 0.0
-        self._bind()
+        self._following_poll, self._following_consume = hook.poll.call, hook.consume.call
+        self._following_commit, self._following_store_offsets = self._names.commit.call, self._names.store_offsets.call
         self._share = ViewShare(self, views, self._note)
-
-    def _bind(self) -> None:
-        # Instance attributes, so that nothing of ours runs per record; not where a subclass has its own method.
-        for name, switch in (
-            ("poll", self._hook.poll),
-            ("consume", self._hook.consume),
-            ("commit", self._names.commit),
-            ("store_offsets", self._names.store_offsets),
-        ):
-            if getattr(type(self), name) is getattr(Consumer, name):
-                self.__dict__[name] = switch.call
 
     # Reading
 
+    @following
     def poll(self, *args: Any, **kwargs: Any) -> Message | None:
         """As ``confluent_kafka.Consumer.poll``; changes of the assignment that wait are applied first."""
-        message: Message | None = self._hook.poll.call(*args, **kwargs)
+        message: Message | None = self._hook.poll.call(self, *args, **kwargs)
         return message
 
+    @following
     def consume(self, *args: Any, **kwargs: Any) -> list[Message]:
         """As ``confluent_kafka.Consumer.consume``; changes of the assignment that wait are applied first."""
-        messages: list[Message] = self._hook.consume.call(*args, **kwargs)
+        messages: list[Message] = self._hook.consume.call(self, *args, **kwargs)
         return messages
 
+    @following
     def commit(self, *args: Any, **kwargs: Any) -> Any:
         """As ``confluent_kafka.Consumer.commit``. A message commits on the topic that its record is in.
 
@@ -125,11 +124,12 @@ class Consumer(librdkafka.Consumer):
             KafkaException: as there; and code ``_INVALID_ARG`` where ``modeaware.topic.names=logical`` makes the topic
                 of ``offsets`` ambiguous. Nothing is committed then.
         """
-        return self._names.commit.call(*args, **kwargs)
+        return self._names.commit.call(self, *args, **kwargs)
 
+    @following
     def store_offsets(self, *args: Any, **kwargs: Any) -> None:
         """As ``confluent_kafka.Consumer.store_offsets``, with messages and errors as in :meth:`commit`."""
-        self._names.store_offsets.call(*args, **kwargs)
+        self._names.store_offsets.call(self, *args, **kwargs)
 
     def logical_topic(self, message: Message) -> str | None:
         """Return the topic that this consumer subscribed to, in whose place it reads the topic of ``message``.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from modeaware.callouts import InnerLock
 from modeaware.config import ClientConfig
 from modeaware.errors import (
     ClusterError,
@@ -85,7 +86,7 @@ class ControllerCalls:
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self._conf = conf
         self._config = config
-        self._lock = Lock()
+        self._lock = InnerLock()
         self._views: Views | None = None
         self._given_up = Event()
 

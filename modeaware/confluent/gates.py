@@ -12,7 +12,6 @@ All of it is for the polling thread.
 
 from __future__ import annotations
 
-import logging
 import random
 import re
 import time
@@ -21,6 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients import gates
 from modeaware.clients.gates import ANSWER_S, ASK_S, Committed
 from modeaware.clients.starts import Key, Starts
@@ -39,7 +39,7 @@ from modeaware.librdkafka import (
 from modeaware.modelog.connection import connection_conf
 from modeaware.views.source import Views
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LONGEST_RETRY_S = 300.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
@@ -197,7 +197,7 @@ class Onlooker:
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         same = {"group.id": group_id, "isolation.level": conf.get("isolation.level", "read_committed")}
         self._conf = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
-        self._client = Renewed(lambda: Consumer(self._conf), lambda consumer: consumer.close())
+        self._client = Renewed(partial(Consumer, self._conf), lambda consumer: consumer.close())
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._client.ask(lambda consumer: consumer.committed(partitions, timeout=timeout))

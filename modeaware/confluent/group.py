@@ -21,12 +21,12 @@ All of it is for the polling thread, which the callbacks run in, except ``Owners
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.starts import Key
 from modeaware.confluent.gates import Gates
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
@@ -34,7 +34,7 @@ from modeaware.confluent.partitions import Partitions, key_of, parts_of
 from modeaware.librdkafka import TopicPartition
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SHOW_RETRY_S = 0.05
 UNOWNED_S = 5.0

@@ -10,11 +10,11 @@ successor, and nothing tells which: once a message was renamed, an offset for su
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from modeaware.callouts import InnerLock
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.librdkafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -50,18 +50,18 @@ class LogicalNames:
         commit, store_offsets: librdkafka's own methods, until messages are renamed.
 
     Args:
-        stock: the client's own methods.
+        commit, store_offsets: the client's own methods, which take it first.
         renames: ``modeaware.topic.names=logical``.
     """
 
-    def __init__(self, stock: Any, renames: bool) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, commit: Target, store_offsets: Target, renames: bool) -> None:
+        self._lock = InnerLock()
         self._renames = renames
         self._names: dict[str, LogicalName] = {}
         self._given: set[str] = set()
-        self.commit = Switch(stock.commit)
-        self.store_offsets = Switch(stock.store_offsets)
-        self._translating = (partial(self._translated, stock.commit), partial(self._translated, stock.store_offsets))
+        self.commit = Switch(commit)
+        self.store_offsets = Switch(store_offsets)
+        self._translating = (partial(self._translated, commit), partial(self._translated, store_offsets))
 
     def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
         """Keep what ``find`` returns, successor -> name (any thread); return whether messages are to be renamed.
@@ -111,7 +111,7 @@ class LogicalNames:
                 )
             )
 
-    def _translated(self, method: Target, *args: Any, **kwargs: Any) -> Any:
+    def _translated(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
         message, offsets = given.get("message"), given.get("offsets")
         if isinstance(offsets, list):
@@ -121,8 +121,8 @@ class LogicalNames:
             topic = message.topic()
             if isinstance(topic, LogicalName) and message.error() is None:
                 others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
-                return method(offsets=[_behind(message, topic.physical)], **others)
-        return method(*args, **kwargs)
+                return method(consumer, offsets=[_behind(message, topic.physical)], **others)
+        return method(consumer, *args, **kwargs)
 
 
 def _behind(message: Message, topic: str) -> TopicPartition:

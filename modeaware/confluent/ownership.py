@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import logging
 import struct
-import threading
 import time
 import warnings
 from collections import deque
@@ -15,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clients.assignment import hidden, possible_hidden, rejoin_turns, share
 from modeaware.clients.starts import Key
 from modeaware.config import with_topic_config
@@ -25,7 +24,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.security import is_true
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 REFRESH_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 2.0
@@ -115,9 +114,9 @@ class GroupDescriber:
     """Describes the consumer's own group; the admin client is made when first needed, and has no thread of ours."""
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
-        self._conf = connection_conf(conf, "group")
         self._group_id = group_id
-        self._admin: Renewed[Any] = Renewed(lambda: AdminClient(self._conf))
+        settings = connection_conf(conf, "group")
+        self._admin: Renewed[Any] = Renewed(lambda: AdminClient(settings))  # without self: both end when it is dropped
 
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
         """Return the assignment of the generation in which ``member`` was given ``given``.
@@ -225,7 +224,7 @@ class Ownership:
         self._describer = describer
         self._now_s = now_s
         self._applies = conf.may_be_range and not conf.incremental
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._joined: Mapping[str, TopicView] | None = None
         self._seen: dict[str, deque[TopicView]] = {}
         self._possible: dict[str, frozenset[frozenset[int]] | None] = {}

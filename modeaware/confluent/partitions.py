@@ -11,12 +11,12 @@ All of it is for the polling thread. ``stock`` are the client's own methods.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.gates import ANSWER_S
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
@@ -32,7 +32,7 @@ from modeaware.librdkafka import (
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TIMEOUT_S = 10.0
 SINGLE_ANSWER_S = 0.25

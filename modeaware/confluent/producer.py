@@ -16,6 +16,7 @@ from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent import named
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
+from modeaware.confluent.retarget import following, stock_method
 from modeaware.confluent.route_table import look_anew, partition_count
 from modeaware.confluent.router import Router
 from modeaware.confluent.statistics import QueueLoads, stats_settings
@@ -29,7 +30,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Producer(librdkafka.Producer):
+class _Slots(librdkafka.Producer):
+    """Has the place of what :func:`~modeaware.confluent.retarget.following` methods call."""
+
+    __slots__ = ("_following_produce", "_following_produce_batch")
+
+
+class Producer(_Slots):
     """confluent_kafka's ``Producer`` with the same constructor forms, methods and callbacks, aware of partition modes.
 
     While all partitions of a topic are writable (or nothing is known of it), librdkafka chooses and nothing of ours
@@ -77,8 +84,8 @@ class Producer(librdkafka.Producer):
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         views = hints.views = deliveries.views = registry.acquire(conf, replace(config, resize_callback=None))
         self._modeaware = router = Router(
-            super().produce,
-            super().produce_batch,
+            stock_method(Producer, type(self), "produce"),
+            stock_method(Producer, type(self), "produce_batch"),
             views,
             config,
             partitioner,
@@ -88,14 +95,9 @@ class Producer(librdkafka.Producer):
             look_anew=partial(look_anew, partition_count(self, 1.0)),
         )
         router.serve(self)
-        for name, ours, switch in (
-            ("produce", _PRODUCE, router.produce),
-            ("produce_batch", _PRODUCE_BATCH, router.produce_batch),
-        ):
-            # The attribute hides the method of the class: only where that is ours, and no other attribute is set.
-            if getattr(type(self), name) is ours and name not in self.__dict__:
-                setattr(self, name, switch.call)
+        self._following_produce, self._following_produce_batch = router.produce.call, router.produce_batch.call
 
+    @following
     def produce(self, *args: Any, **kwargs: Any) -> None:
         """Queue a record: confluent_kafka's ``produce`` with the same arguments.
 
@@ -107,13 +109,13 @@ class Producer(librdkafka.Producer):
                 ``KafkaException``.
             BufferError, KafkaException, TypeError, RuntimeError: as from confluent_kafka.
         """
-        # Reached by super().produce() and Producer.produce(p, ...) only: p.produce is an attribute, see __init__.
         router = self._modeaware
         if router is None:
             super().produce(*args, **kwargs)
         else:
-            router.produce.call(*args, **kwargs)
+            router.produce.call(self, *args, **kwargs)
 
+    @following
     def produce_batch(self, *args: Any, **kwargs: Any) -> int:
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
@@ -124,7 +126,7 @@ class Producer(librdkafka.Producer):
         router = self._modeaware
         if router is None:
             return super().produce_batch(*args, **kwargs)
-        return router.produce_batch.call(*args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
+        return router.produce_batch.call(self, *args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
 
     def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partitions to which a record under ``topic`` may be addressed now, ascending.
@@ -182,11 +184,6 @@ def _closing(router: Router | None) -> Iterator[None]:
         yield
     finally:
         router.close()
-
-
-# As they are now: a patch of the class made later is to be called.
-_PRODUCE = Producer.produce
-_PRODUCE_BATCH = Producer.produce_batch
 
 
 def _over_patched(cls: type[P]) -> type[P]:

@@ -6,25 +6,84 @@ polling thread, the only one that may touch the assignment. A thread that sits i
 through its ``stats_cb``. While there is nothing to do that callback is a C function: confluent_kafka loses what a
 signal handler raises in a Python one (its ``consume()`` then ends in a SystemError), and Ctrl-C must stay a
 KeyboardInterrupt.
+
+A client that is dropped ends at once, as confluent_kafka's do, not when the garbage collector runs. So nothing that a
+client holds refers back to it: targets take the client as their first argument, as functions of a class do, and other
+parts have a :class:`Stock` or a :func:`weakly` bound method.
 """
 
 from __future__ import annotations
 
-import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from types import FunctionType, MethodDescriptorType
+from typing import Any, TypeVar
+
+from modeaware.callouts import InnerLock
+
+Target = Callable[..., Any]
+_T = TypeVar("_T", bound=Target)
 
 Forward: Any = partial
 """What is handed out; in C where the package was installed with a compiler."""
+FollowingMethod: Any = None
+"""What :func:`following` returns; None where there was no compiler."""
 with suppress(ImportError):
     from modeaware.confluent import _routed
 
-    Forward = _routed.Forward
+    Forward, FollowingMethod = _routed.Forward, _routed.FollowingMethod
 
-Target = Callable[..., Any]
+
+def following(method: _T) -> _T:
+    """Make a method of a class call what an instance has in its slot ``_following_NAME``, with the instance first.
+
+    ``method`` does the same in Python. It is called where that slot is empty or the package has no extension in C.
+    Either way the attribute of an instance is a bound method, with all that Python's have.
+    """
+    return method if FollowingMethod is None else FollowingMethod(method)
+
+
+def stock_method(ours: type, of: type, name: str) -> Target:
+    """Return the method ``name`` that comes after that of ``ours`` in the classes of ``of``: librdkafka's own, or a
+    tracer's. It takes the client as its first argument."""
+    classes = of.__mro__[of.__mro__.index(ours) + 1 :]
+    found = next((vars(each)[name] for each in classes if name in vars(each)), None)
+    if isinstance(found, FunctionType | MethodDescriptorType):
+        return found
+    return lambda client, *args, **kwargs: getattr(super(ours, client), name)(*args, **kwargs)
+
+
+class Stock:
+    """The methods of ``client`` that come after those of ``ours``. The client is not kept alive.
+
+    Raises:
+        ReferenceError: the client is gone.
+    """
+
+    def __init__(self, ours: type, client: Any) -> None:
+        self._ours = ours
+        self._client = weakref.ref(client)
+
+    def __getattr__(self, name: str) -> Any:
+        client = self._client()
+        if client is None:
+            raise ReferenceError("the client is gone")
+        return getattr(super(self._ours, client), name)
+
+
+def weakly(method: Target) -> Target:
+    """Return a bound method that does not keep its object alive, and returns None when that is gone."""
+    held = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        alive = held()
+        return None if alive is None else alive(*args)
+
+    return call
+
 
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
@@ -77,7 +136,7 @@ class PollHook:
         inside: the work is done within a callback of librdkafka.
 
     Args:
-        poll: librdkafka's own bound method (or what stands between it and ours).
+        poll: librdkafka's own method (or what stands between it and ours), which takes the consumer first.
         consume: likewise.
         act: does the work, in the polling thread; may raise, and is then called again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the monotonic clock; None for never.
@@ -110,7 +169,7 @@ class PollHook:
         self._act = act
         self._finish = finish
         self._due_s = due_s
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._called = False
         self._acting = False
         self.stopped = False
@@ -188,19 +247,21 @@ class PollHook:
             if not done:
                 self.call()
 
-    def _call_in_slices(self, method: Target, parameters: tuple[str, ...], *args: Any, **kwargs: Any) -> Any:
+    def _call_in_slices(
+        self, method: Target, parameters: tuple[str, ...], consumer: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         """Call ``method``, but return to work whenever something is due before its timeout is over."""
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
         timeout = given.get("timeout", -1.0)
         wait_s = self.serve()
         if len(args) > len(parameters) or not isinstance(timeout, int | float):
-            return method(*args, **kwargs)  # librdkafka refuses that
+            return method(consumer, *args, **kwargs)  # librdkafka refuses that
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
             last = left_s is not None and (wait_s is None or left_s <= wait_s)
             slice_s = left_s if last else (-1.0 if wait_s is None else wait_s)
-            result = self._polled(method, **{**given, "timeout": slice_s})
+            result = self._polled(method, consumer, **{**given, "timeout": slice_s})
             if self._finish(result):
                 last = deadline_s is not None and time.monotonic() >= deadline_s
                 result = result if isinstance(result, list) else None
@@ -209,20 +270,22 @@ class PollHook:
                 return result
             wait_s = self.serve()
 
-    def _call_finished(self, method: Target, parameters: tuple[str, ...], *args: Any, **kwargs: Any) -> Any:
+    def _call_finished(
+        self, method: Target, parameters: tuple[str, ...], consumer: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         """Call ``method``; where nothing is left of its result, go on for the rest of its timeout."""
         began_s = time.monotonic()
-        result = method(*args, **kwargs)
+        result = method(consumer, *args, **kwargs)
         if not self._finish(result):
             return result
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
         if given.get("timeout", -1.0) >= 0:
             given["timeout"] = max(given["timeout"] - (time.monotonic() - began_s), 0.0)
-        return self._call_in_slices(method, parameters, **given)
+        return self._call_in_slices(method, parameters, consumer, **given)
 
-    def _polled(self, method: Target, **kwargs: Any) -> Any:
+    def _polled(self, method: Target, consumer: Any, **kwargs: Any) -> Any:
         self.polling = True
         try:
-            return method(**kwargs)
+            return method(consumer, **kwargs)
         finally:
             self.polling = False

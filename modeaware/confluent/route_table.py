@@ -6,7 +6,6 @@ Partitioners that librdkafka does not have pick for every record, so with them e
 
 from __future__ import annotations
 
-import logging
 import math
 import operator
 import threading
@@ -18,6 +17,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, final
 
 from modeaware import librdkafka
+from modeaware.callouts import get_logger
 from modeaware.clients.resize import observe_key
 from modeaware.clients.routes import Load, Route, route_over
 from modeaware.confluent.errors import RetiredPartitionChosen
@@ -26,7 +26,7 @@ from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from partitioners import Partitioner
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1

@@ -9,14 +9,14 @@ every topic has a route.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from types import BuiltinFunctionType
+from types import MethodDescriptorType
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors
 from modeaware.clients.routes import Load, Route, Routes
 from modeaware.config import ClientConfig
@@ -41,7 +41,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S, Views
 from partitioners import HashFunction, HashPartitioner, Partitioner
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RoutedProduce: Any = None
 """The hot path in C; None where the package was installed without a compiler."""
@@ -74,7 +74,7 @@ def fast_produce(
     """A routed ``produce`` over librdkafka's own: in C where the extension is built and has the hash, else in Python.
 
     Args:
-        base: librdkafka's bound ``produce``.
+        base: librdkafka's ``produce``. It takes the producer first, as the function returned and all others here do.
         routes: the routes in force by topic; the caller changes it in place.
         counts: changed in place as well.
         hash_function: what the partitioner hashes keys with.
@@ -92,6 +92,7 @@ def fast_produce(
 
 def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Callable[..., Any]:
     def retry(
+        producer: Any,
         error: KafkaException,
         where: int,
         topic: Any,
@@ -111,7 +112,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
         to = topic_of(route, topic)
         if (to, again) == (topic, where):
             raise error
-        return base(to, value, key, again, called, None, timestamp, headers)
+        return base(producer, to, value, key, again, called, None, timestamp, headers)
 
     return retry
 
@@ -126,6 +127,7 @@ def _python_produce(
     retry: Callable[..., Any],
 ) -> Callable[..., Any]:
     def produce(
+        producer: Any,
         topic: Any,
         value: Any = None,
         key: Any = None,
@@ -164,14 +166,15 @@ def _python_produce(
         try:
             if headers is None and timestamp is ABSENT:
                 if called is None:
-                    return base(to, value, key, where)
-                return base(to, value, key, where, called)
-            return base(to, value, key, where, called, None, 0 if timestamp is ABSENT else timestamp, headers)
+                    return base(producer, to, value, key, where)
+                return base(producer, to, value, key, where, called)
+            given_ms = 0 if timestamp is ABSENT else timestamp
+            return base(producer, to, value, key, where, called, None, given_ms, headers)
         except KafkaException as error:
             if partition is not ABSENT:
                 raise
             given_ms = 0 if timestamp is ABSENT else timestamp
-            return retry(error, where, to, value, key, called, given_ms, headers)
+            return retry(producer, error, where, to, value, key, called, given_ms, headers)
 
     return produce
 
@@ -181,11 +184,11 @@ def faithful_produce(base: Callable[..., Any], routes: RouteTable, doubt: Doubt 
     hashes no keys: it passes the call on as it was written, with a partition.
     """
 
-    def produce(*args: Any, **kwargs: Any) -> Any:
+    def produce(producer: Any, *args: Any, **kwargs: Any) -> Any:
         topic: Any = args[0] if args else kwargs.get("topic")
         route = route_of(routes, topic)
         if route is None:
-            return base(*args, **kwargs)
+            return base(producer, *args, **kwargs)
         key = args[2] if len(args) > 2 else kwargs.get("key")
         given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
         value = args[1] if len(args) > 1 else kwargs.get("value")
@@ -199,14 +202,14 @@ def faithful_produce(base: Callable[..., Any], routes: RouteTable, doubt: Doubt 
                 changes |= {at: found.report(each) for at, each in callbacks.items() if each is not None}
         positional = [changes.pop(at, each) for at, each in enumerate(args)]
         try:
-            return base(*positional, **{**kwargs, **{PARAMETERS[at]: each for at, each in changes.items()}})
+            return base(producer, *positional, **{**kwargs, **{PARAMETERS[at]: each for at, each in changes.items()}})
         except KafkaException as error:
             if where is given or not _is_doubtful(error.args[0]):
                 raise
             doubt(topic)
             if route_of(routes, topic) is route:
                 raise
-        return produce(*args, **kwargs)
+        return produce(producer, *args, **kwargs)
 
     return produce
 
@@ -217,11 +220,11 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
     it).
     """
 
-    def produce(topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
+    def produce(producer: Any, topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
         route = route_of(routes, topic)
         default = UNASSIGNED if partition is ABSENT else partition
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
-            return base(topic, messages, default, *args, **kwargs)
+            return base(producer, topic, messages, default, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         found: Route | None = route
         for message in messages:
@@ -235,12 +238,12 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
             by_partition.setdefault(where, []).append(message)
         to = topic_of(found, topic)
         if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
-            return produce(topic, messages, partition, *args, **kwargs)
+            return produce(producer, topic, messages, partition, *args, **kwargs)
         send = base if found is None or found.report is None else _reporting(base, found.report)
         queued = 0
         for where, group in by_partition.items():
             try:
-                queued += send(to, group, where, *args, **kwargs)
+                queued += send(producer, to, group, where, *args, **kwargs)
             except Exception as error:
                 if not queued:
                     raise
@@ -256,7 +259,7 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
                 if route_of(routes, topic) is not found:
                     for message in left:
                         del message["_error"]
-                    queued += produce(topic, left, partition, *args, **kwargs)
+                    queued += produce(producer, topic, left, partition, *args, **kwargs)
             except Exception as error:  # noqa: BLE001 - records are queued, and the application would send them again
                 for message in left:
                     message["_error"] = as_kafka_error(error)
@@ -268,12 +271,14 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
 def _reporting(base: Callable[..., Any], report: Callable[[Any], Any]) -> Callable[..., Any]:
     """A ``produce_batch`` with callbacks that ``report`` returns; the caller's dicts get no more than an ``_error``."""
 
-    def produce(topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any) -> Any:
+    def produce(
+        producer: Any, topic: Any, messages: list[dict[str, Any]], partition: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         copies = [
             {**each, "callback": report(each["callback"])} if "callback" in each else {**each} for each in messages
         ]
         kwargs = {name: report(value) for name, value in kwargs.items()}
-        queued = base(topic, copies, partition, *(report(each) for each in args), **kwargs)
+        queued = base(producer, topic, copies, partition, *(report(each) for each in args), **kwargs)
         for message, copy in zip(messages, copies, strict=True):
             if "_error" in copy:
                 message["_error"] = copy["_error"]
@@ -321,10 +326,11 @@ def _well_formed(messages: Any) -> bool:
 class Router(Routes):
     """The routes of one producer, and the switches its methods go through.
 
-    One thread at a time applies views (the source's); any number call ``produce.call`` meanwhile.
+    One thread at a time applies views (the source's); any number call ``produce.call`` meanwhile, with the producer
+    first.
 
     Args:
-        produce: the next ``produce`` after ours: librdkafka's own bound C method, or a Python function patched over it.
+        produce: the next ``produce`` after ours: librdkafka's own C method, or a Python function patched over it.
         produce_batch: likewise.
         count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
             even where nothing is retired.
@@ -355,7 +361,7 @@ class Router(Routes):
         self._closed = False
         self._stock = (produce, produce_batch)
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
-        if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
+        if isinstance(produce, MethodDescriptorType) and hash_function is not None:
             one = fast_produce(produce, self._routes, self._counts, hash_function, self._doubt, self._unrouted)
         else:
             one = faithful_produce(produce, self._routes, self._doubt)

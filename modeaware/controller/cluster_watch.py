@@ -9,11 +9,11 @@ inquiry and decide nothing: a record is removed only when every live broker has 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from modeaware.callouts import get_logger
 from modeaware.clock import Clock
 from modeaware.cluster.metadata import Ids, Registered
 from modeaware.controller.engine import Engine
@@ -23,7 +23,7 @@ from modeaware.errors import ClusterError
 from modeaware.lifecycle.alias import is_alias
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord, TopicRecord
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000

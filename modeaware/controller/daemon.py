@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.metadata import ids_of_each_broker, registered_brokers
@@ -38,7 +38,7 @@ from modeaware.views.source import Views
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 from modeaware.wire.client import address_of, is_loopback
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
@@ -325,7 +325,7 @@ class ControllerFacade:
         self._active = active
         self._server: Server | None = None
         self._version = 0
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._next_read: Future[None] | None = None
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="modeaware-refresh")
         views.subscribe(self._changed)

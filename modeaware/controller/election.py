@@ -26,12 +26,12 @@ appends before it repeats what was put off.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
@@ -40,7 +40,7 @@ from modeaware.lifecycle.commands import Effect
 from modeaware.modelog.connection import connection_conf
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 HEARTBEATS_PER_SESSION = 8
 """A member learns of a rebalance by its heartbeat: with a session of 8 s, within a second."""

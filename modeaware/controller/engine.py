@@ -7,10 +7,10 @@ topic is checked by a schedule; an unexpected error in the work on one topic doe
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from modeaware.callouts import get_logger
 from modeaware.clock import Clock
 from modeaware.cluster.observer import ANY_ID, Look, Observer
 from modeaware.config import ControllerConfig
@@ -64,7 +64,7 @@ from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, Replacement, TopicRecord
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
 """How many epochs an unreadable claim may be ahead of all else on the log. Readers that have read it drop whatever

@@ -7,9 +7,10 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from modeaware.callouts import get_logger
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 MAX_REMEMBERED_FAILURES = 1_000
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from threading import Condition, RLock
+from threading import Condition
 
+from modeaware.callouts import InnerLock
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult
@@ -43,7 +44,7 @@ class Job(Future[_Results]):
         self._outcomes: list[CommandResult | ModeAwareError] = []
         self._unproved: set[int] = set()
         self.in_command = 0
-        self._lock = RLock()
+        self._lock = InnerLock()
 
     def begin(self, now_s: float, most: int = 1) -> Sequence[Command]:
         """Begin the next commands: at most ``most``, each on another topic. None is begun where none is left, and
@@ -152,7 +153,7 @@ class Inbox:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._jobs: deque[Job] = deque()
-        self._changed = Condition()
+        self._changed = Condition(InnerLock())
         self._woken = False
 
     def put(self, commands: Sequence[Command], timeout_ms: int = 0) -> Job:

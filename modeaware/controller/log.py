@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from modeaware.callouts import get_logger
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordError
@@ -18,7 +18,7 @@ from modeaware.modelog.topic import became_unfit, describe_mode_log, ensure_mode
 from modeaware.modelog.writer import APPEND_TIMEOUT_S, ModeLogWriter
 from modeaware.wire.retries import Deadline
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 READ_TIMEOUT_S = 20.0
 """For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, requirement_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
@@ -95,7 +96,7 @@ class Status:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(InnerLock())
         self.role = Role.STARTING
         self.epoch: int | None = None
         self.failure: BaseException | None = None
@@ -189,7 +190,7 @@ class Watched:
     """Written by the controller's thread, at moments when it waits for brokers anyway; read by any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._topics: dict[str, TopicSeen] = {}
         self._rules: tuple[GroupRule, ...] = ()
         self._errors: Counter[str] = Counter(dict.fromkeys(OPERATIONS, 0))

@@ -8,11 +8,11 @@ log, so it can name the active controller to its clients. A place in the electio
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from modeaware.callouts import get_logger
 from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
@@ -34,7 +34,7 @@ from modeaware.errors import (
 )
 from modeaware.lifecycle.state import topic_phase
 
-logger = logging.getLogger("modeaware.controller")
+logger = get_logger("modeaware.controller")
 
 POLL_S = 0.1
 """How often the election is polled at least, where no step is in between: commands are waited for in between."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+from modeaware.callouts import get_logger
 from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, Action, Close, Outcome, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.session import ClientSession
@@ -25,7 +26,7 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.wire.frames import MalformedFrame
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOGGED_CHARACTERS = 500
 _FRAME_S = 100e-6

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from modeaware.callouts import get_logger
 from modeaware.wire.frames import MAX_CHANGE_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T", bound=Hashable)
 

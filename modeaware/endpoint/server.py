@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import resource
 import socket
 import ssl
@@ -13,6 +12,7 @@ import threading
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from modeaware.callouts import get_logger
 from modeaware.endpoint.connection import Connection, RefreshViews, Shared, SubmitCommands
 from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
@@ -23,7 +23,7 @@ from modeaware.endpoint.turns import Turns
 from modeaware.errors import ConfigError
 from modeaware.wire.security import split_address
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 THREAD_NAME = "modeaware-endpoint"
 _BACKLOG = 512

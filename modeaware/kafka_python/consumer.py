@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
 from modeaware.clients.gates import Gates
 from modeaware.clients.named import NamedTopics
@@ -40,7 +40,7 @@ from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _VIEW_POLL_S = 0.5
 

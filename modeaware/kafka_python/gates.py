@@ -10,18 +10,18 @@ All of it is for the polling thread.
 
 from __future__ import annotations
 
-import logging
 import re
 import weakref
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.gates import ANSWER_S, Committed
 from modeaware.clients.starts import Key, Starts
 from modeaware.kafka_python._gateway import KafkaError, OffsetAndMetadata, TopicPartition
 from modeaware.kafka_python.partitions import METADATA_END, KafkaPythonOffsets
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ANSWER_MS = 1000 * ANSWER_S
 

@@ -9,12 +9,12 @@ resume at the position where reading stopped.
 from __future__ import annotations
 
 import inspect
-import logging
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.gate import READ
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
@@ -27,7 +27,7 @@ from modeaware.kafka_python._gateway import (
 )
 from modeaware.topic_view import TopicView
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Partition = Any
 """kafka-python's TopicPartition: a tuple of topic and partition."""

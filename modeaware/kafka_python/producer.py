@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import warnings
 from functools import partial, wraps
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, acquired
 from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
@@ -22,7 +22,7 @@ from modeaware.kafka_python.errors import (
 from modeaware.views.source import Views
 from partitioners.call_forms import for_kafka_python
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LOOK_S = 1.0
 """How long the thread of the views waits for metadata of a topic that has an earlier one's name."""

@@ -6,7 +6,6 @@ Needs the extra ``local`` if the machine has no Java 17 or is to use containers;
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeaware.callouts import get_logger
 from modeaware.errors import ConfigError, LocalKafkaError
 from modeaware.local.cluster import Kafka, LocalBroker, LocalKafka
 from modeaware.local.process import START_TIMEOUT_S
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kafka", "LocalBroker", "LocalKafka", "start_kafka"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 WAY_VARIABLE = "MODEAWARE_LOCAL_KAFKA"

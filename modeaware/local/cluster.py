@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import logging
 import os
 import shutil
 import signal
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Self
 
+from modeaware.callouts import get_logger
 from modeaware.errors import LocalKafkaError
 from modeaware.local.jars import CHECKPOINT, KAFKA_VERSION, Installation, format_node, install, locked, state_folder
 from modeaware.local.process import (
@@ -39,7 +39,7 @@ from modeaware.local.settings import (
     write_properties,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MOST_NODES = 3
 _STOP_TIMEOUT_S = 30.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
-import logging
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from modeaware.callouts import get_logger
 from modeaware.errors import LocalKafkaError
 from modeaware.local.process import START_TIMEOUT_S, OwnedProcess, wait_until_serving
 from modeaware.local.settings import (
@@ -35,7 +35,7 @@ from modeaware.local.settings import (
     write_properties,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 OLDEST_JAVA = 17
 """Brokers of Kafka 4.x need Java 17."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from modeaware.callouts import InnerLock
 from modeaware.errors import LocalKafkaError
 from modeaware.librdkafka import AdminClient, KafkaException
 
@@ -45,7 +46,7 @@ class OwnedProcess:
                 bufsize=0,
                 start_new_session=True,  # a Ctrl-C at the terminal is the owner's alone
             )
-        self._turn = threading.Lock()
+        self._turn = InnerLock()
         started = self._read_reply()
         if started is None:
             self.wait(5)

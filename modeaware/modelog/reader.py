@@ -13,7 +13,6 @@ beginning again.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.librdkafka import RENEW_S, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 from modeaware.modelog.replay import Replay
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BATCH = 500
 READ_WAIT_MS = 10

@@ -7,9 +7,9 @@ I4), and what a controller wrote that was replaced does not count (invariant I5)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
+from modeaware.callouts import get_logger
 from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.json_form import VersionedRecord
@@ -22,7 +22,7 @@ from modeaware.modelog.records import (
 )
 from modeaware.topic_view import TopicView
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_REMEMBERED_KEYS = 1_000
 """How many unreadable keys are kept apart: malformed records must fill neither memory nor the program's log."""

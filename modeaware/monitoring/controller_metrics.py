@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -12,6 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from modeaware.callouts import InnerLock
 from modeaware.controller.status import Role, Snapshot, blocked_ages_s, gate_age_s, ready, unread_by_group
 from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.metrics import Families, Table, empty_families
@@ -125,7 +125,7 @@ class Exposition:
     at a time makes an answer."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
 
+from modeaware.callouts import InnerLock
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.controller.status import Snapshot, alive, ready, status_of
 from modeaware.monitoring.server import Answer
@@ -56,7 +56,7 @@ class _Kept:
     def __init__(self, make: Callable[[], bytes], clock: Clock) -> None:
         self._make = make
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._made: tuple[float, bytes] | None = None
 
     def get(self) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import socket
 import socketserver
 import sys
@@ -14,12 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.endpoint.server import resolve
 from modeaware.errors import ConfigError
 from modeaware.wire.security import split_address
 
-logger = logging.getLogger("modeaware.monitoring")
+logger = get_logger("modeaware.monitoring")
 
 MAX_CONNECTIONS = 32
 """With one more the oldest is closed, so that a health check always gets a connection."""
@@ -123,7 +123,7 @@ class _Server(ThreadingHTTPServer):
         self.pages = pages
         self.named = named
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._open: dict[socket.socket, float] = {}
         super().__init__(address, _Handler)
 

@@ -6,11 +6,11 @@ Pure but for :func:`look_at_groups` and :func:`look_at_topics`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from modeaware.callouts import get_logger
 from modeaware.clock import utc
 from modeaware.cluster.observer import Look, Observer
 from modeaware.errors import ClusterError
@@ -32,7 +32,7 @@ from modeaware.printable import number, printable_lines, table
 from modeaware.reports.describe import groups_move
 from modeaware.reports.session import Session
 
-logger = logging.getLogger("modeaware.cli")
+logger = get_logger("modeaware.cli")
 
 NOTED, USING, REGISTERED, EVACUATION, IGNORED = "noted", "using", "registered", "evacuation", "ignored"
 _BECAUSE = {

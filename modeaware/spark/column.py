@@ -7,7 +7,6 @@ public interface of Spark, and missing over Spark Connect, so the JVM's hashes a
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +19,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas import functions
 
+from modeaware.callouts import get_logger
 from modeaware.errors import ConfigError
 from modeaware.spark.connector import HashIn, Placement
 from modeaware.spark.worker import forget_archive_finders
 from partitioners import Hash, Rule, TopicPartitioner
 from partitioners.columns import partition_column
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BLOCK_BITS = 7
 """Records without a key go to one partition in blocks of 128 within a task, which fills the producer's batches."""

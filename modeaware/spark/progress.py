@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +33,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.config import split_client_config
 from modeaware.confluent.admin import AdminClient
 from modeaware.errors import ConfigError, ErrorCode, ModeAwareError
@@ -42,7 +42,7 @@ from modeaware.modelog.connection import shared_settings
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.spark.offsets import OUR_MARK
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PREFIX = "modeaware-spark-"
 REQUEST_TIMEOUT_S = 20.0
@@ -102,10 +102,10 @@ class ProgressListener(StreamingQueryListener):
         ours = {name: value for name, value in conf.items() if name not in rest}
         self._settings = {**shared_settings(rest), "enable.auto.commit": False, "log_level": 0}
         self._admin = AdminClient({**shared_settings(rest), **ours, "log_level": 0})
-        self._registering = threading.Lock()
+        self._registering = InnerLock()
         self._required: set[tuple[str, str]] = set()
         self._consumers: dict[str, Consumer] = {}
-        self._turn = threading.Condition()
+        self._turn = threading.Condition(InnerLock())
         self._queries: dict[str, StreamingQuery] = {}  # by run, until Spark has delivered all events of it
         self._batches: dict[str, int] = {}  # run -> the last batch that was noted
         self._pending: dict[str, Positions] = {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from modeaware.callouts import get_logger
 from modeaware.config import split_client_config
 from modeaware.errors import ConfigError, PartitionRetired, TopicReplaced
 from modeaware.spark.connector import HashIn, Placement, chosen_partitioner, option_text, spark_options
@@ -17,7 +17,7 @@ from modeaware.topic_view import TopicView
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Through = Literal["sink", "arrow", "rows"]
 THROUGH = ("sink", "arrow", "rows")

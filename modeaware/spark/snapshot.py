@@ -7,7 +7,6 @@ While the mode log has not grown, which one request shows, the views are current
 from __future__ import annotations
 
 import atexit
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clients.gate import segments
 from modeaware.config import ClientConfig, split_client_config
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, TopicReplaced, ViewTimeout
@@ -36,7 +36,7 @@ from modeaware.topic_view import TopicView, known_id
 from modeaware.views.registry import acquire
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 TIMEOUT_S = 30.0
 IDLE_S = 60.0
@@ -169,7 +169,7 @@ class KeptViews:
         # A committed record may lie before its transaction's marker for a moment: count an undecided end as growth.
         self._conf = {**tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS), "isolation.level": "read_uncommitted"}
         self._log = TopicPartition(config.mode_log_topic, 0)
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._consumer: Consumer | None = None
         self._closed = False
         self.idle = threading.Timer(IDLE_S, self.close)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
 import zipimport
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from modeaware.callouts import InnerLock
 
 _SPARKS = re.compile(r".*\.jar|pyspark\.zip|py4j-.*-src\.zip")
 _T = TypeVar("_T")
@@ -22,14 +23,14 @@ class ProcessCache(Generic[_T]):
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = InnerLock()
         self.held: dict[Hashable, _T] = {}
         self._of_parents: list[dict[Hashable, _T]] = []
         os.register_at_fork(after_in_child=self.forget_parent)
 
     def forget_parent(self) -> None:
         self._of_parents.append(self.held)
-        self.lock, self.held = threading.Lock(), {}
+        self.lock, self.held = InnerLock(), {}
 
 
 def forget_archive_finders() -> None:

@@ -8,7 +8,6 @@ again. Spark runs many short tasks in one Python worker, so producers are kept f
 from __future__ import annotations
 
 import hashlib
-import logging
 import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from itertools import chain, groupby, repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.config import split_client_config
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import FirstViewPending
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 COLUMNS = ("key", "value", "partition", "timestamp", "headers", "topic")
 SCHEMA = "records long"
@@ -312,7 +312,7 @@ class SharedProducer:
         # The producer explains a refusal only of records that were queued after the announcement of a successor.
         self.deliveries = Deliveries(rest)
         self.deliveries.views = self.views
-        self._turn = threading.Condition()
+        self._turn = threading.Condition(InnerLock())
         self._versions: dict[str, Version] = {}
         self.views.subscribe(self._on_views)  # after the producer, which therefore has the views before this does
         self.users = 0  # the senders that have it now

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Self
 from unittest import mock
 
+from modeaware.callouts import InnerLock
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.modelog.records import ClaimRecord
@@ -48,7 +49,7 @@ class FakeViews:
     """
 
     def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
-        self._lock = threading.RLock()
+        self._lock = InnerLock()
         self._ready = threading.Event()
         self._views = {view.topic: view for view in views}
         self._listeners: list[ViewListener] = []
@@ -218,7 +219,7 @@ class ScriptedModes:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = InnerLock()
         self._views: dict[str, TopicView] = {}
         self._handles: list[FakeViews] = []
         self._failure: Exception | None = None

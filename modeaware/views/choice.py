@@ -12,12 +12,12 @@ the feature.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeAwareError, ModeSourceError
@@ -28,7 +28,7 @@ from modeaware.views.topic_ids import IdChecks, TopicIds
 from modeaware.views.wire import TopicsMissing, WireSource
 from modeaware.wire.probe import Round
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 THREAD_NAME = "modeaware-modes"
 MIN_TTL_MS = 1_000

@@ -8,11 +8,11 @@ the tail's position to the end, in the caller's thread; what the tail reads of i
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeSourceError
@@ -23,7 +23,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views.store import ViewStore
 from modeaware.wire.retries import Deadline
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class LogSource:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modeaware.callouts import InnerLock
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.modelog.connection import cluster_key, shared_settings
@@ -95,7 +95,7 @@ class _Registry:
     """The sources of this process, by cluster."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # re-entrant: a garbage collection may run a handle's end at any place
+        self.lock = InnerLock()  # re-entrant: a garbage collection may run a handle's end at any place
         self.shared: dict[Hashable, _Shared] = {}
         self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._parents: list[_Shared] = []
@@ -125,7 +125,7 @@ class _Registry:
 
     def forget_parent(self) -> None:
         """In a forked child."""
-        self.lock = threading.RLock()
+        self.lock = InnerLock()
         self._parents.extend(self.shared.values())
         self.shared = {}
         for handle in list(self.handles):

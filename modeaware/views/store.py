@@ -16,19 +16,19 @@ Reading a view takes no lock. Everything that changes views or calls listeners h
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.topic_view import TopicView
 from modeaware.views.source import ViewListener
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REMEMBERED_IDS = 10_000
 
@@ -88,7 +88,7 @@ class ViewStore:
     """
 
     def __init__(self, fetch: Fetch, ttl_ms: int, clock: Clock = SYSTEM_CLOCK, name: str = "the mode source") -> None:
-        self.turn = threading.RLock()
+        self.turn = InnerLock()
         self.past_ids: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)
         self._fetch = fetch
         self._ttl_s = ttl_ms / 1000
@@ -102,7 +102,8 @@ class ViewStore:
         self._error: ModeSourceError | None = None
         self._failing_since_s = 0.0
         self._failures = 0
-        self._answered = threading.Condition()
+        self._answered = threading.Condition(InnerLock())
+        self._flight = InnerLock()  # of the caller that asks: its log records come after the answer to those who wait
         self._asking = False
         self._asked = 0
         self._last = _Request()
@@ -146,7 +147,8 @@ class ViewStore:
                 self._asking = True
                 self._asked += 1
         if not shared:
-            error = self._ask(fresh, deadline_s)
+            with self._flight:
+                error = self._ask(fresh, deadline_s)
         if error is not None:
             raise error
 

@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerInTime
 from typing import Any
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicCollection
 from modeaware.modelog.connection import connection_conf
@@ -29,7 +30,7 @@ from modeaware.topic_view import known_id
 from modeaware.views.source import MAX_ID_AGE_S
 from modeaware.wire.capabilities import TOPIC_IDS
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REQUEST_TIMEOUT_S = 3.0
 RETRY_S = 0.05
@@ -95,7 +96,7 @@ class TopicIds:
     def __init__(self, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
         self._conf = connection_conf(conf, "ids")
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._admin: Any = None
         self._asked: dict[str, tuple[float, Future[Any]]] = {}
         self._closed = False
@@ -174,7 +175,7 @@ class IdChecks:
         self._interval_s = min(interval_s, CHECK_S)
         self._stopping = stopping
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = InnerLock()
         self._in_use: set[str] = set()
         self._failing: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}

@@ -14,13 +14,12 @@ Importing this needs no kafka-python; asking does.
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from cachetools import LRUCache
 
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
@@ -29,7 +28,7 @@ from modeaware.topic_view import SUCCESSION, Successor, TopicView
 from modeaware.views.store import REMEMBERED_IDS, ViewStore
 from modeaware.wire.security import security_protocol
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CONFIRM_S = 5.0
 """After this long a missing topic is requested once more: a broker that has just started may not know it."""
@@ -73,7 +72,7 @@ class WireSource:
         self._wanted = wanted
         self._clock = clock
         self._found = found
-        self._asking = threading.Lock()
+        self._asking = InnerLock()
         self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
         self._replaced: set[str] = set()  # topics with another id than that of the server's record

@@ -16,7 +16,6 @@ Everything else is final at once.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,10 +23,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeAwareError, ModeSourceError
 
-logger = logging.getLogger("modeaware.admin")
+logger = get_logger("modeaware.admin")
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType
+from functools import partial
+from types import BuiltinMethodType, MethodDescriptorType
 from typing import Any
 
 from confluent_kafka import murmur2
 
 from modeaware.config import ClientConfig
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.retarget import Forward
 from tests.support.fake_views import FakeViews
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -55,8 +55,21 @@ def finish(producer: Any) -> None:
 
 
 def is_librdkafkas_own(call: Any) -> bool:
-    """Whether ``call`` is librdkafka's method in C, with nothing of ours around it."""
-    return isinstance(call, Forward) and isinstance(call.func, BuiltinFunctionType)
+    """Whether ``call``, a client's method, leads to librdkafka's in C, with nothing of ours around it."""
+    return isinstance(getattr(call.__self__, f"_following_{call.__name__}").func, MethodDescriptorType)
+
+
+def unbound(call: Any) -> tuple[Callable[..., Any], Any]:
+    """Return ``call`` as a function that takes the client first, and the client: a bound method's own."""
+    if isinstance(call, BuiltinMethodType):
+        return getattr(type(call.__self__), call.__name__), call.__self__
+    return lambda client, *args, **kwargs: call(*args, **kwargs), None
+
+
+def bound(make: Callable[..., Callable[..., Any]], base: Any, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    """Return what ``make`` makes over ``base``, with the client given that it takes first."""
+    function, client = unbound(base)
+    return partial(make(function, *args, **kwargs), client)
 
 
 KEYS = [f"key-{number}".encode() for number in range(200)]

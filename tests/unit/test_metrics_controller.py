@@ -122,7 +122,7 @@ def test_paths_and_limits() -> None:
 def test_loggers() -> None:
     used = set()
     for module, path in modules().items():
-        for name in re.findall(r"getLogger\(([^)]*)\)", path.read_text(encoding="utf-8")):
+        for name in re.findall(r"get_?[lL]ogger\(([^)]*)\)", path.read_text(encoding="utf-8")):
             logger = module if name == "__name__" else name.strip('"')
             if logger.startswith("modeaware."):
                 used.add(".".join(logger.split(".")[:2]))

@@ -20,6 +20,7 @@ from modeaware.librdkafka import C_HASHES
 from modeaware.topic_view import TopicView
 from partitioners import Hash, named
 from tests.support.fake_views import modes_of
+from tests.support.offline import bound
 
 NAMES = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
 
@@ -51,7 +52,7 @@ def route(modes: int = 12, writable: int | tuple[int, ...] = 4) -> Route:
 
 def in_c(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
     counts = {"orders": router.count_of(orders)}
-    return router.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2], absent=router.DIRECT)
+    return bound(router.fast_produce, base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2], absent=router.DIRECT)
 
 
 def in_python(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
@@ -61,7 +62,7 @@ def in_python(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
 
 
 def faithful(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
-    return router.faithful_produce(base, {"orders": orders})
+    return bound(router.faithful_produce, base, {"orders": orders})
 
 
 Make = Callable[[Callable[..., Any], Route], Callable[..., Any]]
@@ -218,7 +219,7 @@ class Batches:
 def test_a_batch_goes_out_by_partition_with_the_callers_own_dicts() -> None:
     base = Batches()
     messages = [{"key": f"k{n}", "value": "full" if n == 7 else "v"} for n in range(20)]
-    queued = router.routed_batch(base, {"orders": route()})("orders", messages, on_delivery=on_delivery)
+    queued = bound(router.routed_batch, base, {"orders": route()})("orders", messages, on_delivery=on_delivery)
     assert queued == 19
     assert messages[7]["_error"] == "queue full"
     sent = {id(message): partition for _, group, partition, _, _ in base.calls for message in group}
@@ -229,7 +230,7 @@ def test_a_batch_goes_out_by_partition_with_the_callers_own_dicts() -> None:
 def test_a_batchs_own_partitions_count() -> None:
     base = Batches()
     messages: list[dict[str, Any]] = [{"partition": 2}, {"partition": None}, {"partition": -1, "key": b"k"}, {}]
-    assert router.routed_batch(base, {"orders": route()})("orders", messages, 1) == 4
+    assert bound(router.routed_batch, base, {"orders": route()})("orders", messages, 1) == 4
     assert {id(m): partition for _, group, partition, *_ in base.calls for m in group} == {
         id(messages[0]): 2,
         id(messages[1]): 1,
@@ -243,7 +244,7 @@ def test_a_bad_batch_is_refused_as_librdkafka_refuses_it(messages: Any, stock: c
     with pytest.raises(Exception) as theirs:
         stock.produce_batch("orders", messages)
     with pytest.raises(theirs.type):
-        router.routed_batch(stock.produce_batch, {"orders": route()})("orders", messages)
+        bound(router.routed_batch, stock.produce_batch, {"orders": route()})("orders", messages)
 
 
 class TestDoubt:
@@ -271,9 +272,9 @@ class TestDoubt:
         if way == "in Python":
             monkeypatch.setattr(router, "RoutedProduce", None)
         if way == "faithful":
-            produce = router.faithful_produce(base, routes, doubt)
+            produce = bound(router.faithful_produce, base, routes, doubt)
         else:
-            produce = router.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
+            produce = bound(router.fast_produce, base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
         key = next(b"%d" % n for n in range(100) if C_HASHES[Hash.MURMUR2](b"%d" % n, 4) > 1)
         with nullcontext() if changed else pytest.raises(KafkaException):
             produce("orders", b"v", key, *given)
@@ -292,7 +293,7 @@ class TestDoubt:
             queued.extend([partition] * len(messages))
             return len(messages)
 
-        produce = router.routed_batch(base, routes, lambda topic: routes.update({topic: None}))
+        produce = bound(router.routed_batch, base, routes, lambda topic: routes.update({topic: None}))
         messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
         assert produce("orders", messages) == 40
         assert {0, 1, -1} == set(queued)
@@ -310,7 +311,7 @@ class TestDoubt:
             sent.update({message["key"]: (topic, partition) for message in messages})
             return len(messages)
 
-        produce = router.routed_batch(base, routes, lambda _: routes.update({"orders": switched}))
+        produce = bound(router.routed_batch, base, routes, lambda _: routes.update({"orders": switched}))
         keys = [b"k%d" % n for n in range(12)]
         produce("orders", [{"key": key, "value": b"v"} for key in keys] + [{"key": b"x", "partition": 7}])
         assert [sent[key] for key in keys] == [("orders-v2", -1)] * 12, "librdkafka chooses, by the successor's count"
@@ -319,7 +320,7 @@ class TestDoubt:
         base = Recorder()
         messages = [{"value": "v", "key": "a"}, {"value": "\ud800", "key": "b"}]
         with pytest.raises(UnicodeEncodeError):
-            router.routed_batch(base, {"orders": route()})("orders", messages)
+            bound(router.routed_batch, base, {"orders": route()})("orders", messages)
         assert base.calls == []
 
     def test_nothing_is_raised_once_records_for_another_partition_are_queued(self) -> None:
@@ -332,7 +333,7 @@ class TestDoubt:
             return len(messages)
 
         messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
-        assert router.routed_batch(base, {"orders": route()})("orders", messages) == queued[0]
+        assert bound(router.routed_batch, base, {"orders": route()})("orders", messages) == queued[0]
         assert sum("_error" in message for message in messages) == 40 - queued[0]
 
     def test_nothing_is_raised_once_records_of_a_batch_are_queued(self) -> None:
@@ -349,7 +350,7 @@ class TestDoubt:
             def __getattr__(self, name: str) -> Any:
                 raise ValueError("no place for it")
 
-        produce = router.routed_batch(base, routes, lambda topic: routes.update({topic: Refusing()}))
+        produce = bound(router.routed_batch, base, routes, lambda topic: routes.update({topic: Refusing()}))
         messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
         queued = produce("orders", messages)
         left = [message["_error"] for message in messages if "_error" in message]

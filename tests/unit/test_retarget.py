@@ -114,10 +114,10 @@ def test_it_can_be_collected_and_referred_to_weakly() -> None:
 def test_record_without_a_value_is_returned_by_a_hooked_poll(value: bytes | None) -> None:
     message: Any = confluent_kafka.Message("orders", 0, 0, b"key", value)
     answers: Iterator[Any] = iter([None, message, None])
-    hook = PollHook(lambda timeout: next(answers), list, lambda: None, lambda: 0.0, idle_stats())
+    hook = PollHook(lambda _, timeout: next(answers), list, lambda: None, lambda: 0.0, idle_stats())
     hook.call()
     assert not message, "its truth is that of its length"
-    assert hook.poll.call(30.0) is message
+    assert hook.poll.call(None, 30.0) is message
 
 
 @pytest.mark.parametrize("hooked", [True, False])
@@ -133,7 +133,7 @@ def test_call_is_repeated_where_nothing_is_left_of_its_result(hooked: bool) -> N
         hook.call()
     else:
         hook.finish_all(True)
-    assert hook.poll.call(-1) == ["record"]
+    assert hook.poll.call(None, -1) == ["record"]
 
 
 @pytest.mark.parametrize("hooked", [True, False])
@@ -141,7 +141,7 @@ def test_events_of_which_nothing_is_left_do_not_lengthen_a_call(hooked: bool, mo
     now_s = 0.0
     waits: list[float] = []
 
-    def poll(timeout: float) -> str:
+    def poll(consumer: None, timeout: float) -> str:
         nonlocal now_s
         waits.append(timeout)
         now_s += 0.75
@@ -153,7 +153,7 @@ def test_events_of_which_nothing_is_left_do_not_lengthen_a_call(hooked: bool, mo
         hook.call()
     else:
         hook.finish_all(True)
-    assert hook.poll.call(2.0) is None
+    assert hook.poll.call(None, 2.0) is None
     assert waits == [2.0, 1.25, 0.5]
     hook.finish_all(False)
     assert hook.direct
@@ -162,9 +162,9 @@ def test_events_of_which_nothing_is_left_do_not_lengthen_a_call(hooked: bool, mo
 def test_work_knows_whether_it_is_done_within_a_callback() -> None:
     found: list[bool] = []
     stats = idle_stats()
-    hook = PollHook(lambda timeout: None, list, lambda: found.append(hook.inside), lambda: None, stats)
+    hook = PollHook(lambda _, timeout: None, list, lambda: found.append(hook.inside), lambda: None, stats)
     hook.call()
     stats.call("{}")
     hook.call()
-    hook.poll.call(0.0)
+    hook.poll.call(None, 0.0)
     assert found == [True, False]

@@ -13,6 +13,7 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import is_librdkafkas_own
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 LOGICAL = {**NOWHERE, "modeaware.topic.names": "logical"}
@@ -21,12 +22,12 @@ B = TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("c", "id-
 
 
 class Stock:
-    """Keeps what it is called with."""
+    """Keeps what it is called with, as a client's methods are."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
 
-    def commit(self, *args: Any, **kwargs: Any) -> str:
+    def commit(self, client: None, *args: Any, **kwargs: Any) -> str:
         self.calls.append((args, kwargs))
         return "committed"
 
@@ -38,7 +39,7 @@ def message(topic: str, offset: int = 7, error: KafkaError | None = None) -> Any
 
 
 def named(stock: Stock) -> LogicalNames:
-    names = LogicalNames(stock, renames=True)
+    names = LogicalNames(stock.commit, stock.store_offsets, renames=True)
     assert names.take(lambda: {"b": "a"})
     return names
 
@@ -67,9 +68,9 @@ def test_renamed_message_is_committed_where_its_record_is() -> None:
     assert [each.topic() for each in (own, first, other)] == ["a", "a", "x"]
     assert [physical_topic(each) for each in (own, first, other)] == ["a", "b", "x"]
     names.take(dict, anew=True)  # whatever becomes of the subscription meanwhile
-    assert names.commit.call(first, asynchronous=False) == "committed"
-    assert names.store_offsets.call(message=first) == "committed"
-    names.commit.call(message=own)
+    assert names.commit.call(None, first, asynchronous=False) == "committed"
+    assert names.store_offsets.call(None, message=first) == "committed"
+    names.commit.call(None, message=own)
     at = TopicPartition("b", 1, 8)
     assert stock.calls == [
         ((), {"offsets": [at], "asynchronous": False}),
@@ -85,21 +86,21 @@ def test_message_with_an_error_is_left_to_librdkafka() -> None:
     at_end = message("b", error=KafkaError(KafkaError._PARTITION_EOF))
     names.rename(at_end)
     assert at_end.topic() == "a"
-    names.commit.call(message=at_end)
+    names.commit.call(None, message=at_end)
     assert stock.calls == [((), {"message": at_end})]
 
 
 def test_offset_for_a_name_of_two_topics_is_refused_once_it_is_ambiguous() -> None:
     stock = Stock()
     names = named(stock)
-    names.commit.call(offsets=[TopicPartition("a", 1, 8)])
+    names.commit.call(None, offsets=[TopicPartition("a", 1, 8)])
     names.rename(message("b"))
     for call in (names.commit.call, names.store_offsets.call):
         with pytest.raises(KafkaException, match=r"a: .* ambiguous.*commit\(message") as refused:
-            call(offsets=[TopicPartition("x", 1, 8), TopicPartition("a", 1, 8)])
+            call(None, offsets=[TopicPartition("x", 1, 8), TopicPartition("a", 1, 8)])
         assert refused.value.args[0].code() == KafkaError._INVALID_ARG
-    names.commit.call(offsets=[TopicPartition("b", 1, 8)])
-    names.commit.call()
+    names.commit.call(None, offsets=[TopicPartition("b", 1, 8)])
+    names.commit.call(None)
     assert len(stock.calls) == 3
 
 
@@ -110,11 +111,11 @@ def test_nothing_is_between_until_a_topic_of_the_subscription_is_replaced(views:
         views.put(replace(A, topic="other"))
         consumer.poll(0)
         for name in ("poll", "consume", "commit", "store_offsets"):
-            assert getattr(consumer, name).func.__self__ is consumer
+            assert is_librdkafkas_own(getattr(consumer, name))
         views.put(A)
         assert consumer.logical_topic(message("b")) == "a"
         for name in ("poll", "consume", "commit", "store_offsets"):
-            assert not hasattr(getattr(consumer, name).func, "__self__")
+            assert not is_librdkafkas_own(getattr(consumer, name))
 
 
 def test_logical_topic_with_physical_names_follows_the_subscription(views: FakeViews) -> None:
@@ -125,7 +126,7 @@ def test_logical_topic_with_physical_names_follows_the_subscription(views: FakeV
         for topics, expected in ((["a"], "a"), (["b"], "b"), (["a", "c"], "c"), (["^[bc]"], "b"), (["x"], "c")):
             consumer.subscribe(topics)
             assert consumer.logical_topic(message("c")) == expected
-        assert consumer.commit.func.__self__ is consumer  # type: ignore[attr-defined] # an attribute
+        assert is_librdkafkas_own(consumer.commit)
 
 
 def test_subclass_that_overrides_commit_reaches_ours(views: FakeViews) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError
@@ -36,7 +36,7 @@ from modeaware.topic_view import TopicView
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_WAIT_S = 300.0
 DEFAULT_PASSES = 10

@@ -1,0 +1,144 @@
+"""A client that is dropped without ``close()`` ends at once, as confluent_kafka's do: nothing that it holds refers back
+to it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+import modeaware
+from tests.support.fake_views import FakeViews, announce, modes_of, switch
+from tests.support.offline import CONF
+from tests.support.waiting import eventually
+
+GROUP = {**CONF, "group.id": "g"}
+HASHED = {**CONF, "partitioner": "murmur2_random"}
+
+
+@pytest.fixture(autouse=True)
+def _without_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def new(views: FakeViews) -> Any:
+    return modeaware.Producer(HASHED)
+
+
+def direct(views: FakeViews) -> Any:
+    producer = modeaware.Producer({**HASHED, "on_delivery": lambda error, message: None})
+    producer.produce("orders", b"v", b"k")
+    producer.produce_batch("orders", [{"value": b"v"}])
+    return producer
+
+
+def routed(views: FakeViews) -> Any:
+    views.set("orders", modes_of(12, 4))
+    return direct(views)
+
+
+def replaced(views: FakeViews) -> Any:
+    producer = direct(views)
+    announce(views, "orders", "orders-v2")
+    producer.produce("orders", b"v", b"k")
+    switch(views, "orders", "orders-v2")
+    producer.produce("orders", b"v", b"k")
+    return producer
+
+
+def with_aliases(views: FakeViews) -> Any:
+    producer = direct(views)
+    send = producer.produce
+    send("orders", b"v", b"k")
+    return producer
+
+
+def foreign_partitioner(views: FakeViews) -> Any:
+    return modeaware.Producer({**CONF, "partitioner": "round_robin"})
+
+
+def serializing(views: FakeViews) -> Any:
+    producer = modeaware.SerializingProducer({**HASHED, "key.serializer": lambda key, _: key})
+    producer.produce("orders", b"k", b"v")
+    return producer
+
+
+def subclass(views: FakeViews) -> Any:
+    class Own(modeaware.Producer):
+        def produce(self, *args: Any, **kwargs: Any) -> None:
+            super().produce(*args, **kwargs)
+
+    producer = Own(HASHED)
+    producer.produce("orders", b"v")
+    return producer
+
+
+def reader(views: FakeViews) -> Any:
+    return modeaware.Consumer(GROUP)
+
+
+def subscribed(views: FakeViews) -> Any:
+    views.set("orders", modes_of(12, 4))
+    consumer = modeaware.Consumer(
+        {**GROUP, "modeaware.topic.names": "logical", "stats_cb": lambda figures: None, "error_cb": lambda error: None}
+    )
+    consumer.subscribe(["orders"], on_assign=lambda consumer, partitions: None)
+    consumer.poll(0)
+    announce(views, "orders", "orders-v2")
+    switch(views, "orders", "orders-v2")
+    consumer.consume(1, 0)
+    return consumer
+
+
+def assigned(views: FakeViews) -> Any:
+    consumer = modeaware.Consumer(GROUP)
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    consumer.poll(0)
+    return consumer
+
+
+def deserializing(views: FakeViews) -> Any:
+    return modeaware.DeserializingConsumer(GROUP)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(new, direct, routed, replaced, with_aliases, foreign_partitioner, serializing, subclass),
+        *(reader, subscribed, assigned, deserializing),
+    ],
+)
+def test_dropped_client_ends_at_once_with_its_views(make: Callable[[FakeViews], Any], views: FakeViews) -> None:
+    client = make(views)
+    if isinstance(client, confluent_kafka.Producer):
+        client.purge()
+    ended = weakref.ref(client)
+    del client
+    assert ended() is None
+    eventually(lambda: views.closed)
+
+
+def test_alias_keeps_its_client(views: FakeViews) -> None:
+    send = modeaware.Producer(HASHED).produce
+    poll = modeaware.Consumer(GROUP).poll
+    send("orders", b"v", b"k")
+    assert poll(0) is None
+    producer: Any = send.__self__  # type: ignore[attr-defined] # as of every bound method
+    assert producer.modeaware_stats()["state"] == "direct"
+    producer.purge()
+
+
+def test_what_a_consumer_asks_about_its_group_ends_with_it(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = modeaware.Consumer(GROUP)
+    asked = [consumer._gates._onlooker, consumer._describer]  # private: each has a client of its own
+    ended = [weakref.ref(each) for each in asked]
+    del consumer, asked
+    assert [each() for each in ended] == [None, None]
