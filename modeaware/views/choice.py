@@ -13,11 +13,13 @@ the feature.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from modeaware import os_threads
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeAwareError, ModeSourceError
@@ -189,6 +191,7 @@ class ModeSource:
         conf = dict(conf)
         self._wanted = wanted
         self._clock = clock
+        self._pid = os.getpid()
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._source = config.mode_source
@@ -323,6 +326,7 @@ class ModeSource:
         self._ids.close()
 
     def _is_wanted(self) -> bool:
+        os_threads.end_in_child_of(self._pid)
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:

@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerInTime
 from typing import Any
 
+from modeaware import os_threads
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicCollection
 from modeaware.modelog.connection import connection_conf
@@ -121,11 +122,9 @@ class TopicIds:
             if self._closed:
                 raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))
             if self._admin is None or self._has_timed_out(topics):
-                self._admin = AdminClient(self._conf)
-            found: Mapping[str, Future[Any]] = self._admin.describe_topics(
-                TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S
-            )
-            return found
+                self._admin = os_threads.call(AdminClient, self._conf)
+            found = self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S)
+            return {topic: os_threads.awaitable(future) for topic, future in found.items()}
         except (KafkaException, ValueError, TypeError) as error:  # the latter two: a name that no topic can have
             failed: Future[Any] = Future()
             failed.set_exception(error)
