@@ -85,10 +85,18 @@ class Renewed(Generic[_C]):
         self._make, self._close, self._monotonic_s = make, close, monotonic_s
         self._client: _C | None = None
         self._silent_since_s: float | None = None
+        self._is_outdated = False
+
+    def renew(self) -> None:
+        """Have the next request made by a new client: how to make one has changed. Any thread may call."""
+        self._is_outdated = True
 
     def ask(self, request: Callable[[_C], _A]) -> _A:
         """Return what ``request`` returns for the client; raise what it or the constructor raises."""
         now_s = self._monotonic_s()
+        if self._is_outdated:
+            self._is_outdated = False
+            self.close()
         if self._client is None:
             self._client = os_threads.call(self._make)
         try:

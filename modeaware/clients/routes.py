@@ -268,6 +268,10 @@ class Routes:
         """Follow the views for ``producer``, which is not kept alive, through its method ``follow``."""
         self._share = ViewShare(producer, self._views, follow or self.follow)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Have the views read with other credentials: see ``Views.set_sasl_credentials``."""
+        self._views.set_sasl_credentials(username, password)
+
     def release(self) -> None:
         """Give the views back; the last ones stay in force. Idempotent."""
         if self._share is not None:

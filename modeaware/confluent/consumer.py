@@ -67,7 +67,7 @@ class Consumer(librdkafka.Consumer):
         self._stock = stock
         group = GroupConf.of(rest)
         self._starts = Starts(views, group.offset_reset, group.group_id)
-        onlooker = Onlooker(rest, group.group_id)
+        self._onlooker = onlooker = Onlooker(rest, group.group_id)
         self._gates = Gates(
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: self._hook.polling,
             is_inside=lambda: self._hook.inside or self._hook.polling,
@@ -206,6 +206,12 @@ class Consumer(librdkafka.Consumer):
         self._partitions.seek(partition)
 
     # Life
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As ``confluent_kafka.Consumer.set_sasl_credentials``; the clients beside this one use them as well."""
+        super().set_sasl_credentials(username, password)
+        for beside in (self._views, self._onlooker, self._describer):
+            beside.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """As ``confluent_kafka.Consumer.close``; the share of the views is given back first."""

@@ -20,7 +20,7 @@ from modeaware.clients.starts import Key
 from modeaware.config import with_topic_config
 from modeaware.errors import ModeSourceError
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, Renewed
-from modeaware.modelog.connection import connection_conf
+from modeaware.modelog.connection import connection_conf, with_credentials
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.security import is_true
@@ -163,6 +163,10 @@ class GroupDescriber:
     def _unknown(self, error: KafkaError) -> GroupUnknown:
         final = error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
         return GroupUnknown(f"group {self._group_id} not described: {error.str()}", final=final)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self._conf = with_credentials(self._conf, username, password)
+        self._admin.renew()
 
     def close(self) -> None:
         self._admin.close()

@@ -138,6 +138,12 @@ class Producer(librdkafka.Producer):
             return super().produce_batch(*args, **kwargs)
         return router.produce_batch.call(*args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As ``confluent_kafka.Producer.set_sasl_credentials``; the views are read with them as well."""
+        super().set_sasl_credentials(username, password)
+        if self._modeaware is not None:
+            self._modeaware.set_sasl_credentials(username, password)
+
     def close(self) -> bool:
         """Flush and close, as confluent_kafka does. Records sent from delivery callbacks are routed by the last
         views."""

@@ -45,6 +45,7 @@ class FakeViews:
         silent: topics about which no broker answers :meth:`verify`.
         live_ids: topic -> the id that the cluster has for it; without an entry it is the id of the view.
         verified: the topics of each call of :meth:`verify`.
+        credentials: user name and password by the last :meth:`set_sasl_credentials`.
     """
 
     def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
@@ -61,6 +62,7 @@ class FakeViews:
         self.live_ids: dict[str, str] = {}
         self._replaced: set[str] = set()
         self.verified: list[frozenset[str]] = []
+        self.credentials: tuple[str, str] | None = None
         if ready:
             self._ready.set()
 
@@ -190,6 +192,9 @@ class FakeViews:
         with self._lock:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self.credentials = (username, password)
 
     def error(self) -> Exception | None:
         return self.failure

@@ -103,6 +103,11 @@ class Views(Protocol):
         """No call of ``listener`` starts after this returns; one under way may still be running. Idempotent."""
         ...
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Read the views with other credentials from now on: the client has them. The views in force stay, and other
+        clients keep theirs. Returns at once."""
+        ...
+
     def error(self) -> Exception | None:
         """Return why the source cannot be read now; None while it works."""
         ...

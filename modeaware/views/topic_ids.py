@@ -181,10 +181,14 @@ class IdChecks:
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
+    def use(self, topics: Iterable[str]) -> None:
+        """Have :meth:`step` compare the ids of these topics as well."""
+        with self._lock:
+            self._in_use.update(topics)
+
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> frozenset[str]:
         names = set(topics)
-        with self._lock:
-            self._in_use |= names
+        self.use(names)
         if self._silent:
             timeout_s = min(timeout_s, SILENT_TIMEOUT_S)
         began_s = self._clock.monotonic_s()
