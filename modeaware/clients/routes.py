@@ -261,7 +261,7 @@ class Routes:
         self._lock = threading.RLock()
         self._share: ViewShare | None = None
         self.known = threading.Event()
-        self.first_view = FirstView(config, self.known.wait, views.error, errors)
+        self.first_view = FirstView(config, self.known.wait, views, errors)
         self.changes = 0
 
     def serve(self, producer: object, follow: Callable[[Mapping[str, TopicView]], object] | None = None) -> None:
@@ -276,6 +276,11 @@ class Routes:
         """Give the views back; the last ones stay in force. Idempotent."""
         if self._share is not None:
             self._share.release()
+
+    def close(self) -> None:
+        """The producer is closed: give the views back, and have calls that wait for the first one return."""
+        self.release()
+        self.known.set()
 
     def follow(self, changed: Mapping[str, TopicView]) -> None:
         """Put views in force. What the application's callback for resizes raises is raised afterwards."""

@@ -62,7 +62,7 @@ class Consumer(librdkafka.Consumer):
         watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}
         super().__init__(hints.listening(watched))
         self._views = views = hints.views = registry.acquire(rest, config)
-        self._first_view = FirstView(config, lambda _: views.ready, views.error, ClientErrors(timeout=FirstViewTimeout))
+        self._first_view = FirstView(config, lambda _: views.ready, views, ClientErrors(timeout=FirstViewTimeout))
         stock: Any = super()
         self._stock = stock
         group = GroupConf.of(rest)

@@ -145,6 +145,10 @@ class FakeViews:
     def ready(self) -> bool:
         return self._ready.is_set()
 
+    @property
+    def ended(self) -> bool:
+        return self.closed
+
     def view(self, topic: str) -> TopicView:
         return self._views.get(topic) or TopicView.unlisted(topic)
 

@@ -228,7 +228,8 @@ class ModeSource:
         """
         self._stopping.set()
         self._wake.set()
-        self.log.tail.stop()
+        self.store.end()
+        self.log.end()
         self._ids.close()
         if self._thread is threading.current_thread():
             return False
@@ -237,6 +238,10 @@ class ModeSource:
         return not self._thread.is_alive()
 
     # For handles: see ``Views``
+
+    @property
+    def ended(self) -> bool:
+        return self._stopping.is_set()
 
     def claim(self) -> ClaimRecord | None:
         log, wire = self.log.claim(), self._wire.claim()

@@ -100,6 +100,7 @@ class _Registry:
         self.shared: dict[Hashable, _Shared] = {}
         self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._parents: list[_Shared] = []
+        self._exiting = False
 
     def enter(self, handle: _Handle, conf: Mapping[str, Any], config: ClientConfig) -> _Shared:
         key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
@@ -108,7 +109,7 @@ class _Registry:
             if shared is None:
                 shared = _Shared(key, conf, config)
                 shared.users.add(handle)
-                shared.source.start()  # before it is kept: where no thread can be had now, the next client tries again
+                self._start(shared.source)  # before it is kept: where no thread can be had, the next client tries again
                 self.shared[key] = shared
             for other in self.shared.values():
                 if other is not shared:
@@ -117,9 +118,22 @@ class _Registry:
             self.handles.add(handle)
             return shared
 
+    def _start(self, source: ModeSource) -> None:
+        """Start a source; at the interpreter's exit it is over before it has begun."""
+        if not self._exiting:
+            try:
+                source.start()
+            except RuntimeError:
+                if threading.main_thread().is_alive():
+                    raise
+                self._exiting = True  # Python 3.12 and later start no thread for exit handlers
+        if self._exiting:
+            source.stop(0)
+
     def stop_all(self) -> None:
         """At the interpreter's exit: no thread of ours may be inside librdkafka when it goes down."""
         with self.lock:
+            self._exiting = True
             sources = [shared.source for shared in self.shared.values()]
             self.shared.clear()
         for source in sources:
@@ -159,6 +173,10 @@ class _Handle:
     @property
     def ready(self) -> bool:
         return self._source().store.ready
+
+    @property
+    def ended(self) -> bool:
+        return self._closed or self._source().ended
 
     def view(self, topic: str) -> TopicView:
         return self._source().store.view(topic)

@@ -84,6 +84,7 @@ class ViewStore:
 
     Attributes:
         turn: held by a source while it changes views.
+        ready: whether there are views.
         past_ids: the ids of topics that are gone or were created again -> the last version of each.
     """
 
@@ -96,7 +97,8 @@ class ViewStore:
         self._name = name
         self._in_force: dict[str, TopicView] = {}  # name -> view; the view has the id
         self._aside = _SetAside()
-        self._ready = threading.Event()
+        self.ready = False
+        self._waiting_over = threading.Event()
         self._listeners: list[ViewListener] = []
         self._confirmed_s: float | None = None
         self._error: ModeSourceError | None = None
@@ -120,11 +122,12 @@ class ViewStore:
         return dict(self._in_force)
 
     def wait_ready(self, timeout_s: float) -> bool:
-        return self._ready.wait(timeout_s)
+        self._waiting_over.wait(timeout_s)
+        return self.ready
 
-    @property
-    def ready(self) -> bool:
-        return self._ready.is_set()
+    def end(self) -> None:
+        """The source has ended: waiting for the first view is over, too."""
+        self._waiting_over.set()
 
     def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
         """Request views from the source now. Single flight: callers that come during a request share the next one, so
@@ -301,7 +304,8 @@ class ViewStore:
     def _begin(self) -> None:
         """There are views: the first time, clients stop waiting."""
         if not self.ready:
-            self._ready.set()
+            self.ready = True
+            self._waiting_over.set()
             self._call(self._listeners, self.views())
 
     def failed(self, error: ModeSourceError) -> None:
