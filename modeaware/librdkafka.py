@@ -37,6 +37,7 @@ from confluent_kafka.admin import NewTopic as NewTopic
 from confluent_kafka.admin import OffsetSpec as OffsetSpec
 from confluent_kafka.admin import ResourceType as ResourceType
 
+from modeaware import os_threads
 from partitioners import Hash, HashFunction
 
 NO_ANSWER = frozenset(
@@ -85,14 +86,22 @@ class Renewed(Generic[_C]):
         self._make, self._close, self._monotonic_s = make, close, monotonic_s
         self._client: _C | None = None
         self._silent_since_s: float | None = None
+        self._is_outdated = False
+
+    def renew(self) -> None:
+        """Have the next request made by a new client: how to make one has changed. Any thread may call."""
+        self._is_outdated = True
 
     def ask(self, request: Callable[[_C], _A]) -> _A:
         """Return what ``request`` returns for the client; raise what it or the constructor raises."""
         now_s = self._monotonic_s()
+        if self._is_outdated:
+            self._is_outdated = False
+            self.close()
         if self._client is None:
-            self._client = self._make()
+            self._client = os_threads.call(self._make)
         try:
-            answer = request(self._client)
+            answer = os_threads.call(request, self._client)
         except KafkaException as error:
             if error.args[0].code() in NO_ANSWER:
                 self._renew_if_silent(now_s)
@@ -105,7 +114,7 @@ class Renewed(Generic[_C]):
             self._silent_since_s = now_s
         elif now_s - self._silent_since_s >= RENEW_S:
             try:
-                new = self._make()
+                new = os_threads.call(self._make)
             except KafkaException:  # no token, say, which it has awaited for 10 s: the old one stays
                 self._silent_since_s = self._monotonic_s() + REFUSED_S
                 return
@@ -115,4 +124,4 @@ class Renewed(Generic[_C]):
     def close(self) -> None:
         client, self._client, self._silent_since_s = self._client, None, None
         if client is not None:
-            self._close(client)
+            os_threads.call(self._close, client)

@@ -2,7 +2,8 @@
 
 A client that is dropped without ``close()`` must not be kept alive by the views, and gives its share back. Without a
 first view within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``block`` rejects records, or reads
-nothing, until there is one; ``writable`` takes every partition as ReadWrite until then; ``error`` raises.
+nothing, until there is one; ``writable`` takes every partition as ReadWrite until then; ``error`` raises. Where no view
+can come any more, as in an exit handler, ``block`` is ``writable``, at once.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class FirstView:
 
     Args:
         wait: waits for the first view, up to so many seconds; returns whether the client follows it now.
-        failure: why the source of the views cannot be read now.
+        views: where it comes from.
 
     Attributes:
         over: calls may proceed: there is a view, or every partition is taken as ReadWrite until there is one.
@@ -104,12 +105,12 @@ class FirstView:
         self,
         config: ClientConfig,
         wait: Callable[[float], bool],
-        failure: Callable[[], Exception | None],
+        views: Views,
         errors: ClientErrors,
     ) -> None:
         self._config = config
         self._wait = wait
-        self._failure = failure
+        self._views = views
         self._errors = errors
         self._lock = InnerLock()
         self._deadline_s: float | None = None
@@ -130,11 +131,12 @@ class FirstView:
         never be.
 
         Raises:
-            ClientErrors.timeout: the deadline has passed, and ``on_unknown`` is ``error``.
+            ClientErrors.timeout: the deadline has passed or no view can come, and ``on_unknown`` is ``error``.
         """
-        if self.over or self._wait(self.left_s() if at_most_s is None else at_most_s):
+        wait_s = self.left_s() if at_most_s is None else at_most_s
+        if self.over or self._wait(0.0 if self._views.ended else wait_s):
             self.over = True
-        elif not self.left_s() and self._config.on_unknown != "block":
+        elif self._views.ended or (not self.left_s() and self._config.on_unknown != "block"):
             if self._config.on_unknown == "error":
                 self._refuse()
             self.over = True
@@ -158,7 +160,9 @@ class FirstView:
         raise self._errors.pending(f"{self._message()}; nothing was queued, try again")
 
     def _message(self) -> str:
+        if self._views.ended:
+            return "no view of the partition modes has come, and none will: the interpreter exits, or the client closes"
         return (
             f"no view of the partition modes within {self._config.view_timeout_ms} ms (modeaware.view.timeout.ms): "
-            f"{self._failure() or 'the mode log was not read to its end yet'}"
+            f"{self._views.error() or 'the mode log was not read to its end yet'}"
         )

@@ -252,7 +252,7 @@ class Routes:
         self._lock = InnerLock()
         self._share: ViewShare | None = None
         self.known = threading.Event()
-        self.first_view = FirstView(config, self.known.wait, views.error, errors)
+        self.first_view = FirstView(config, self.known.wait, views, errors)
         self.named = NamedTopics(views, self.first_view)
         self.changes = 0
 
@@ -260,10 +260,19 @@ class Routes:
         """Follow the views for ``producer``, which is not kept alive."""
         self._share = ViewShare(producer, self._views, self.follow)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Have the views read with other credentials: see ``Views.set_sasl_credentials``."""
+        self._views.set_sasl_credentials(username, password)
+
     def release(self) -> None:
         """Give the views back; the last ones stay in force. Idempotent."""
         if self._share is not None:
             self._share.release()
+
+    def close(self) -> None:
+        """The producer is closed: give the views back, and have calls that wait for the first one return."""
+        self.release()
+        self.known.set()
 
     def follow(self, changed: Mapping[str, TopicView]) -> None:
         """Put views in force, and report resizes that are due."""

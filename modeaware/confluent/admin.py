@@ -32,6 +32,7 @@ from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCa
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
+from modeaware.modelog.connection import with_credentials
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
@@ -72,6 +73,12 @@ class AdminClient(librdkafka.AdminClient):
         self._calls = ControllerCalls(stock_conf, config)
         self._pool_lock = InnerLock()
         self._pool: ThreadPoolExecutor | None = None
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As ``confluent_kafka.admin.AdminClient.set_sasl_credentials``; the controller is reached by them as well."""
+        super().set_sasl_credentials(username, password)
+        self._stock_conf = with_credentials(self._stock_conf, username, password)
+        self._calls.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""

@@ -72,12 +72,12 @@ class Consumer(_Slots):
         super().__init__(hints.listening(watched))
         self._views = views = hints.views = registry.acquire(rest, config)
         self._count = partition_count(self, config.view_timeout_ms / 1000)
-        self._first_view = FirstView(config, lambda _: views.ready, views.error, ClientErrors(timeout=FirstViewTimeout))
+        self._first_view = FirstView(config, lambda _: views.ready, views, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
         self._stock = stock = Stock(Consumer, self)
         group = GroupConf.of(rest)
         self._starts = Starts(views, group.offset_reset, group.group_id)
-        onlooker = Onlooker(rest, group.group_id)
+        self._onlooker = onlooker = Onlooker(rest, group.group_id)
         poll, consume, commit, store_offsets = (
             stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
         )
@@ -244,6 +244,12 @@ class Consumer(_Slots):
         return super().get_watermark_offsets(asked, *args, **kwargs)
 
     # Life
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As ``confluent_kafka.Consumer.set_sasl_credentials``; the clients beside this one use them as well."""
+        super().set_sasl_credentials(username, password)
+        for beside in (self._views, self._onlooker, self._describer):
+            beside.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """As ``confluent_kafka.Consumer.close``; the share of the views is given back first."""

@@ -21,6 +21,7 @@ from modeaware.errors import (
     ViewTimeout,
 )
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
+from modeaware.modelog.connection import with_credentials
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
@@ -110,6 +111,14 @@ class ControllerCalls:
             raise ViewTimeout(f"the mode log {self._config.mode_log_topic!r} was not read in time{detail}") from cause
         views.refresh(deadline.left_s())
         return views
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Connect with other credentials from now on."""
+        with self._lock:
+            self._conf = with_credentials(self._conf, username, password)
+            views = self._views
+        if views is not None:
+            views.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """Give the views back. The next call takes them again."""

@@ -36,7 +36,7 @@ from modeaware.librdkafka import (
     Renewed,
     TopicPartition,
 )
-from modeaware.modelog.connection import connection_conf
+from modeaware.modelog.connection import connection_conf, with_credentials
 from modeaware.views.source import Views
 
 log = get_logger(__name__)
@@ -213,6 +213,10 @@ class Onlooker:
             log.debug("%s: topics not known: %s", self._conf["group.id"], error)
             return frozenset()
         return frozenset(name for name, topic in found.items() if topic.error is None)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self._conf = with_credentials(self._conf, username, password)
+        self._client.renew()
 
     def close(self) -> None:
         self._client.close()

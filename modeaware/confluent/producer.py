@@ -151,6 +151,12 @@ class Producer(_Slots):
             return super().list_topics(*args, **kwargs)  # type: ignore[no-any-return] # its stub is untyped
         return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As ``confluent_kafka.Producer.set_sasl_credentials``; the views are read with them as well."""
+        super().set_sasl_credentials(username, password)
+        if self._modeaware is not None:
+            self._modeaware.set_sasl_credentials(username, password)
+
     def close(self) -> bool:
         """Flush and close, as confluent_kafka does. Records sent from delivery callbacks are routed by the last
         views."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
-from modeaware import librdkafka
+from modeaware import librdkafka, os_threads
 from modeaware.callouts import get_logger
 from modeaware.clients.resize import observe_key
 from modeaware.clients.routes import Load, Route, route_over
@@ -30,7 +28,6 @@ logger = get_logger(__name__)
 
 _RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1
-_A = TypeVar("_A")
 
 PartitionCount = Callable[[str], int]
 ABSENT: Final[Any] = object()
@@ -225,8 +222,13 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
         deadline_s = time.monotonic() + timeout_s
         while True:
             left_s = max(deadline_s - time.monotonic(), 0.1)
-            metadata = _in_another_thread(partial(stock.list_topics, sending, topic, timeout=left_s))
-            described = metadata.topics[topic]
+            try:
+                # Within a delivery callback, list_topics would make confluent_kafka abort at the next callback of that
+                # poll: what it keeps for the poll is kept for each thread.
+                found = os_threads.call_apart(stock.list_topics, sending, topic, timeout=left_s)
+            except os_threads.NoThread as none:
+                raise KafkaException(KafkaError(KafkaError._FAIL, f"partition count not requested: {none}")) from none
+            described = found.topics[topic]
             if described.error is None and described.partitions:
                 return len(described.partitions)
             error = described.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: no partitions yet")
@@ -235,29 +237,6 @@ def partition_count(client: librdkafka.Producer | librdkafka.Consumer, timeout_s
             time.sleep(_PAUSE_S)  # no event says when the brokers have created it
 
     return count
-
-
-def _in_another_thread(request: Callable[[], _A]) -> _A:
-    """Return what ``request`` returns. Within a delivery callback, ``list_topics`` would make confluent_kafka abort at
-    the next callback of that poll: what it keeps for the poll is kept for each thread."""
-    answer: list[_A] = []
-    failure: list[Exception] = []
-
-    def run() -> None:
-        try:
-            answer.append(request())
-        except (KafkaException, RuntimeError) as error:  # the latter of a producer that was closed meanwhile
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="modeaware-partition-count", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:  # the interpreter ends, or there are too many
-        raise KafkaException(KafkaError(KafkaError._FAIL, f"partition count not requested: {error}")) from error
-    thread.join()
-    if failure:
-        raise failure[0]
-    return answer[0]
 
 
 def look_anew(count: PartitionCount, topic: str) -> None:

@@ -84,9 +84,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             if topics:
                 super().subscribe(topics)
         self._views = views
-        self._first_view = FirstView(
-            settings.config, views.wait_ready, views.error, ClientErrors(timeout=FirstViewTimeout)
-        )
+        self._first_view = FirstView(settings.config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
         group_id = self.config["group_id"] or ""
         self._starts = Starts(views, self.config["auto_offset_reset"], group_id)

@@ -162,7 +162,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             return  # our settings were rejected, and kafka-python's __init__ has not run
         super().close(*args, **kwargs)
         if self._modeaware is not None:
-            self._modeaware.release()
+            self._modeaware.close()
 
     def modeaware_stats(self) -> dict[str, Any]:
         """As :meth:`modeaware.Producer.modeaware_stats`; ``direct`` = all partitions are chosen from. Without

@@ -76,10 +76,15 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
     }
 
 
+def with_credentials(conf: Mapping[str, Any], username: str, password: str) -> dict[str, Any]:
+    """Return ``conf`` with other SASL credentials: the application has given its client these."""
+    return {**conf, "sasl.username": username, "sasl.password": password}
+
+
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
     """Return what clients share that share one tail: bootstrap servers (in any order), security settings, log."""
     identity = {
-        name: value if callable(value) else str(value)
+        name: (value if isinstance(value, Hashable) else id(value)) if callable(value) else str(value)
         for name, value in conf.items()
         if name == "oauth_cb" or name.startswith(_IDENTITY_PREFIXES)
     }

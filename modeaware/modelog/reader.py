@@ -20,6 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from modeaware import os_threads
 from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
@@ -127,7 +128,9 @@ class LogStream:
         self._events: deque[KafkaError] = deque(maxlen=100)
         # librdkafka calls it in poll() only, that is in our thread.
         try:
-            self._consumer = Consumer({**tail_conf(conf, fetch_wait_ms=wait_ms), "error_cb": self._events.append})
+            self._consumer = os_threads.call(
+                Consumer, {**tail_conf(conf, fetch_wait_ms=wait_ms), "error_cb": self._events.append}
+            )
         except KafkaException as error:
             raise ModeSourceError(f"mode log: no consumer can be made ({error.args[0].str()})", topic=topic) from error
         # An explicit offset: OFFSET_BEGINNING costs half a second at the start.
@@ -142,7 +145,7 @@ class LogStream:
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return the next records; none within ``timeout_s`` seconds gives an empty list, and so does the end."""
         self.at_end = False
-        first = self._consumer.poll(timeout_s)
+        first = os_threads.call(self._consumer.poll, timeout_s)
         # consume(n, timeout) would wait until it has n: so wait for one, then take what is there.
         messages = [] if first is None else [first, *self._consumer.consume(BATCH, 0)]
         records = [record for record in map(self._sort, messages) if record is not None]
@@ -176,7 +179,7 @@ class LogStream:
         try:
             # The leader's answer to ListOffsets is right after a fail-over too (KIP-207) but ends before a transaction
             # whose commit is acknowledged and not yet marked; the fetched high watermark (no IO) does not.
-            _, stable = self._consumer.get_watermark_offsets(self._partition, timeout=timeout_s)
+            _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:
             raise self._convert(error) from error
@@ -184,11 +187,11 @@ class LogStream:
         return self._target
 
     def close(self) -> None:
-        self._consumer.close()
+        os_threads.call(self._consumer.close)
 
     def _ask_access(self, timeout_s: float) -> None:
         try:
-            topic = self._consumer.list_topics(self._topic, timeout=timeout_s).topics[self._topic]
+            topic = os_threads.call(self._consumer.list_topics, self._topic, timeout=timeout_s).topics[self._topic]
         except KafkaException as error:
             raise self._convert(error) from error
         if topic.error is not None:

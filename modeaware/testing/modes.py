@@ -46,6 +46,7 @@ class FakeViews:
         silent: topics about which no broker answers :meth:`verify`.
         live_ids: topic -> the id that the cluster has for it; without an entry it is the id of the view.
         verified: the topics of each call of :meth:`verify`.
+        credentials: user name and password by the last :meth:`set_sasl_credentials`.
     """
 
     def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
@@ -62,6 +63,7 @@ class FakeViews:
         self.live_ids: dict[str, str] = {}
         self._replaced: set[str] = set()
         self.verified: list[frozenset[str]] = []
+        self.credentials: tuple[str, str] | None = None
         if ready:
             self._ready.set()
 
@@ -140,6 +142,10 @@ class FakeViews:
     def ready(self) -> bool:
         return self._ready.is_set()
 
+    @property
+    def ended(self) -> bool:
+        return self.closed
+
     def view(self, topic: str) -> TopicView:
         return self._views.get(topic) or TopicView.unlisted(topic)
 
@@ -187,6 +193,9 @@ class FakeViews:
         with self._lock:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self.credentials = (username, password)
 
     def error(self) -> Exception | None:
         return self.failure

@@ -12,11 +12,13 @@ the feature.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from modeaware import os_threads
 from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.config import ClientConfig
@@ -189,6 +191,7 @@ class ModeSource:
         conf = dict(conf)
         self._wanted = wanted
         self._clock = clock
+        self._pid = os.getpid()
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._source = config.mode_source
@@ -225,7 +228,8 @@ class ModeSource:
         """
         self._stopping.set()
         self._wake.set()
-        self.log.tail.stop()
+        self.store.end()
+        self.log.end()
         self._ids.close()
         if self._thread is threading.current_thread():
             return False
@@ -234,6 +238,10 @@ class ModeSource:
         return not self._thread.is_alive()
 
     # For handles: see ``Views``
+
+    @property
+    def ended(self) -> bool:
+        return self._stopping.is_set()
 
     def claim(self) -> ClaimRecord | None:
         log, wire = self.log.claim(), self._wire.claim()
@@ -323,6 +331,7 @@ class ModeSource:
         self._ids.close()
 
     def _is_wanted(self) -> bool:
+        os_threads.end_in_child_of(self._pid)
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:

@@ -61,6 +61,7 @@ class LogSource:
         self.present = False
         self._absent = False  # as the tail has it, whether that counts or not
         self._settled = threading.Event()  # not set while the log is read from its beginning
+        self._ended = False
         self._check_now = threading.Event()
         self._replay = Replay()
         self._staged: Replay | None = None  # what is read from the beginning, until its end is reached
@@ -97,11 +98,19 @@ class LogSource:
             "unreadable_topics": self._replay.unreadable,
         }
 
+    def end(self) -> None:
+        """The tail is stopped: a refresh does not wait for its reading any more."""
+        self.tail.stop()
+        with self._store.turn:
+            self._ended = True
+            self._settled.set()
+
     # TailSink: called by the tail's thread
 
     def begin(self) -> None:
         with self._store.turn:
-            self._settled.clear()
+            if not self._ended:
+                self._settled.clear()
             self._staged = Replay()
             self.readings += 1
             self._absent = False
@@ -245,7 +254,8 @@ class LogSource:
 
     def _read_on(self, deadline: Deadline) -> bool:
         """Read from the tail's position to the end. False when the tail began anew meanwhile."""
-        if not self._settled.wait(deadline.left_s()):
+        settled = self._settled.wait(deadline.left_s())
+        if not settled or (self._ended and (self._staged is not None or not self.readings)):
             why = self._store.error() or "its first reading has not come to the end"
             raise ModeSourceError(
                 f"mode log: {self._topic!r} was not read to its end in time: {why}", code=ErrorCode.REQUEST_TIMED_OUT

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from typing import Any
 from modeaware.callouts import InnerLock
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.modelog.connection import cluster_key, shared_settings
+from modeaware.modelog.connection import cluster_key, shared_settings, with_credentials
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views.choice import ModeSource
 from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
+from modeaware.wire.retries import Deadline
 from modeaware.wire.security import bootstrap_servers
 
 STOP_TIMEOUT_S = 0.3
@@ -99,6 +101,7 @@ class _Registry:
         self.shared: dict[Hashable, _Shared] = {}
         self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._parents: list[_Shared] = []
+        self._exiting = False
 
     def enter(self, handle: _Handle, conf: Mapping[str, Any], config: ClientConfig) -> _Shared:
         key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
@@ -107,15 +110,31 @@ class _Registry:
             if shared is None:
                 shared = _Shared(key, conf, config)
                 shared.users.add(handle)
-                shared.source.start()  # before it is kept: where no thread can be had now, the next client tries again
+                self._start(shared.source)  # before it is kept: where no thread can be had, the next client tries again
                 self.shared[key] = shared
+            for other in self.shared.values():
+                if other is not shared:
+                    other.users.discard(handle)  # its thread ends where this was the last one
             shared.users.add(handle)
             self.handles.add(handle)
             return shared
 
+    def _start(self, source: ModeSource) -> None:
+        """Start a source; at the interpreter's exit it is over before it has begun."""
+        if not self._exiting:
+            try:
+                source.start()
+            except RuntimeError:
+                if threading.main_thread().is_alive():
+                    raise
+                self._exiting = True  # Python 3.12 and later start no thread for exit handlers
+        if self._exiting:
+            source.stop(0)
+
     def stop_all(self) -> None:
         """At the interpreter's exit: no thread of ours may be inside librdkafka when it goes down."""
         with self.lock:
+            self._exiting = True
             sources = [shared.source for shared in self.shared.values()]
             self.shared.clear()
         for source in sources:
@@ -140,16 +159,25 @@ class _Handle:
         self._conf = {**shared_settings(conf), "client.id": conf.get("client.id")}
         self._config = config
         self._listeners: list[ViewListener] = []
+        self._in_use: set[str] = set()
         self._closed = False
         self._shared: _Shared | None = None  # None after a fork, until the handle is used
         self._source()
 
     def wait_ready(self, timeout_s: float) -> bool:
-        return self._source().store.wait_ready(timeout_s)
+        deadline = Deadline(timeout_s)
+        while True:
+            source = self._source()
+            if source.store.wait_ready(deadline.left_s()) or source is self._source():
+                return source.store.ready
 
     @property
     def ready(self) -> bool:
         return self._source().store.ready
+
+    @property
+    def ended(self) -> bool:
+        return self._closed or self._source().ended
 
     def view(self, topic: str) -> TopicView:
         return self._source().store.view(topic)
@@ -176,7 +204,11 @@ class _Handle:
             self._source().refresh_soon()
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
-        return frozenset() if self._closed else self._source().checks.verify(topics, timeout_s, max_age_s)
+        if self._closed:
+            return frozenset()
+        names = set(topics)
+        self._in_use |= names
+        return self._source().checks.verify(names, timeout_s, max_age_s)
 
     def live_id(self, topic: str, timeout_s: float) -> str | None:
         return None if self._closed else self._source().checks.live_id(topic, timeout_s)
@@ -192,6 +224,20 @@ class _Handle:
             self._listeners.remove(listener)
             if self._shared is not None:
                 self._shared.source.store.unsubscribe(listener)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self._conf = with_credentials(self._conf, username, password)
+        before = self._shared
+        if self._closed or before is None:
+            return  # None: the next use connects with them
+        after = _registry.enter(self, self._conf, self._config)
+        if after is before:
+            return
+        for listener in list(self._listeners):
+            before.source.store.unsubscribe(listener)
+        after.source.store.continue_from(before.source.store)  # once its last call of a listener is over
+        self._shared = after
+        self._take_up(after.source)
 
     def error(self) -> Exception | None:
         return self._source().error()
@@ -226,9 +272,14 @@ class _Handle:
             if self._shared is not None:
                 return self._shared.source
             shared = self._shared = _registry.enter(self, self._conf, self._config)
-        for listener in list(self._listeners):
-            shared.source.store.subscribe(listener)
+        self._take_up(shared.source)
         return shared.source
+
+    def _take_up(self, source: ModeSource) -> None:
+        """Continue with another source than before."""
+        source.checks.use(self._in_use)
+        for listener in list(self._listeners):
+            source.store.subscribe(listener)
 
 
 _registry = _Registry()

@@ -25,13 +25,19 @@ class Views(Protocol):
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first views; return False on timeout. They exist once the log has been read to its end, a server
-        has returned modes over the wire, or neither log nor server exists for certain."""
+        """Wait for the first views; return False on timeout, or when none can come any more. They exist once the log
+        has been read to its end, a server has returned modes over the wire, or neither log nor server exists for
+        certain."""
         ...
 
     @property
     def ready(self) -> bool:
         """Whether the first views exist."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more views come: the handle was closed, or the interpreter is exiting."""
         ...
 
     def view(self, topic: str) -> TopicView:
@@ -101,6 +107,11 @@ class Views(Protocol):
 
     def unsubscribe(self, listener: ViewListener) -> None:
         """No call of ``listener`` starts after this returns; one under way may still be running. Idempotent."""
+        ...
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Read the views with other credentials from now on: the client has them. The views in force stay, and other
+        clients keep theirs. Returns at once."""
         ...
 
     def error(self) -> Exception | None:

@@ -84,6 +84,7 @@ class ViewStore:
 
     Attributes:
         turn: held by a source while it changes views.
+        ready: whether there are views.
         past_ids: the ids of topics that are gone or were created again -> the last version of each.
     """
 
@@ -96,7 +97,8 @@ class ViewStore:
         self._name = name
         self._in_force: dict[str, TopicView] = {}  # name -> view; the view has the id
         self._aside = _SetAside()
-        self._ready = threading.Event()
+        self.ready = False
+        self._waiting_over = threading.Event()
         self._listeners: list[ViewListener] = []
         self._confirmed_s: float | None = None
         self._error: ModeSourceError | None = None
@@ -121,11 +123,12 @@ class ViewStore:
         return dict(self._in_force)
 
     def wait_ready(self, timeout_s: float) -> bool:
-        return self._ready.wait(timeout_s)
+        self._waiting_over.wait(timeout_s)
+        return self.ready
 
-    @property
-    def ready(self) -> bool:
-        return self._ready.is_set()
+    def end(self) -> None:
+        """The source has ended: waiting for the first view is over, too."""
+        self._waiting_over.set()
 
     def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
         """Request views from the source now. Single flight: callers that come during a request share the next one, so
@@ -228,6 +231,25 @@ class ViewStore:
             if changed and self.ready:
                 self._call(self._listeners, changed)
 
+    def continue_from(self, earlier: ViewStore) -> None:
+        """Put the views in force that another store of the same cluster has, where they are newer (invariant I4).
+
+        The store that was confirmed later is right about which topics there are.
+        """
+        with earlier.turn:
+            views, confirmed_s = earlier.views(), earlier._confirmed_s
+            aside, past_ids = list(earlier._aside.values()), dict(earlier.past_ids)
+        with self.turn:
+            if confirmed_s is None or (self._confirmed_s is not None and self._confirmed_s >= confirmed_s):
+                return
+            for topic_id, version in past_ids.items():
+                self.past_ids[topic_id] = max(version, self.past_ids.get(topic_id, version))
+            for view in aside:
+                self._put_aside(view)
+            self.publish(views.values())
+            self._confirmed_s = confirmed_s
+            self._begin()
+
     def choose(self, topic: str, live_id: str, known: Iterable[TopicView] = ()) -> bool:
         """Resolve the name to ``live_id``, the cluster's id: only a view of that id may be in force (invariant I8).
 
@@ -272,16 +294,21 @@ class ViewStore:
             self._aside[view.topic_id] = view
 
     def confirm(self) -> None:
-        """Note that the views in force are the source's current ones. The first time, clients stop waiting."""
+        """Note that the views in force are the source's current ones."""
         with self.turn:
             self._confirmed_s = self._clock.monotonic_s()
             error, self._error = self._error, None
             if error is not None:
                 failing_s = self._confirmed_s - self._failing_since_s
                 logger.warning("%s can be read again after %.1f s", self._name, failing_s)
-            if not self.ready:
-                self._ready.set()
-                self._call(self._listeners, self.views())
+            self._begin()
+
+    def _begin(self) -> None:
+        """There are views: the first time, clients stop waiting."""
+        if not self.ready:
+            self.ready = True
+            self._waiting_over.set()
+            self._call(self._listeners, self.views())
 
     def failed(self, error: ModeSourceError) -> None:
         """Note that the source fails; its views stay in force (invariant I6). Logged once until it recovers."""

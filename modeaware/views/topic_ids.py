@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerInTime
 from typing import Any
 
+from modeaware import os_threads
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicCollection
@@ -122,11 +123,9 @@ class TopicIds:
             if self._closed:
                 raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))
             if self._admin is None or self._has_timed_out(topics):
-                self._admin = AdminClient(self._conf)
-            found: Mapping[str, Future[Any]] = self._admin.describe_topics(
-                TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S
-            )
-            return found
+                self._admin = os_threads.call(AdminClient, self._conf)
+            found = self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S)
+            return {topic: os_threads.awaitable(future) for topic, future in found.items()}
         except (KafkaException, ValueError, TypeError) as error:  # the latter two: a name that no topic can have
             failed: Future[Any] = Future()
             failed.set_exception(error)
@@ -183,10 +182,14 @@ class IdChecks:
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
+    def use(self, topics: Iterable[str]) -> None:
+        """Have :meth:`step` compare the ids of these topics as well."""
+        with self._lock:
+            self._in_use.update(topics)
+
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> frozenset[str]:
         names = set(topics)
-        with self._lock:
-            self._in_use |= names
+        self.use(names)
         if self._silent:
             timeout_s = min(timeout_s, SILENT_TIMEOUT_S)
         began_s = self._clock.monotonic_s()

@@ -283,7 +283,7 @@ class WireSource:
             )
         if held is not None and (held.modes == modes or held.version[0] > 0):
             return held
-        self._counter += 1
+        self._counter = max(self._counter, 0 if held is None else held.version[1]) + 1
         return TopicView(name, None, (0, self._counter), modes)
 
     def _publish(self, views: Iterable[TopicView]) -> None:

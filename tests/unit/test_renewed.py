@@ -79,3 +79,11 @@ def test_closed_client_is_made_again_when_it_is_needed() -> None:
     asked.client.close()
     asked.client.close()
     assert (asked.closed, asked.at(RENEW_S, NO_ANSWER), asked.at(RENEW_S + 1)) == ([1], 2, 2)
+
+
+def test_client_whose_settings_have_changed_is_made_anew_at_the_next_request() -> None:
+    asked = Asked()
+    assert asked.at(0) == 1
+    asked.client.renew()
+    assert [asked.at(1), asked.at(2)] == [2, 2]
+    assert asked.closed == [1]

@@ -1,0 +1,159 @@
+"""Calls into C that block, also where the threads of a process are greenlets.
+
+gevent and eventlet put greenlets in the place of threads. Our helper threads then are greenlets as well, so locks,
+events, loggers and an application's callbacks work among them as everywhere in that process. A greenlet that blocks in
+C, as librdkafka's calls do, stops all others. So such a call runs in a thread of the operating system, and the greenlet
+waits for it at a socket, as greenlets wait. That thread runs nothing else, and takes no lock of ours.
+"""
+
+from __future__ import annotations
+
+import _thread
+import math
+import os
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec, module_from_spec
+from types import BuiltinFunctionType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+POLL_S = 0.005
+_PARKED_S = 3600.0
+
+
+def _unpatched() -> Any:
+    """Return another instance of ``_thread``, with the interpreter's own functions."""
+    spec = find_spec("_thread")
+    assert spec is not None, "it is built in"
+    assert spec.loader is not None, "it is built in"
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+_os_thread = _unpatched()
+
+
+def are_greenlets() -> bool:
+    """Return whether what ``threading`` starts now are greenlets."""
+    return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
+
+
+class NoThread(RuntimeError):
+    """No thread can be started: there are too many, or the interpreter is exiting."""
+
+
+def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``function`` returns, which may block in C; raise what it raises. Any thread or greenlet may call.
+
+    Raises:
+        NoThread: a greenlet has called, and there is no thread for it.
+    """
+    if not are_greenlets():
+        return function(*args, **kwargs)
+    pid = os.getpid()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        done = os.dup(theirs.fileno())
+
+        def wake() -> None:
+            with suppress(BrokenPipeError):  # the greenlet was killed meanwhile
+                os.write(done, b"\0")
+            os.close(done)
+
+        try:
+            outcome = _start(partial(function, *args, **kwargs), wake)
+        except NoThread:
+            os.close(done)
+            raise
+        ours.recv(1, socket.MSG_PEEK)  # a forked child has the same socket: the byte stays there for the parent
+    end_in_child_of(pid)
+    return outcome()
+
+
+def call_apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``function`` returns in another thread; raise what it raises. No greenlet runs meanwhile, so this may
+    be called in a callback from C.
+
+    Raises:
+        NoThread: there is no thread for it.
+    """
+    done = _os_thread.allocate_lock()
+    done.acquire()
+    outcome = _start(partial(function, *args, **kwargs), done.release)
+    done.acquire()
+    return outcome()
+
+
+def _start(function: Callable[[], T], wake: Callable[[], object]) -> Callable[[], T]:
+    """Run ``function`` in a thread of the operating system, and then ``wake``; return what has the outcome by then."""
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(function())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            failure.append(error)
+        wake()
+
+    def outcome() -> T:
+        if failure:
+            raise failure[0]
+        return result[0]
+
+    try:
+        _os_thread.start_new_thread(run, ())
+    except RuntimeError as error:
+        raise NoThread(str(error)) from error
+    return outcome
+
+
+def end_in_child_of(pid: int) -> None:
+    """Never return in another process than ``pid``. A fork ends all threads but one in the child, and no greenlet: one
+    that belongs to a helper of the parent's must leave the parent's connections alone."""
+    while os.getpid() != pid:
+        time.sleep(_PARKED_S)  # there is nothing to wait for
+
+
+class Polled(Future[T]):
+    """A future that a thread of the operating system fulfils, for a greenlet to wait for: such a thread wakes none.
+
+    It takes the future's lock when that is free for good, since greenlets' locks work within one thread alone.
+    """
+
+    def __init__(self, future: Future[T]) -> None:
+        super().__init__()
+        self._future = future
+        self._fulfilled: list[Future[T]] = []
+        future.add_done_callback(self._fulfilled.append)
+
+    def done(self) -> bool:
+        return bool(self._fulfilled)
+
+    def result(self, timeout: float | None = None) -> T:
+        self._wait(timeout)
+        return self._future.result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait(timeout)
+        return self._future.exception(0)
+
+    def _wait(self, timeout_s: float | None) -> None:
+        deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while not self._fulfilled:
+            if time.monotonic() >= deadline_s:
+                raise TimeoutError
+            time.sleep(POLL_S)  # other greenlets run meanwhile
+
+
+def awaitable(future: Future[T]) -> Future[T]:
+    """Return ``future``, which a thread of librdkafka's fulfils, in a form that any thread or greenlet may wait for."""
+    return Polled(future) if are_greenlets() else future

@@ -1,0 +1,208 @@
+"""Other credentials of a living client: they reach the clients of ours beside it, and no other client's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, ClassVar
+
+import pytest
+
+from modeaware import AdminClient, Consumer, Producer
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.modelog.connection import cluster_key
+from modeaware.testing.modes import FakeViews
+from modeaware.topic_view import TopicView
+from modeaware.views import registry
+from modeaware.views.source import Views
+from modeaware.views.store import ViewStore
+from modeaware.views.topic_ids import IdChecks
+from tests.support.fake_sources import FakeTail, log_of, threads
+from tests.support.modelog import topic_record
+from tests.support.offline import finish
+from tests.support.simulated import SimClock
+from tests.support.waiting import eventually
+
+CONF = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "log_level": 0,
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "old",
+}
+
+
+class GuardedTail(FakeTail):
+    """A tail that reads with the password in force alone."""
+
+    accepted: ClassVar[set[str]] = {"old"}
+
+    def __init__(self, conf: Mapping[str, Any], *more: Any) -> None:
+        super().__init__(conf, *more)
+        self.password = conf["sasl.password"]
+
+    def run(self) -> None:
+        while self.password not in self.accepted and not self.stopping.is_set() and self.sink.wanted():
+            self.sink.failed(ModeSourceError("mode log: authentication failed"))
+            self.stopping.wait(0.005)
+        super().run()
+
+
+@pytest.fixture
+def tail(monkeypatch: pytest.MonkeyPatch) -> type[GuardedTail]:
+    FakeTail.made, FakeTail.log = [], log_of(1)
+    monkeypatch.setattr(GuardedTail, "accepted", {"old"})
+    monkeypatch.setattr("modeaware.views.log.Tail", GuardedTail)
+    return GuardedTail
+
+
+@pytest.fixture
+def made(tail: type[GuardedTail]) -> Iterator[list[Views]]:
+    made: list[Views] = []
+    yield made
+    for views in made:
+        views.close()
+
+
+def acquire(made: list[Views]) -> Views:
+    made.append(registry.acquire(CONF, ClientConfig(mode_source="log")))
+    return made[-1]
+
+
+class TestSources:
+    def test_views_follow_and_never_go_back(self, tail: type[GuardedTail], made: list[Views]) -> None:
+        views, heard = acquire(made), list[int]()
+        assert views.wait_ready(30)
+        views.subscribe(lambda changed: heard.extend(view.epoch for view in changed.values()))
+        tail.accepted = set()
+        tail.made[0].password = "old"
+        views.set_sasl_credentials("alice", "new")
+        assert (views.ready, views.view("orders").epoch) == (True, 1)
+        eventually(lambda: views.error())
+        assert views.view("orders").epoch == 1
+        FakeTail.log = log_of(1, 2)
+        tail.accepted = {"new"}
+        eventually(lambda: views.view("orders").epoch == 2)
+        assert heard == [1, 1, 2]
+        eventually(lambda: len(threads()) == 1, message="the source without clients ends")
+
+    def test_other_clients_keep_their_source_until_they_have_the_same(
+        self, tail: type[GuardedTail], made: list[Views]
+    ) -> None:
+        first, second = acquire(made), acquire(made)
+        assert first.stats()["clients"] == 2
+        first.set_sasl_credentials("alice", "new")
+        first.set_sasl_credentials("alice", "new")
+        assert (first.stats()["clients"], second.stats()["clients"]) == (1, 1)
+        tail.accepted = {"new"}
+        late = acquire(made)
+        late.set_sasl_credentials("alice", "new")
+        assert late.stats()["clients"] == 2
+        assert late.wait_ready(30)
+
+    def test_waiting_continues_at_the_new_source(self, tail: type[GuardedTail], made: list[Views]) -> None:
+        tail.accepted = {"new"}
+        views, arrived = acquire(made), list[bool]()
+        thread = threading.Thread(target=lambda: arrived.append(views.wait_ready(2)))
+        thread.start()
+        views.set_sasl_credentials("alice", "new")
+        thread.join()
+        assert arrived == [True]
+
+    def test_closed_handle_stays_closed(self, made: list[Views], tail: type[GuardedTail]) -> None:
+        views = acquire(made)
+        views.close()
+        views.set_sasl_credentials("alice", "new")
+        assert len(tail.made) == 1
+
+    def test_ids_of_topics_in_use_are_compared_on(
+        self, made: list[Views], tail: type[GuardedTail], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taken: list[set[str]] = []
+        views = acquire(made)
+        assert views.wait_ready(30)
+        views.verify(["unlisted"], 0.1)
+        monkeypatch.setattr(IdChecks, "use", lambda _, topics: taken.append(set(topics)))
+        views.set_sasl_credentials("alice", "new")
+        assert taken == [{"unlisted"}]
+
+
+class TestStore:
+    def view(self, topic: str, epoch: int) -> TopicView:
+        return topic_record(topic, epoch).view()
+
+    def store(self, clock: SimClock, *views: TopicView) -> ViewStore:
+        made = ViewStore(lambda *_: None, 1000, clock)
+        made.publish(views)
+        made.confirm()
+        clock.time_ms += 1000
+        return made
+
+    def test_store_that_was_confirmed_later_is_right(self) -> None:
+        clock = SimClock()
+        stale = self.store(clock, self.view("gone", 1), self.view("orders", 1))
+        fresh = self.store(clock, self.view("orders", 2))
+        fresh.continue_from(stale)
+        assert {view.topic: view.epoch for view in fresh.views().values()} == {"orders": 2}
+        stale.continue_from(fresh)
+        assert stale.view("orders").epoch == 2
+
+    def test_new_store_begins_with_all_there_is(self) -> None:
+        clock = SimClock()
+        earlier = self.store(clock, self.view("orders", 3))
+        earlier.past_ids["past"] = (1, 1)
+        earlier.choose("orders", "another-id")
+        new, heard = ViewStore(lambda *_: None, 1000, clock), list[object]()
+        new.subscribe(heard.append)
+        new.continue_from(earlier)
+        assert (new.ready, new.is_aside("id-of-orders"), dict(new.past_ids)) == (True, True, {"past": (1, 1)})
+        assert len(heard) == 1
+        assert new.stats()["view_age_ms"] == earlier.stats()["view_age_ms"]
+
+    def test_nothing_comes_of_one_that_has_no_views(self) -> None:
+        clock = SimClock()
+        new = ViewStore(lambda *_: None, 1000, clock)
+        new.continue_from(ViewStore(lambda *_: None, 1000, clock))
+        assert not new.ready
+
+
+class TestClients:
+    @pytest.fixture
+    def views(self, monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+        made = FakeViews()
+        monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
+        return made
+
+    def test_producer(self, views: FakeViews) -> None:
+        producer = Producer(CONF)
+        producer.set_sasl_credentials("alice", "new")
+        assert views.credentials == ("alice", "new")
+        finish(producer)
+
+    def test_consumer_and_its_clients_for_requests(self, views: FakeViews) -> None:
+        with closing(Consumer({**CONF, "group.id": "g"})) as consumer:
+            consumer.set_sasl_credentials(username="alice", password="new")
+            assert views.credentials == ("alice", "new")
+            for beside in (consumer._onlooker, consumer._describer):
+                assert beside._conf["sasl.password"] == "new"
+
+    def test_admin_client(self, views: FakeViews) -> None:
+        with AdminClient(CONF) as admin:
+            admin.set_sasl_credentials("alice", "first")
+            assert admin.describe_modes(["t"])["t"].result(30).topic == "t"
+            admin.set_sasl_credentials("alice", "new")
+            assert views.credentials == ("alice", "new")
+            assert (admin._stock_conf["sasl.password"], admin._calls._conf["sasl.password"]) == ("new", "new")
+
+
+def test_callback_that_cannot_be_hashed_is_compared_by_identity() -> None:
+    class Callback(dict[str, str]):
+        def __call__(self, _: str) -> tuple[str, float]:
+            return "t", 0.0
+
+    one, other = Callback(), Callback()
+    keys = [cluster_key({"bootstrap.servers": "a:1", "oauth_cb": each}, "log") for each in (one, one, other)]
+    assert keys[0] == keys[1] != keys[2]
