@@ -53,7 +53,8 @@ class Consumer(_Slots):
       partition, ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
     * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is resolved then, once.
     * As long as nothing waits to be done, or to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own.
+      librdkafka's own. With ``enable.partition.eof`` they are not while a topic of the consumer has partitions in mode
+      None, of which it reports the end once.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A
       ``stats_cb`` is called at its own interval.
 
@@ -89,12 +90,14 @@ class Consumer(_Slots):
             creates_topics=group.creates_topics,
         )  # fmt: skip
         self._partitions = Partitions(
-            stock, group.group_id, self._starts, views.view, lambda topic: topic in gates.shut, onlooker
-        )
+            stock, group.group_id, self._starts, views.view, lambda topic: topic in gates.shut, onlooker,
+            wants_ends=group.wants_ends,
+        )  # fmt: skip
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
         self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
         self._membership = Membership(stock, group, self._partitions, self._ownership, gates, views, hook.call)
+        self._wants_ends = group.wants_ends
         self._renames = False
         self._pending = False  # a subscription waits for the first view
         self._look_again_s = 0.0
@@ -180,10 +183,12 @@ class Consumer(_Slots):
     def assign(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.assign``; partitions of mode None wait until they are readable again."""
         self._membership.assign(partitions)
+        self._finish_what_is_needed()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.incremental_assign``; partitions of mode None wait until they are readable."""
         self._membership.assign(partitions, incremental=True)
+        self._finish_what_is_needed()
 
     def unassign(self) -> None:
         """As ``confluent_kafka.Consumer.unassign``."""
@@ -300,6 +305,7 @@ class Consumer(_Slots):
             self._ownership.note(view)
             self._starts.remember(view)
         if concerned or self._pending:
+            self._finish_what_is_needed()
             self._hook.call()
 
     def _take_names(self, *, anew: bool = False) -> None:
@@ -308,7 +314,13 @@ class Consumer(_Slots):
 
     def _finish_what_is_needed(self) -> None:
         # An event about a topic that the application has not named may be in librdkafka's queue.
-        self._hook.finish_all(self._renames or bool(self._gates.undone or self._gates.listed))
+        finishes = self._renames or bool(self._gates.undone or self._gates.listed)
+        self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
+
+    def _may_end_hidden(self) -> bool:
+        """Whether the end of a hidden partition may be reported: from before the assignment, after which the same poll
+        may return it."""
+        return any(not view.all_readable and self._concerns(view) for view in self._views.views().values())
 
     def _logical_names(self) -> dict[str, str]:
         subscription = self._membership.subscription
@@ -334,6 +346,8 @@ class Consumer(_Slots):
     def _finish(self, result: Message | list[Message] | None) -> bool:
         """Rename records and drop events about hidden topics; return whether there was nothing else."""
         self._names.rename(result)
+        if self._wants_ends and result is not None:
+            self._partitions.take_ends(result if isinstance(result, list) else [result])
         if result is None or not (self._gates.shut or self._gates.listed):
             return False
         if not isinstance(result, list):

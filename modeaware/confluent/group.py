@@ -314,6 +314,8 @@ class Membership:
         if self._retry_s is not None and time.monotonic() >= self._retry_s:
             late, self._late, self._retry_s = self._late, set(), None
             self._show(late)
+        if partitions.let_end():
+            self._retry_s = time.monotonic() + SHOW_RETRY_S
         gone, back = partitions.held - target, target - partitions.held - self._late
         if not gone and not back:
             return

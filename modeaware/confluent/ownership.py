@@ -53,6 +53,7 @@ class GroupConf:
         whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
         refresh_s: how often topics are looked up that a pattern may match; None: never.
         creates_topics: brokers may create a topic that this consumer names and that does not exist.
+        wants_ends: the application is given the end of each partition (``enable.partition.eof``).
     """
 
     group_id: str
@@ -64,6 +65,7 @@ class GroupConf:
     whole_names: bool = False
     refresh_s: float | None = 300.0
     creates_topics: bool = False
+    wants_ends: bool = False
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
@@ -82,6 +84,7 @@ class GroupConf:
             whole_names=consumer_protocol,
             refresh_s=refresh_ms / 1000 if refresh_ms > 0 else None,
             creates_topics=is_true(settings.get("allow.auto.create.topics", False)),
+            wants_ends=is_true(settings.get("enable.partition.eof", False)),
         )
 
 

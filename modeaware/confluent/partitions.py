@@ -6,6 +6,10 @@ modes between two rebalances is then a pause, or a seek and a resume, and skips 
 changing librdkafka's assignment, would throw away positions and stored offsets under an eager protocol; and under an
 incremental one librdkafka takes such a call for the answer to a revocation that may already wait in its queue.
 
+Of a paused partition librdkafka does not report the end (``enable.partition.eof``), and an application may wait for the
+end of every partition. So where it wants them, a hidden partition in mode None that has nothing left to read is not
+paused before librdkafka has reported its end (:meth:`Partitions.let_end`).
+
 All of it is for the polling thread. ``stock`` are the client's own methods.
 """
 
@@ -20,6 +24,7 @@ from modeaware.callouts import get_logger
 from modeaware.clients.gates import ANSWER_S
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
+from modeaware.confluent.names import physical_topic
 from modeaware.librdkafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -27,9 +32,10 @@ from modeaware.librdkafka import (
     OFFSET_STORED,
     KafkaError,
     KafkaException,
+    Message,
     TopicPartition,
 )
-from modeaware.modes import format_ranges
+from modeaware.modes import PartitionMode, format_ranges
 from modeaware.topic_view import TopicView
 
 log = get_logger(__name__)
@@ -204,6 +210,7 @@ class Partitions:
     Args:
         is_shut: whether the gate before a topic is shut (:mod:`modeaware.clients.gates`): its partitions are hidden.
         onlooker: as for :class:`LibrdkafkaOffsets`.
+        wants_ends: the application is given the end of each partition.
     """
 
     def __init__(
@@ -214,6 +221,8 @@ class Partitions:
         view: Callable[[str], TopicView],
         is_shut: Callable[[str], bool] = lambda topic: False,
         onlooker: Any = None,
+        *,
+        wants_ends: bool = False,
     ) -> None:
         self._stock = stock
         self._offsets = LibrdkafkaOffsets(stock, group_id, onlooker)
@@ -224,6 +233,9 @@ class Partitions:
         # librdkafka keeps a partition's pause flag over assignments, so these outlive them too.
         self._paused_by_us: set[Key] = set()
         self._paused_by_application: set[Key] = set()
+        self._wants_ends = wants_ends
+        self._ending: set[Key] = set()  # hidden ones that run until librdkafka reports their end
+        self._ended: set[Key] = set()  # hidden ones whose end it has reported
         self.starts = starts
         self.mine: set[Key] = set()
         self.held: set[Key] = set()
@@ -271,7 +283,7 @@ class Partitions:
     def forget(self, keys: Iterable[Key]) -> None:
         """``keys`` are no longer assigned."""
         gone = set(keys)
-        for assigned in (self.mine, self.held, self._declined):
+        for assigned in (self.mine, self.held, self._declined, self._ending, self._ended):
             assigned -= gone
         for key in gone:
             self._chosen.pop(key, None)
@@ -283,7 +295,13 @@ class Partitions:
 
     def _resolved(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         self.starts.assigning({p.topic for p in partitions})
-        return partitions if self.manual else self.resolve(partitions)
+        return [self._behind_deleted(place) for place in (partitions if self.manual else self.resolve(partitions))]
+
+    def _behind_deleted(self, place: TopicPartition) -> TopicPartition:
+        """Return ``place``, or the end of a partition in mode None, where the records between them were deleted."""
+        end = self._end_of(key_of(place))
+        is_before = end is not None and place.offset < end and place.partition in self._view(place.topic).reclaimed
+        return TopicPartition(*key_of(place), end) if end is not None and is_before else place
 
     def resolve(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions with a number as offset, wherever one is known.
@@ -307,7 +325,8 @@ class Partitions:
         self.held |= held
         for partition in partitions:
             self._started(partition)
-        self._pause(keys - held)
+        self.let_end()
+        self._pause(keys - held - self._ending)
         TALLY.add(PARTITIONS_LEFT_OUT, len(keys - held))
         self._resume(held & self._paused_by_us)
         if self.manual and held < keys:
@@ -324,11 +343,12 @@ class Partitions:
     def hide(self, keys: Iterable[Key]) -> None:
         """Hold ``keys`` no longer; what was fetched of them and not delivered is dropped."""
         hidden = self.held & set(keys)
-        self._pause(hidden)
+        self.held -= hidden
+        self.let_end()
+        self._pause(hidden - self._ending)
         TALLY.add(PARTITIONS_LEFT_OUT, len(hidden))
         for key in hidden:
             self.starts.hidden(key)
-        self.held -= hidden
 
     def show(self, keys: Iterable[Key]) -> set[Key]:
         """Hold ``keys`` again, each from the offset that the application chose; else from its position on, or from its
@@ -365,9 +385,57 @@ class Partitions:
             else:
                 later.add(key)
         shown = places.keys() - later
+        self._ending -= shown
+        self._ended -= shown
         self._resume(shown)
         TALLY.add(PARTITIONS_TAKEN_UP, len(shown))
         return later
+
+    def let_end(self) -> bool:
+        """Let hidden partitions in mode None that have nothing left to read run until their end is reported.
+
+        One that is read already goes on where it is, since librdkafka may have reported its end before; one whose
+        records were deleted, from its end. A record that arrives there nevertheless is delivered at once.
+
+        Returns:
+            Whether librdkafka is not ready for one of them yet: try again.
+        """
+        ends = {key: end for key in self.unseen - self._ended if (end := self._end_of(key)) is not None}
+        late = False
+        for place in self._stock.position(parts_of(ends.keys() - self._ending)) if ends else ():
+            key = key_of(place)
+            at = self.starts.start_of(key) if place.offset < 0 else place.offset
+            if at is None or at < ends[key]:
+                if key[1] not in self._view(key[0]).reclaimed:
+                    continue
+                if not self._seek(TopicPartition(*key, ends[key])):
+                    late = True
+                    continue
+                self.starts.started(key, ends[key])
+            self._ending.add(key)
+        self._resume(self._ending & self._paused_by_us)
+        return late
+
+    def _end_of(self, key: Key) -> int | None:
+        """Return the offset behind the last record of a partition in mode None, where the application wants ends."""
+        view = self._view(key[0])
+        is_hidden = self._wants_ends and view.mode(key[1]) is PartitionMode.NONE
+        return view.resume_offsets.get(key[1]) if is_hidden and (self.manual or not self._is_shut(key[0])) else None
+
+    def take_ends(self, messages: Iterable[Message]) -> None:
+        """Pause the hidden partitions whose end is among ``messages``."""
+        if not self._ending:
+            return
+        reported = {
+            (physical_topic(message) or "", partition)
+            for message in messages
+            if (error := message.error()) is not None
+            and error.code() == KafkaError._PARTITION_EOF
+            and (partition := message.partition()) is not None
+        } & self._ending
+        self._pause(reported)
+        self._ending -= reported
+        self._ended |= reported
 
     def choose(self, target: set[Key], partitions: Iterable[TopicPartition]) -> set[Key]:
         """The application chose ``partitions`` when it was shown ``target`` in mid-life: with offsets of its own maybe.
