@@ -325,7 +325,8 @@ def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_ep
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     """Refuse a change whose record might not fit the mode log to its end."""
-    if record.replacement is not None and record.replacement.switched_ms is None:  # which notes the groups
+    now = record.replacement
+    if now is not None and now.switched_ms is None and now.undone_ms is None:  # the switch will note the groups
         record = replace(record, required_groups=tuple(sorted(facts.groups)))
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:

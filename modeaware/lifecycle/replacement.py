@@ -118,34 +118,26 @@ def advance_replacement(
     assert replacement is not None, "the topic is replaced"
     if facts.gone or replacement.gone_ms is not None:
         return advance_gone(record, facts, controller_epoch, now_ms)
-    if facts.topic_id != record.topic_id or facts.successor is None:
+    found = facts.successor
+    if facts.topic_id != record.topic_id or found is None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
-    step = _stepped(record, replacement, facts, facts.successor, requirement, config, now_ms)
+
+    def stepped(requirement: Requirement) -> Advance:
+        if replacement.undone_ms is not None:
+            return _undo(record, replacement, found)
+        if replacement.successor_id is None:
+            return _create(record, replacement, found, now_ms)
+        if replacement.switched_ms is None:
+            return _switch(record, replacement, facts, found, requirement, config, now_ms)
+        return _Move(record, replacement, facts, found, requirement, config, now_ms).step()
+
+    step = stepped(requirement)
     if step.record is not None and step.record != record and not fits(step.record):
-        doubtful = replace(requirement, doubt=TOO_MANY)
-        step = _stepped(record, replacement, facts, facts.successor, doubtful, config, now_ms)
+        step = stepped(replace(requirement, doubt=TOO_MANY))
     if step.record is None or step.record == record or (after := fitted(step.record)) == record:
         return replace(step, record=None)
     return replace(step, record=after.stamped(controller_epoch, now_ms))
-
-
-def _stepped(
-    record: TopicRecord,
-    replacement: Replacement,
-    facts: TopicFacts,
-    found: TopicFacts,
-    requirement: Requirement,
-    config: ControllerConfig,
-    now_ms: int,
-) -> Advance:
-    if replacement.undone_ms is not None:
-        return _undo(record, replacement, found)
-    if replacement.successor_id is None:
-        return _create(record, replacement, found, now_ms)
-    if replacement.switched_ms is None:
-        return _switch(record, replacement, facts, found, requirement, config, now_ms)
-    return _Move(record, replacement, facts, found, requirement, config, now_ms).step()
 
 
 def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:

@@ -620,6 +620,34 @@ def test_reason_that_all_partitions_share_is_written_once() -> None:
     assert refused(COMMAND, seen=larger).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_switch_waits_for_room_for_the_groups_and_can_be_undone_meanwhile() -> None:
+    groups = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
+    record = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
+    assert record is not None
+    waiting = step(record, seen(successor(), groups=groups), NOW_MS + ANNOUNCE_MS).record
+    assert waiting is not None
+    assert (replacement(waiting).switched_ms, replacement(waiting).reason) == (None, reasons.GROUPS_TOO_MANY)
+    undo = replace(COMMAND, undo=True)
+    assert replacement(admitted(undo, waiting, seen(successor(), groups=groups))).undone_ms == NOW_MS
+    done = step(waiting, seen(successor()), NOW_MS + ANNOUNCE_MS).record
+    assert done is not None
+    assert replacement(done).switched_ms is not None
+
+
+def test_groups_that_come_after_the_switch_and_do_not_fit_delay_the_deletion() -> None:
+    record = replace(switched(), replacement=replace(replacement(switched()), own_configs={}))
+    groups = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
+    found = successor(groups=dict.fromkeys(groups, group({0: 0, 1: 0})))
+    for _ in range(2):
+        record = step(record, seen(found, fenced=True, groups=groups), NOW_MS + 60_000).record or record
+    assert (record.groups_complete, replacement(record).let_go_ms) == (False, None)
+    assert {each.reason for each in record.retired.values()} == {reasons.GROUPS_TOO_MANY, None}
+    moved = successor(groups={"billing": group({0: 0, 1: 0})})
+    for _ in range(2):
+        record = step(record, seen(moved, fenced=True), NOW_MS + 60_000).record or record
+    assert (record.groups_complete, replacement(record).let_go_ms) == (True, NOW_MS + 60_000)
+
+
 def test_an_undo_deletes_an_untouched_successor_by_its_id_and_not_after_the_switch() -> None:
     announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
     undone = admitted(replace(COMMAND, undo=True), announced, seen(successor()))
