@@ -600,7 +600,12 @@ class Engine:
         """Perform effects, right after an append, unless the log cannot keep that. Return the failure of each; with
         code REQUEST_TIMED_OUT it may be done all the same."""
         if (unfit := self._log.unfit) is not None:
-            return [ClusterError(f"put off: {unfit}", code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic) for e in effects]
+            return [
+                ClusterError(
+                    f"put off: the mode log cannot keep it: {unfit}", code=ErrorCode.REQUEST_TIMED_OUT, topic=e.topic
+                )
+                for e in effects
+            ]
         what = "many effects" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
         try:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):

@@ -14,7 +14,7 @@ from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordEr
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_mode_log, read_to_end
 from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.topic import became_unfit, describe_mode_log, ensure_mode_log, log_weakness
+from modeaware.modelog.topic import describe_mode_log, ensure_mode_log, log_weakness
 from modeaware.modelog.writer import APPEND_TIMEOUT_S, ModeLogWriter
 from modeaware.wire.retries import Deadline
 
@@ -121,7 +121,7 @@ class ControllerLog:
                 f"mode log: topic {self._topic!r} was deleted and created again: nothing was appended to it",
                 topic=self._topic,
             )
-        self.unfit = became_unfit(self._topic, found)
+        self.unfit = found.unfit
         self._writer.append(records, self._membership(), deadline.left_s())
         self.appends += 1
 

@@ -34,9 +34,15 @@ _SLACK_S = 0.5
 class LogTopic:
     """The mode log as the brokers describe it; ``replicas`` has their number for each partition."""
 
+    name: str
     topic_id: str
     replicas: tuple[int, ...]
     configs: Mapping[str, str | None]
+
+    @property
+    def unfit(self) -> str | None:
+        """Return why the topic cannot be a mode log; None: it can."""
+        return unfit(self.name, len(self.replicas), self.configs)
 
 
 def ensure_mode_log(admin: AdminClient, topic: str) -> str:
@@ -85,7 +91,10 @@ def log_configs(brokers: int) -> dict[str, str]:
 def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str | None:
     """Return why a topic cannot be a mode log; None when it can."""
     if partitions != 1:
-        return f"topic {topic!r} has {partitions} partitions, a mode log has 1; set modeaware.mode.log.topic to another"
+        return (
+            f"topic {topic!r} has {partitions} partitions, a mode log has 1: make it anew, as after its loss "
+            "(docs/runbook.md), or set modeaware.mode.log.topic to another"
+        )
     policy = configs.get("cleanup.policy") or ""
     if policy != "compact":
         return (
@@ -110,10 +119,10 @@ def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:
-    """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`WEAKNESS_TIMEOUT_S`.
+    """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`LOOK_TIMEOUT_S`.
 
     Raises:
-        ClusterError: somebody has altered the topic so that it is not fit to be a mode log any more.
+        ClusterError: the topic was altered, and is not fit to be a mode log any more.
     """
     deadline = Deadline(LOOK_TIMEOUT_S)
     try:
@@ -121,35 +130,20 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
         cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)
     except (ClusterError, KafkaException):
         return None
-    if (reason := became_unfit(topic, found)) is not None:
-        raise ClusterError(reason, topic=topic)
+    if found.unfit is not None:
+        why = f"mode log: {found.unfit}. Until then no controller can start, and this one changes nothing on brokers"
+        raise ClusterError(why, topic=topic)
     return weakness(min(found.replicas), found.configs.get("min.insync.replicas"), len(cluster.nodes))
 
 
-def became_unfit(topic: str, found: LogTopic) -> str | None:
-    """Return why the topic cannot be a mode log any more, after a controller has claimed it; None: it still can."""
-    if (policy := found.configs.get("cleanup.policy")) != "compact":
-        return (
-            f"mode log: topic {topic!r} has cleanup.policy={policy} now, which deletes modes that hold: set it back to "
-            "compact before brokers do that. Until then no controller can start"
-        )
-    if len(found.replicas) != 1:
-        return (
-            f"mode log: topic {topic!r} has {len(found.replicas)} partitions now. This controller goes on without "
-            "effects on brokers, but none can start: make the topic anew with one partition, as after its loss "
-            "(docs/runbook.md)"
-        )
-    return None
-
-
-def describe_mode_log(admin: AdminClient, topic: str, timeout_s: float = LOOK_TIMEOUT_S) -> LogTopic:
-    """Return the mode log as it is now.
+def describe_mode_log(admin: AdminClient, topic: str) -> LogTopic:
+    """Return the mode log as it is now, within :data:`LOOK_TIMEOUT_S`.
 
     Raises:
         ClusterError: it does not exist, or cannot be described; code REQUEST_TIMED_OUT: that may change.
     """
     try:
-        return _described(admin, topic, Deadline(timeout_s))
+        return _described(admin, topic, Deadline(LOOK_TIMEOUT_S))
     except KafkaException as error:
         raise _failed(topic, "cannot be described", error) from error
 
@@ -157,9 +151,8 @@ def describe_mode_log(admin: AdminClient, topic: str, timeout_s: float = LOOK_TI
 def _checked(admin: AdminClient, topic: str, deadline: Deadline) -> str:
     """Return the id of the topic; raise unless it can be a mode log."""
     found = _described(admin, topic, deadline)
-    reason = unfit(topic, len(found.replicas), found.configs)
-    if reason is not None:
-        raise ClusterError(f"mode log: {reason}", topic=topic)
+    if found.unfit is not None:
+        raise ClusterError(f"mode log: {found.unfit}", topic=topic)
     return found.topic_id
 
 
@@ -170,7 +163,7 @@ def _described(admin: AdminClient, topic: str, deadline: Deadline) -> LogTopic:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = _result(admin.describe_configs([resource], request_timeout=deadline.left_s())[resource], deadline)
     replicas = tuple(len(partition.replicas) for partition in found.partitions)
-    return LogTopic(str(found.topic_id), replicas, {name: entry.value for name, entry in entries.items()})
+    return LogTopic(topic, str(found.topic_id), replicas, {name: entry.value for name, entry in entries.items()})
 
 
 def _checked_soon(admin: AdminClient, topic: str, deadline: Deadline) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
+from confluent_kafka import Consumer
+
 from modeaware.controller.daemon import Controller
+from tests.conftest import MakeTopic
 from tests.support.command_line import Site
 from tests.support.plain import create_topic, ends, watermarks
 from tests.support.waiting import eventually
@@ -38,6 +42,11 @@ def rules(site: Site) -> list[tuple[str, str, str]]:
 
 def wait_for_phase(site: Site, topic: str, phase: str) -> None:
     eventually(lambda: site.describe(topic)["phase"] == phase, interval_s=0.5)
+
+
+def blocked(site: Site, topic: str) -> set[str | None]:
+    """The reasons for which its retired partitions wait."""
+    return {part["reason"] for part in site.describe(topic)["partitions"] if part["mode"] == "ReadOnly"}
 
 
 def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
@@ -95,3 +104,28 @@ def test_state_that_does_not_move_is_given_up_by_name_only(
     assert [group["stateful"] for group in described["groups"] if group["group"] == app] == [True]
     wait_for_phase(site, filled, "done")
     assert json.loads(site.run("certificate", "--topic", filled).out)["accepted_state_loss"] == [app]
+
+
+def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
+    site: Site, filled: str, controller: Controller, make_topic: MakeTopic
+) -> None:
+    stuck, elsewhere = f"stuck-{filled}", make_topic(1)
+    conf = {"bootstrap.servers": site.servers, "group.id": stuck}
+    with closing(Consumer(conf)) as silent, closing(Consumer(conf)) as joining:
+        silent.subscribe([elsewhere], on_revoke=lambda *_: None)  # it has to poll to rejoin
+        eventually(lambda: silent.poll(0.1) is None and silent.assignment())
+        joining.subscribe([elsewhere])
+
+        def doubt() -> str:
+            joining.poll(0.1)
+            return str(listed(site, filled)["topics"][0]["doubt"])
+
+        eventually(lambda: f"group '{stuck}' is in a rebalance" in doubt(), interval_s=0.5)
+        assert site.run("shrink", filled, "--to", "4", *DRAIN).status == 0
+        wait_for_phase(site, filled, "drain")
+        eventually(lambda: blocked(site, filled) == {"groups-unknown"}, interval_s=0.5)
+        told = site.run("groups", "waive", stuck, "--topic", filled, "--reason", "reads others", "--forever", "--yes")
+        assert (told.status, "is not known yet. That is not waited for any more" in told.err) == (0, True)
+        wait_for_phase(site, filled, "done")
+        assert doubt() == "None"
+        assert site.describe(filled)["waived"] == {stuck: "reads others"}

@@ -14,7 +14,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import LogTopic
 
-FIT = LogTopic("first", (1,), {"cleanup.policy": "compact"})
+FIT = LogTopic("modes", "first", (1,), {"cleanup.policy": "compact"})
 RECORDS = [("key", b"{}")]
 
 
@@ -54,7 +54,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def test_nothing_is_appended_to_another_topic_of_the_name(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.log.append(RECORDS)
-    site.topic = LogTopic("second", (1,), FIT.configs)
+    site.topic = LogTopic("modes", "second", (1,), FIT.configs)
     with pytest.raises(ClusterError, match="deleted and created again: nothing was appended"):
         site.log.append(RECORDS)
     assert (len(site.appended), site.log.is_open) == (1, False)
@@ -68,8 +68,8 @@ def test_nothing_is_appended_to_another_topic_of_the_name(site: Site, caplog: py
 @pytest.mark.parametrize(
     ("topic", "why"),
     [
-        (LogTopic("first", (1,), {"cleanup.policy": "delete"}), "cleanup.policy=delete"),
-        (LogTopic("first", (1, 1, 1), FIT.configs), "3 partitions"),
+        (LogTopic("modes", "first", (1,), {"cleanup.policy": "delete"}), "cleanup.policy=delete"),
+        (LogTopic("modes", "first", (1, 1, 1), FIT.configs), "3 partitions"),
     ],
 )
 def test_a_log_that_is_not_fit_any_more_is_appended_to_and_says_so(site: Site, topic: LogTopic, why: str) -> None:

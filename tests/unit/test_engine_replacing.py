@@ -223,7 +223,7 @@ def test_the_record_says_that_a_topic_is_being_deleted_before_it_is() -> None:
 
 def test_nothing_is_done_on_brokers_while_the_log_cannot_keep_its_record() -> None:
     world = Deleting()
-    world.log.unfit = "mode log: topic 'modes' has cleanup.policy=delete now"
+    world.log.unfit = "topic 'modes' has cleanup.policy=delete"
     world.check()
     assert world.performed == []
     assert world.old().deleting_ms is not None
