@@ -21,7 +21,7 @@ from rich.text import Text
 from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import PartitionDescription, TopicDescription, alike, describe_topics
+from modeaware.reports.describe import PartitionDescription, TopicDescription, alike, describe_topics, waits_for
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -123,7 +123,7 @@ class Progress:
     def _line(self, topic: TopicDescription) -> None:
         steps = [
             f"{group[0].phase} {format_ranges(p.partition for p in group)}"
-            + (f" ({group[0].waits_for})" if group[0].waits_for else "")
+            + (f" ({waits})" if (waits := waits_for(group)) else "")
             for group in _steps(concerned(topic))
         ]
         if (now := topic.replacement) is not None:
@@ -142,7 +142,7 @@ class Progress:
         for group in _steps(changing):
             lag, first = sum(p.lag or 0 for p in group), group[0]
             ids = format_ranges(p.partition for p in group)
-            rows.add_row(first.phase or "", ids, number(lag), printable(first.waits_for or "-"))
+            rows.add_row(first.phase or "", ids, number(lag), printable(waits_for(group) or "-"))
         if now is not None:
             rows.add_row(topic.phase, "-", "-", printable(now.waits_for or "-"))
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)

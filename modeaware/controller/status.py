@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, requirement_of, unread_offsets
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.state import PHASES, held_up, in_progress, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, Replacement, TopicRecord
@@ -36,8 +36,8 @@ OPERATIONS = (CHECK, COMMAND, *EFFECTS, MODE_LOG)
 """What errors are counted by: passes over topics, commands (not refusals), each kind of effect, repeated claims."""
 WHOLE = -1
 """Stands for a topic's replacement as a whole where partitions are listed."""
-PACE_MS = 600_000
-"""The time over which the pace of groups is measured."""
+PACE_MS = 60_000
+"""The time over which the pace of groups is measured, or else the time between two passes."""
 
 
 # Fields of log records
@@ -146,7 +146,8 @@ class TopicSeen:
         stragglers: how many broken seals this controller has observed.
         fences_lifted: how often this controller has found the topic's fence lifted.
         known_ms: since when this controller watches it: since its claim, or the topic's first record.
-        earlier: a pass some minutes before the last one, with its time: the difference is the pace of groups.
+        earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
+            partitions that the last one has.
     """
 
     record: TopicRecord
@@ -220,9 +221,10 @@ class Watched:
             if (seen := self._topics.get(topic_id)) is None:
                 return
             earlier = seen.earlier
-            over = earlier is None or now_ms - earlier[0] > PACE_MS
-            if over and seen.facts is not None and seen.looked_ms is not None:
-                earlier = seen.looked_ms, seen.facts
+            if seen.facts is not None and seen.looked_ms is not None:
+                lacks = earlier is not None and not facts.partitions.keys() <= earlier[1].partitions.keys()
+                if earlier is None or lacks or now_ms - earlier[0] > PACE_MS:
+                    earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
@@ -369,8 +371,8 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
         "partitions": _partitions(seen),
-        "blocked": _blocked(seen),
-        "groups": groups[:MOST_GROUPS],
+        "blocked": _blocked(seen, groups),
+        "groups": [group | {"partitions": format_ranges(group["partitions"])} for group in groups[:MOST_GROUPS]],
         "groups_count": len(groups),
         "groups_doubt": doubt.detail if seen.facts and (doubt := seen.facts.any_doubt) else None,
         "stragglers": seen.stragglers,
@@ -401,14 +403,15 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
 
 
 def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """What each group that is waited for still has to read in retired partitions, as of the last look; most first."""
+    """What each group that is waited for still has to read in retired partitions (``partitions``), as of the last look;
+    most first."""
     record, facts = seen.record, seen.facts
     if facts is None or not in_progress(record):
         return []
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
     names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
     groups = [_group(name, facts, asked, record) for name in names]
-    groups = [group | _pace(group, asked, seen) for group in groups]
+    groups = [group | _pace(group, seen) for group in groups]
     return sorted(groups, key=lambda group: (-int(group["unread"]), str(group["group"])))
 
 
@@ -427,13 +430,13 @@ def _held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))
 
 
-def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
+def _blocked(seen: TopicSeen, groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each reason, with the partitions that it holds up; the oldest first."""
     reasons_shown = [
         {
             "reason": reason,
             "code": reasons.code_of(reason),
-            "text": reasons.text(reason),
+            "text": reasons.text(reason, others=len(_holding(partitions, groups) - {reasons.group_of(reason)})),
             "partitions": format_ranges(partitions),
             "count": len(partitions),
             "as_asked": reasons.code_of(reason) in reasons.AS_ASKED,
@@ -442,6 +445,16 @@ def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
         for reason, partitions in held_up(seen.record).items()
     ]
     return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
+
+
+def _holding(partitions: Collection[int], groups: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the groups that hold up any of these partitions, or a replacement as a whole."""
+    held = set(partitions)
+    return {
+        group["group"]
+        for group in groups
+        if (not held.isdisjoint(group["partitions"]) if held else group["moved"] is False and not group["waived"])
+    }
 
 
 def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
@@ -463,23 +476,26 @@ def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
     return partitions
 
 
-def _pace(group: dict[str, Any], asked: Requirement, seen: TopicSeen) -> dict[str, Any]:
-    """The pace at which a group reads what is left, and the time that takes; None where it is not known."""
+def _pace(group: dict[str, Any], seen: TopicSeen) -> dict[str, Any]:
+    """The pace of a group's commits on retired partitions, and the time that what is left takes; None where it is not
+    known. A first commit is no pace: the group may have skipped what lies before it."""
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
         return unknown
     before_ms, before = seen.earlier
     passed_s, name, left = (seen.looked_ms - before_ms) / 1000, group["group"], group["unread"]
-    comparable = name in before.groups and before.partitions.keys() >= seen.facts.partitions.keys()
-    if passed_s < SHORTEST_PACE_S or not comparable:
+    then, now = (facts.groups.get(name, GroupFacts()).committed for facts in (before, seen.facts))
+    both = seen.record.retired.keys() & then.keys() & now.keys()
+    if passed_s < SHORTEST_PACE_S or not both:
         return unknown
-    per_s = (_group(name, before, asked, seen.record)["unread"] - left) / passed_s
+    per_s = sum(now[p] - then[p] for p in both) / passed_s
     return {"read_per_s": round(per_s, 3), "left_s": round(left / per_s) if per_s > 0 else None}
 
 
 def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord) -> dict[str, Any]:
     group = facts.groups.get(name)
-    unread, holding, waived = 0, [], False
+    unread, holding = 0, []
+    waived = facts.successor is not None and asked.waiver_of_topic(name, group) is not None
     for partition, retired in record.retired.items():
         log = facts.partitions.get(partition)
         waits = record.modes[partition] is PartitionMode.READ_ONLY and not retired.opening
@@ -497,7 +513,7 @@ def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord
         "kind": group.kind if group is not None else None,
         "running": group.has_members if group is not None else False,
         "unread": unread,
-        "partitions": format_ranges(holding),
+        "partitions": holding,
         "waived": waived,
         "moved": _has_moved(name, facts),
         "evacuation": name == asked.evacuation,

@@ -113,6 +113,19 @@ AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST})
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
+_OF_READERS = frozenset(
+    {
+        GROUP_LAG,
+        GROUP_NEVER_COMMITTED,
+        GROUP_GONE,
+        GROUP_BEYOND_END,
+        GROUP_TRUNCATED,
+        GROUP_STATEFUL,
+        GROUP_NOT_MOVED,
+    }
+)
+"""Reasons that name one group which has to read on, or to move; others may hold up the same."""
+
 _TEXTS_AT_REST = {
     COMPACTED: "nothing: its records stay on the brokers, and no client reads them (with "
     "cleanup.policy=compact,delete, retention.ms=-1 and a shrink that named a delay they are deleted)",
@@ -129,14 +142,23 @@ def code_of(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def text(reason: str, *, rests: bool = False) -> str:
+def group_of(reason: str) -> str:
+    """Return the group, or topic, that a reason names; "": none."""
+    return reason.partition(":")[2]
+
+
+def text(reason: str, *, rests: bool = False, others: int = 0) -> str:
     """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
 
     Args:
         rests: the partition rests (:func:`modeaware.lifecycle.state.rests`).
+        others: how many groups have to read on, or to move, beside the one that the reason names.
     """
     if rests and reason in _TEXTS_AT_REST:
         return _TEXTS_AT_REST[reason]
     code, _, group = reason.partition(":")
     template = _TEXTS.get(code)
-    return template.format(group=repr(group) if group else "(its name did not fit the record)") if template else reason
+    named = repr(group) if group else "(its name did not fit the record)"
+    if others and code in _OF_READERS:
+        named += f" (and {others} more)"
+    return template.format(group=named) if template else reason

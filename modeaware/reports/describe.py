@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from modeaware.clock import utc
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.errors import RecordError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
-from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.drain import Requirement, evacuation_of, is_evacuation_group, requirement_of, unread_offsets
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.replacement import is_followed
 from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
 from modeaware.modelog.records import (
@@ -36,8 +37,10 @@ class PartitionDescription:
         phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
         seal_offset: null until sealed.
         log_start, log_end: the log's offsets; null when its leader does not answer.
-        lag: the most offsets a group has still to consume, up to the seal (else the end).
+        lag: the most offsets a group has still to consume, up to the seal (else the end). Groups that are waived do not
+            count in a retired partition.
         lagging_group: the group with that lag.
+        lagging_groups: how many groups a retired partition waits for that have still to consume.
         reason: the code of what holds the partition up.
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals, with its producer where it is known.
@@ -59,10 +62,12 @@ class PartitionDescription:
     reason: str | None
     stragglers: int = 0
     straggler: Straggler | None = None
+    lagging_groups: int = 0
 
     @property
     def waits_for(self) -> str | None:
-        return reasons.text(self.reason, rests=self.phase == "done") if self.reason is not None else None
+        others = max(self.lagging_groups - 1, 0)
+        return reasons.text(self.reason, rests=self.phase == "done", others=others) if self.reason is not None else None
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,8 @@ class ReplacementDescription:
         undone_ms: when it was undone.
         changed_ms: when any of this last changed.
         reason: the code of what holds it up as a whole.
-        not_moved: required groups without a committed offset on each partition of the successor, since the switch.
+        not_moved: required groups without a committed offset on each partition of the successor, since the switch;
+            without those that are waived.
         waits_for: the reason in words.
     """
 
@@ -155,10 +161,14 @@ class ReplacementDescription:
 
     @property
     def waits_for(self) -> str | None:
-        return reasons.text(self.reason) if self.reason is not None else None
+        if self.reason is None:
+            return None
+        return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
 
     @classmethod
-    def of(cls, record: TopicRecord, moved: Mapping[str, GroupFacts] | None) -> ReplacementDescription | None:
+    def of(
+        cls, record: TopicRecord, moved: Mapping[str, GroupFacts] | None, waived: Collection[str] = ()
+    ) -> ReplacementDescription | None:
         """Describe the replacement of a record's topic; ``moved``: the successor's groups, where that was looked at."""
         replacement = record.replacement
         if replacement is None:
@@ -166,7 +176,7 @@ class ReplacementDescription:
         own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
         count, groups = replacement.num_partitions, {} if moved is None else moved
         through = {name for name, group in groups.items() if group.has_committed(count)}
-        left = [] if moved is None else sorted(set(record.required_groups) - through)
+        left = [] if moved is None else sorted(set(record.required_groups) - through - set(waived))
         return cls(**own | {"changed_ms": record.changed_ms, "not_moved": tuple(left)})
 
 
@@ -233,15 +243,36 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     moving = [now for _, _, record in each if (now := groups_move(record)) is not None]
     used = {now.successor: range(now.num_partitions) for now in moving}
     found = find_groups(session.cluster, used | counts, also) if counts else {}
-    return [
-        replace(
-            _describe(topic, shape, record, logs[topic], found[topic], log.gone_ids(topic, shape.topic_id)),
-            leads_to=log.leads_to(topic, shape.topic_id),
-            replacement=None if record is None else ReplacementDescription.of(record, _moved(record, found)),
-            replaces=log.replaces.get(shape.topic_id),
+    try:
+        rules = log.rules
+    except RecordError:  # of a newer version, say: then waived groups stand among the others
+        rules = ()
+    ignored, now_ms = session.controller.ignored_groups, session.clock.now_ms()
+    described = []
+    for topic, shape, record in each:
+        groups, seen = found[topic].groups, found[topic]
+        facts = TopicFacts(
+            topic,
+            shape.topic_id,
+            shape.partition_count,
+            groups=groups,
+            groups_doubt=seen.doubt,
+            unclear_groups=seen.unclear,
         )
-        for topic, shape, record in each
-    ]
+        asked = requirement_of(record, facts, rules, ignored, now_ms)
+        replacement = None
+        if record is not None:
+            waived = [name for name in record.required_groups if asked.waiver_of_topic(name, groups.get(name))]
+            replacement = ReplacementDescription.of(record, _moved(record, found), waived)
+        described.append(
+            replace(
+                _describe(shape, record, logs[topic], facts, asked, log.gone_ids(topic, shape.topic_id)),
+                leads_to=log.leads_to(topic, shape.topic_id),
+                replacement=replacement,
+                replaces=log.replaces.get(shape.topic_id),
+            )
+        )
+    return described
 
 
 def groups_move(record: TopicRecord | None) -> Replacement | None:
@@ -257,17 +288,18 @@ def _moved(record: TopicRecord, found: Mapping[str, GroupsFound]) -> Mapping[str
 
 
 def _describe(
-    topic: str,
     shape: TopicShape,
     record: TopicRecord | None,
     logs: Mapping[int, LogOffsets],
-    found: GroupsFound,
+    facts: TopicFacts,
+    asked: Requirement,
     gone_ids: tuple[str, ...],
 ) -> TopicDescription:
+    topic = facts.topic
     if record is None:
         record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
     view, evacuation = record.view(), evacuation_of(record)
-    groups = {n: g for n, g in found.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
+    groups = {n: g for n, g in facts.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
     listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
     return TopicDescription(
         topic=topic,
@@ -276,29 +308,41 @@ def _describe(
         phase=topic_phase(record),
         deletion=ShrinkDescription.of(record.deletion),
         required_groups=record.required_groups,
-        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups) for p in listed),
+        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups, asked) for p in listed),
         groups_complete=record.groups_complete,
         waived=record.waived,
         groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
-        groups_doubt=doubt.detail if (doubt := found.any_doubt) is not None else None,
+        groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
         evacuation_group=evacuation,
         gone_ids=gone_ids,
     )
 
 
 def _partition(
-    partition: int, mode: PartitionMode, record: TopicRecord, log: LogOffsets | None, groups: Mapping[str, GroupFacts]
+    partition: int,
+    mode: PartitionMode,
+    record: TopicRecord,
+    log: LogOffsets | None,
+    groups: Mapping[str, GroupFacts],
+    asked: Requirement,
 ) -> PartitionDescription:
     retired = record.retired.get(partition)
     shown = retired if retired is not None else RetiredPartition()
     if retired is None or retired.evacuated_to_seal:
         groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}
-    lag, lagging_group = None, None
-    if log is not None and groups:
+    lag, lagging_group, lagging_groups = None, None, 0
+    if log is not None:
         until = shown.seal_offset if shown.seal_offset is not None else log.end_offset
-        lags = {name: unread_offsets(groups[name], partition, until, log.log_start) for name in sorted(groups)}
-        lagging_group = max(lags, key=lambda name: lags[name])
-        lag = lags[lagging_group]
+        names = {*groups, *asked.groups} if retired is not None else groups.keys()
+        lags = {
+            name: unread_offsets(groups.get(name), partition, until, log.log_start)
+            for name in sorted(names)
+            if retired is None or asked.waiver(name, groups.get(name), partition) is None
+        }
+        lagging_group = max((name for name in lags if name in groups), key=lags.__getitem__, default=None)
+        lag = lags[lagging_group] if lagging_group is not None else None
+        if retired is not None and mode is PartitionMode.READ_ONLY:
+            lagging_groups = sum(lags[name] > 0 for name in lags.keys() & set(asked.groups))
     return PartitionDescription(
         partition=partition,
         mode=mode,
@@ -313,6 +357,7 @@ def _partition(
         reason=shown.reason,
         stragglers=shown.stragglers,
         straggler=shown.straggler,
+        lagging_groups=lagging_groups,
     )
 
 
@@ -474,6 +519,11 @@ def _appearance(p: PartitionDescription) -> Hashable:
     return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
 
 
+def waits_for(partitions: Iterable[PartitionDescription]) -> str | None:
+    """Return what partitions wait for that have the same reason."""
+    return max(partitions, key=lambda p: p.lagging_groups).waits_for
+
+
 def _row(group: Sequence[PartitionDescription]) -> tuple[str, ...]:
     first = group[0]
     lags = [p.lag for p in group if p.lag is not None]
@@ -487,7 +537,7 @@ def _row(group: Sequence[PartitionDescription]) -> tuple[str, ...]:
         _span(p.log_start for p in group),
         _span(p.log_end for p in group),
         (number(sum(lags)) if lags else "-") + (f" ({', '.join(behind)})" if behind else ""),
-        first.waits_for or "-",
+        waits_for(group) or "-",
     )
 
 

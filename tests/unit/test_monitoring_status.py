@@ -14,6 +14,7 @@ from modeaware.controller import status
 from modeaware.controller.status import Role, TopicSeen, Watched
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.printable import printable
@@ -101,9 +102,53 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
 
     read = dict.fromkeys(range(7, 10), 100) | {10: 200, 11: 40}
     assert told(30, read) == (2.0, 120)
-    assert told(30, dict.fromkeys(range(7, 12), 200)) == (-8.0, None), "reset to an earlier offset"
+    assert told(30, dict.fromkeys(range(7, 12), 200)) == (-13.333, None), "reset to an earlier offset"
     assert told(1, read) == (None, None), "too short a time"
     assert told(30, read, groups={}) == (None, None), "not seen then"
+
+
+def test_the_pace_is_measured_from_the_first_pass_over_all_partitions_and_for_a_minute() -> None:
+    (shown,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
+    assert shown.facts is not None
+    every, billing, watched = shown.facts, shown.facts.groups["billing"], Watched()
+    watched.appended(shown.record, NOW_MS)
+
+    def look(after_s: int, committed: int, **changes: Any) -> tuple[float | None, int | None]:
+        groups = {"billing": replace(billing, committed={7: committed, 8: 120, 9: 120, 10: 200, 11: 40})}
+        facts = replace(every, **{"groups": groups, **changes})
+        watched.looked(shown.record.topic_id, facts, NOW_MS + after_s * 1000)
+        by_name = {one["group"]: one for one in status.unread_by_group(only(watched), busy_snapshot(NOW_MS))}
+        return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
+
+    before = {"partitions": {}, "groups": {"billing": GroupFacts()}}  # of the time before the shrink
+    assert look(0, 0, **before) == (None, None)
+    assert look(10, 20) == (None, None), "its first commits are no pace"
+    assert look(20, 40) == (2.0, 160)
+    assert look(71, 40) == (0.0, None), "it is stuck: what it read a minute ago is no pace"
+    assert look(400, 40) == (0.0, None)
+
+
+def test_texts_count_the_other_groups_that_hold_a_partition_up() -> None:
+    more = GroupFacts(dict.fromkeys((7, 8, 10), 200) | {9: 100, 11: 40})
+    (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
+    assert seen.facts is not None
+    seen = replace(seen, facts=replace(seen.facts, groups={**seen.facts.groups, "audit": more, "late": more}))
+    waiver = GroupRule("waive", "late", "orders", "", 0)
+    told = status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
+    lag = "group 'billing' (and 1 more) has not consumed it to the seal: run its consumers"
+    assert [one["text"] for one in told["blocked"] if one["partitions"] == "7-9"] == [lag]
+    assert {one["group"]: (one["partitions"], one["waived"]) for one in told["groups"]}["late"] == ("-", True)
+
+
+def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
+    after = TopicFacts("orders-v2", "id-2", 2)
+    groups = dict.fromkeys(("audit", "billing", "late"), GroupFacts({0: 9}))
+    facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
+    seen = TopicSeen(replaced(reason=reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")), facts, NOW_MS)
+    waiver = GroupRule("waive", "late", "orders", "", 0)
+    told = status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
+    assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the successor")
+    assert {one["group"]: one["waived"] for one in told["groups"]} == {"audit": False, "billing": False, "late": True}
 
 
 def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:

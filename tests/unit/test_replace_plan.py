@@ -339,10 +339,13 @@ BEGUN = Replacement("orders-v2", 4, 1_000, successor_id="v2", announced_ms=2_000
 SWITCHED = replace(BEGUN, switched_ms=5_000, reason="group-not-moved:billing")
 
 
-def described(replacement: Replacement | None, phase: str, changed_ms: int = 0) -> TopicDescription:
-    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms, required_groups=("audit", "billing"))
+def described(
+    replacement: Replacement | None, phase: str, changed_ms: int = 0, groups: tuple[str, ...] = (), waived: str = ""
+) -> TopicDescription:
+    required = ("audit", "billing", *groups)
+    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms, required_groups=required)
     moved = {"audit": GroupFacts(dict.fromkeys(range(4), 0)), "billing": GroupFacts({0: 0})}
-    shown = ReplacementDescription.of(record, moved)
+    shown = ReplacementDescription.of(record, moved, (waived,))
     return TopicDescription("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
 
 
@@ -352,6 +355,9 @@ def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
     assert "Waits: group 'billing' has no offset on the successor" in told
     assert "Not on the successor yet: billing" in told
     assert "Fence none" in told
+    told = describe_text([described(SWITCHED, "drain", groups=("late", "old"), waived="old")], expand=False)
+    assert "Waits: group 'billing' (and 1 more) has no offset on the successor" in told
+    assert "Not on the successor yet: billing, late\n" in told
     assert "Successor of payments" in describe_text(
         [replace(described(None, "done"), replaces="payments")], expand=False
     )
