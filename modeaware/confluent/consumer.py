@@ -76,9 +76,7 @@ class Consumer(_Slots):
         poll, consume, commit, store_offsets = (
             stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
         )
-        self._hook = hook = PollHook(
-            poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish)
-        )
+        self._hook = hook = PollHook(poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish))
         self._gates = gates = Gates(
             stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: hook.polling,
             is_inside=lambda: hook.inside or hook.polling,
@@ -91,9 +89,7 @@ class Consumer(_Slots):
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = Ownership(stock, group, views, self._describer)
         self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
-        self._membership = Membership(
-            stock, group, self._partitions, self._ownership, gates, views, hook.call
-        )
+        self._membership = Membership(stock, group, self._partitions, self._ownership, gates, views, hook.call)
         self._renames = False
         self._pending = False  # a subscription waits for the first view
         self._look_again_s = 0.0

@@ -84,6 +84,7 @@ def weakly(method: Target) -> Target:
 
     return call
 
+
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
 
