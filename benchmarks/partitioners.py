@@ -96,6 +96,7 @@ def keyed_path(rounds: int) -> Result:
 def routed(produce: Callable[..., object], *writable: int) -> Callable[..., object]:
     """``produce`` as a producer's router has it called after so many of 48 partitions were writable, one after the
     other, and keyed records were sent each time: a resize was warned of."""
+
     def stock(client: object, *args: Any) -> object:
         return produce(*args)
 

@@ -63,7 +63,6 @@ class Route:
         passes: every partition is writable, so the client library chooses. The route is there for what follows.
         name: what the application calls the topic, where the topic of ``view`` has replaced the one of that name.
         count: how many partitions that topic has, then: one that the application names was meant for the earlier topic.
-        report: what the application's delivery callback goes through, while the topic is about to be replaced.
     """
 
     view: TopicView
@@ -76,7 +75,6 @@ class Route:
     passes: bool = False
     name: str | None = None
     count: int | None = None
-    report: Callable[[Any], Any] | None = None
 
     def pick(self, key: bytes | None, size: int = 0) -> int:
         """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
@@ -248,7 +246,6 @@ class Routes:
         self._look_anew = look_anew
         self._looked_anew: set[str] = set()
         self._verified: dict[str, str | None] = {}  # topic -> the id that has been compared with the cluster's
-        self._wrapped: Callable[[Any], Any] | None = None  # Route.report of topics that are about to be replaced
         self._lock = InnerLock()
         self._share: ViewShare | None = None
         self.known = threading.Event()
@@ -360,8 +357,6 @@ class Routes:
             count = max(len(route.view.modes), successor.partition_count)
             picks = self._resizes.observed_name(name, route.partitioner)
             route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
-        if last.successor is not None and self._wrapped is not None:
-            route = replace(route, report=self._wrapped)
         return route
 
     def _point(self) -> None:

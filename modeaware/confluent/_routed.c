@@ -26,7 +26,15 @@ typedef struct {
     PyObject *names[PARAMETERS]; /* interned */
     PyObject *unassigned;        /* -1: librdkafka chooses */
     PyObject *no_timestamp;      /* 0 */
+    PyTypeObject *reported;      /* Reported */
 } State;
+
+/* A method in C that takes a tuple and keywords, as confluent_kafka's do, and the class whose instances it takes. Called
+ * by itself it costs less than by its descriptor. */
+typedef struct {
+    PyCFunctionWithKeywords call; /* NULL: it is another callable */
+    PyTypeObject *class;          /* borrowed of the descriptor */
+} Method;
 
 typedef struct {
     PyObject_HEAD
@@ -34,7 +42,9 @@ typedef struct {
     State *state;
     PyObject *module;  /* keeps the state */
     PyObject *base;    /* confluent_kafka's method, which takes the producer first, as all functions here do */
+    Method method;     /* of base */
     PyObject *counts;  /* topic -> how many partitions a hash chooses among, see Count in router.py */
+    PyObject *reports; /* names that are about to lead to another topic -> what their delivery callbacks go through */
     PyObject *slow;    /* the same in Python */
     PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
     PyObject *refused; /* KafkaException */
@@ -101,6 +111,30 @@ static Number number_named(const char *name)
     return strcmp(name, "fnv1a") == 0 ? fnv1a : NULL;
 }
 
+static Method method_of(PyObject *descriptor)
+{
+    Method found = {NULL, NULL};
+    if (Py_IS_TYPE(descriptor, &PyMethodDescr_Type)) {
+        const PyMethodDef *definition = ((PyMethodDescrObject *)descriptor)->d_method;
+        if (definition->ml_flags == (METH_VARARGS | METH_KEYWORDS))
+            found = (Method){(PyCFunctionWithKeywords)(void (*)(void))definition->ml_meth, PyDescr_TYPE(descriptor)};
+    }
+    return found;
+}
+
+/* Call it with the client and what follows. `first`: in the place of the first argument, if not NULL. */
+static PyObject *call_method(Method method, PyObject *const *args, Py_ssize_t nargs, PyObject *first)
+{
+    PyObject *tuple = PyTuple_New(nargs - 1);
+    if (tuple == NULL)
+        return NULL;
+    for (Py_ssize_t at = 1; at < nargs; at++)
+        PyTuple_SET_ITEM(tuple, at - 1, Py_NewRef(at == 1 && first != NULL ? first : args[at]));
+    PyObject *result = method.call(args[0], tuple, NULL); /* the client's class keeps the function */
+    Py_DECREF(tuple);
+    return result;
+}
+
 /* Which parameter a keyword names; -1: none. Compilers intern keywords, so one look at addresses nearly always does. */
 static int parameter(const State *state, PyObject *keyword)
 {
@@ -150,12 +184,95 @@ static PyObject *retried(Routed *self, PyObject *const *call)
     return result;
 }
 
+/* ---- Reported: the delivery callback of a record that may be refused because its topic is replaced, see delivery.py.
+ *
+ * As in confluent_kafka, the garbage collector does not see what waits for its report. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *report;
+    PyObject *callback;
+} Reported;
+
+static PyObject *reported_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Reported *self = (Reported *)callable;
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    if (nargs != 2 || kwnames != NULL)
+        return PyErr_Format(PyExc_TypeError, "a delivery callback takes an error and a message");
+    if (args[0] == Py_None)
+        return PyObject_Vectorcall(self->callback, args, (size_t)nargs, NULL);
+    return PyObject_CallFunctionObjArgs(self->report, self->callback, args[0], args[1], NULL);
+}
+
+static PyObject *reported_make(PyTypeObject *type, PyObject *report, PyObject *callback)
+{
+    Reported *self = PyObject_New(Reported, type);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = reported_call;
+    self->report = Py_NewRef(report);
+    self->callback = Py_NewRef(callback);
+    return (PyObject *)self;
+}
+
+static PyObject *reported_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"report", "callback", NULL};
+    PyObject *report, *callback;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &report, &callback))
+        return NULL;
+    return reported_make(type, report, callback);
+}
+
+static void reported_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    Py_CLEAR(((Reported *)object)->report);
+    Py_CLEAR(((Reported *)object)->callback);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyMemberDef reported_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Reported, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot reported_slots[] = {
+    {Py_tp_doc, (void *)"A delivery callback; see :data:`modeaware.confluent.delivery.Reported`."},
+    {Py_tp_new, reported_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_dealloc, reported_dealloc},
+    {Py_tp_members, reported_members},
+    {0, NULL},
+};
+
+static PyType_Spec reported_spec = {
+    .name = "modeaware.confluent._routed.Reported",
+    .basicsize = sizeof(Reported),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = reported_slots,
+};
+
+/* What a record under the name is queued with in the place of its callback, as a new reference; NULL: an error. */
+static PyObject *callback_of(Routed *self, PyObject *name, PyObject *callback)
+{
+    PyObject *report = NULL;
+    if (PyDict_GET_SIZE(self->reports) > 0 && PyCallable_Check(callback)) {
+        report = PyDict_GetItemWithError(self->reports, name);
+        if (report == NULL && PyErr_Occurred())
+            return NULL;
+    }
+    return report != NULL ? reported_make(self->state->reported, report, callback) : Py_NewRef(callback);
+}
+
 /* Call librdkafka's method; `where` is NULL where the caller's own choice stands. */
-static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *given, PyObject *where)
+static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *given, PyObject *where,
+                           PyObject *called)
 {
     const State *state = self->state;
-    /* A callback that is given at all counts, even None: on_delivery is its alias. */
-    PyObject *called = given[CALLBACK] != NULL ? given[CALLBACK] : given[ON_DELIVERY];
     PyObject *chosen = where != NULL ? where : given[PARTITION];
     PyObject *call[1 + PARAMETERS] = {
         producer,
@@ -178,6 +295,25 @@ static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *gi
     if (result == NULL && given[PARTITION] == NULL && PyErr_ExceptionMatches(self->refused))
         result = retried(self, call);
     Py_DECREF(self);
+    return result;
+}
+
+/* The fastest form of a call, topic, value and key by position, where librdkafka chooses: what was given is passed on, but
+ * for the topic. */
+static PyObject *call_plain(Routed *self, PyObject *topic, PyObject *const *args, Py_ssize_t nargs)
+{
+    Py_INCREF(topic); /* the dictionary may let it go meanwhile */
+    Py_INCREF(self);  /* as in call_base() */
+    PyObject *result = call_method(self->method, args, 1 + nargs, topic);
+    if (result == NULL && PyErr_ExceptionMatches(self->refused)) {
+        PyObject *call[1 + PARAMETERS] = {
+            args[0], topic,   nargs > VALUE ? args[1 + VALUE] : Py_None, nargs > KEY ? args[1 + KEY] : Py_None,
+            self->state->unassigned, Py_None, Py_None, self->state->no_timestamp, Py_None,
+        };
+        result = retried(self, call);
+    }
+    Py_DECREF(self);
+    Py_DECREF(topic);
     return result;
 }
 
@@ -218,6 +354,9 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         return NULL;
     if (count == 0 || (count > 0 && given[PARTITION] != NULL))
         goto slow;
+    if (count < 0 && kwnames == NULL && nargs <= PARTITION && self->method.call != NULL &&
+        PyObject_TypeCheck(args[0], self->method.class))
+        return call_plain(self, successor != NULL ? successor : given[TOPIC], args, nargs);
     PyObject *where = NULL;
     if (count > 0) {
         Py_ssize_t length = 0;
@@ -228,9 +367,15 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         if (where == NULL)
             return NULL;
     }
+    PyObject *name = given[TOPIC];
     if (successor != NULL)
         given[TOPIC] = Py_NewRef(successor); /* the dictionary may let it go meanwhile */
-    PyObject *result = call_base(self, args[0], given, where);
+    /* A callback that is given at all counts, even None: on_delivery is its alias. */
+    PyObject *called = given[CALLBACK] != NULL ? given[CALLBACK] : given[ON_DELIVERY];
+    PyObject *result = NULL;
+    if (called == NULL || (called = callback_of(self, name, called)) != NULL)
+        result = call_base(self, args[0], given, where, called);
+    Py_XDECREF(called);
     Py_XDECREF(where);
     if (successor != NULL)
         Py_DECREF(given[TOPIC]);
@@ -246,12 +391,12 @@ slow:
 
 static PyObject *routed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"base", "counts", "absent", "hash_name", "slow", "retry", "refused", NULL};
-    PyObject *base, *counts, *slow, *retry, *refused;
+    static char *names[] = {"base", "counts", "reports", "absent", "hash_name", "slow", "retry", "refused", NULL};
+    PyObject *base, *counts, *reports, *slow, *retry, *refused;
     const char *hash_name;
     long absent;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!lsOOO", names, &base, &PyDict_Type, &counts, &absent, &hash_name,
-                                     &slow, &retry, &refused))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!lsOOO", names, &base, &PyDict_Type, &counts, &PyDict_Type,
+                                     &reports, &absent, &hash_name, &slow, &retry, &refused))
         return NULL;
     Number number = number_named(hash_name);
     if (number == NULL)
@@ -266,7 +411,9 @@ static PyObject *routed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->state = PyModule_GetState(module);
     self->module = Py_NewRef(module);
     self->base = Py_NewRef(base);
+    self->method = method_of(base);
     self->counts = Py_NewRef(counts);
+    self->reports = Py_NewRef(reports);
     self->slow = Py_NewRef(slow);
     self->retry = Py_NewRef(retry);
     self->refused = Py_NewRef(refused);
@@ -282,6 +429,7 @@ static int routed_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->module);
     Py_VISIT(self->base);
     Py_VISIT(self->counts);
+    Py_VISIT(self->reports);
     Py_VISIT(self->slow);
     Py_VISIT(self->retry);
     Py_VISIT(self->refused);
@@ -290,7 +438,7 @@ static int routed_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int routed_clear(PyObject *object)
 {
-    /* The module and the dictionary stay until the end: a call may still come from another finalizer. */
+    /* The module and the dictionaries stay until the end: a call may still come from another finalizer. */
     Routed *self = (Routed *)object;
     Py_CLEAR(self->base);
     Py_CLEAR(self->slow);
@@ -305,6 +453,7 @@ static void routed_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     routed_clear(object);
     Py_CLEAR(self->counts);
+    Py_CLEAR(self->reports);
     Py_CLEAR(self->refused);
     Py_CLEAR(self->module);
     type->tp_free(object);
@@ -319,8 +468,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *func;
-    PyCFunctionWithKeywords method; /* what func calls, on an instance of the class; NULL: func is no method in C */
-    PyTypeObject *class;            /* borrowed of func */
+    Method method; /* of func */
     PyObject *weak_references;
 } Forward;
 
@@ -332,15 +480,8 @@ static PyObject *forward_call(PyObject *callable, PyObject *const *args, size_t 
         return NULL;
     }
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-    PyCFunctionWithKeywords method = self->method;
-    if (method != NULL && kwnames == NULL && nargs > 0 && PyObject_TypeCheck(args[0], self->class)) {
-        PyObject *tuple = PyTuple_New(nargs - 1);
-        for (Py_ssize_t at = 1; tuple != NULL && at < nargs; at++)
-            PyTuple_SET_ITEM(tuple, at - 1, Py_NewRef(args[at]));
-        PyObject *result = tuple != NULL ? method(args[0], tuple, NULL) : NULL; /* its class keeps the function */
-        Py_XDECREF(tuple);
-        return result;
-    }
+    if (self->method.call != NULL && kwnames == NULL && nargs > 0 && PyObject_TypeCheck(args[0], self->method.class))
+        return call_method(self->method, args, nargs, NULL);
     /* It may be given another target meanwhile: by what is called, or by a finalizer when memory is taken. */
     PyObject *func = Py_NewRef(self->func);
     PyObject *result = PyObject_Vectorcall(func, args, (size_t)nargs, kwnames);
@@ -352,14 +493,7 @@ static void forward_point_to(Forward *self, PyObject *func)
 {
     PyObject *before = self->func;
     self->func = Py_NewRef(func);
-    self->method = NULL;
-    if (Py_IS_TYPE(func, &PyMethodDescr_Type)) {
-        const PyMethodDef *definition = ((PyMethodDescrObject *)func)->d_method;
-        if (definition->ml_flags == (METH_VARARGS | METH_KEYWORDS)) {
-            self->class = PyDescr_TYPE(func);
-            self->method = (PyCFunctionWithKeywords)(void (*)(void))definition->ml_meth;
-        }
-    }
+    self->method = method_of(func);
     Py_XDECREF(before);
 }
 
@@ -396,7 +530,7 @@ static int forward_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int forward_clear(PyObject *object)
 {
-    ((Forward *)object)->method = NULL;
+    ((Forward *)object)->method.call = NULL;
     Py_CLEAR(((Forward *)object)->func);
     return 0;
 }
@@ -463,10 +597,11 @@ static PyObject *following_call(PyObject *callable, PyObject *const *args, size_
         called = *(PyObject **)((char *)args[0] + self->offset);
     if (called == NULL)
         return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+    /* What an instance has there was made for it: the method takes it. */
+    if (kwnames == NULL && PyVectorcall_Function(called) == forward_call && ((Forward *)called)->method.call != NULL)
+        return call_method(((Forward *)called)->method, args, PyVectorcall_NARGS(nargsf), NULL);
     Py_INCREF(called);
-    PyObject *result = PyVectorcall_Function(called) == forward_call
-                           ? forward_call(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames)
-                           : PyObject_Vectorcall(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames);
+    PyObject *result = PyObject_Vectorcall(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames);
     Py_DECREF(called);
     return result;
 }
@@ -628,6 +763,9 @@ static int module_exec(PyObject *module)
     if ((state->unassigned = PyLong_FromLong(-1)) == NULL || (state->no_timestamp = PyLong_FromLong(0)) == NULL)
         return -1;
     make_crc_table();
+    if ((state->reported = (PyTypeObject *)PyType_FromModuleAndSpec(module, &reported_spec, NULL)) == NULL ||
+        PyModule_AddType(module, state->reported) < 0)
+        return -1;
     PyType_Spec *const specs[] = {&routed_spec, &forward_spec, &following_spec, NULL};
     for (PyType_Spec *const *at = specs; *at != NULL; at++)
         if (add_type(module, *at) < 0)
@@ -635,7 +773,7 @@ static int module_exec(PyObject *module)
     return 0;
 }
 
-/* The state holds text and numbers alone, which are in no cycle: nothing to traverse, and it lasts until the end. */
+/* The state holds text, numbers and a type, which last until the end: nothing to collect. */
 static void module_free(void *module)
 {
     State *state = PyModule_GetState(module);
@@ -643,6 +781,7 @@ static void module_free(void *module)
         Py_XDECREF(state->names[at]);
     Py_XDECREF(state->unassigned);
     Py_XDECREF(state->no_timestamp);
+    Py_XDECREF(state->reported);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -6,6 +6,7 @@ class RoutedProduce:
         self,
         base: Callable[..., Any],
         counts: dict[str, int],
+        reports: dict[str, Callable[..., Any]],
         absent: int,
         hash_name: str,
         slow: Callable[..., Any],
@@ -24,3 +25,7 @@ class FollowingMethod:
     function: Callable[..., Any]
     def __init__(self, function: Callable[..., Any]) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+class Reported:
+    def __init__(self, report: Callable[..., Any], callback: Callable[..., Any]) -> None: ...
+    def __call__(self, error: Any, message: Any) -> Any: ...

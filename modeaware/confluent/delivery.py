@@ -5,7 +5,8 @@ called with :class:`~modeaware.confluent.errors.ReplacedTopicRefused`.
 
 Callbacks are reached for as long as it costs nothing in between replacements. The configured ``on_delivery`` is called
 through a switch, so it is reached whenever its record was queued. The callback of one record is wrapped as it is
-queued, from the announcement of the successor until the switch; those of records queued before are called as they are.
+queued, from the announcement of the successor until the switch (in C, where it costs next to nothing); those of records
+queued before are called as they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,6 +24,15 @@ from modeaware.confluent.retarget import Switch
 from modeaware.confluent.statistics import delivery_timeout_s
 from modeaware.errors import TopicReplaced
 from modeaware.librdkafka import KafkaError
+
+Report = Callable[[Callable[[Any, Any], Any], Any, Any], Any]
+Reported: Any = partial
+"""``Reported(report, callback)`` is a delivery callback that calls ``report(callback, error, message)``. In C it calls
+``callback`` itself where there is no error."""
+with suppress(ImportError):
+    from modeaware.confluent import _routed
+
+    Reported = _routed.Reported
 
 FENCED = KafkaError.MSG_SIZE_TOO_LARGE
 """The code with which brokers refuse data for a topic that was replaced (``lifecycle.replacement.FENCE_CONFIGS``)."""
@@ -62,10 +73,6 @@ class Deliveries(Refusals):
                 self._until_s, self._awaits_reports = time.monotonic() + self._timeout_s, True
         self._point()
 
-    def wrapped(self, callback: Any) -> Any:
-        """Return what to queue a record with in the place of its ``callback``."""
-        return partial(self._report, callback) if callable(callback) else callback
-
     def _point(self) -> None:
         if self._configured is not None:
             with self._lock:
@@ -75,7 +82,7 @@ class Deliveries(Refusals):
     def _report_configured(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
         if self._awaits_reports and time.monotonic() > self._until_s:
             self._settle(message)
-        return self._report(callback, error, message)
+        return self.report(callback, error, message)
 
     def _settle(self, message: Any) -> None:
         """Stop watching once a record is reported that was queued when all earlier ones had their outcome: reports come
@@ -87,7 +94,8 @@ class Deliveries(Refusals):
             self._awaits_reports = False
         self._point()
 
-    def _report(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
+    def report(self, callback: Callable[[Any, Any], Any], error: Any, message: Any) -> Any:
+        """Call the ``callback`` of a record that was queued for a topic before another one replaced it."""
         if error is not None and error.code() == FENCED:
             error = self._explained(error, message)
         return callback(error, message)
@@ -95,3 +103,9 @@ class Deliveries(Refusals):
     def _explained(self, error: KafkaError, message: Any) -> KafkaError:
         replaced = self.explain(message.topic(), message.partition(), TopicReplaced)
         return error if replaced is None else ReplacedTopicRefused(replaced)
+
+
+def reported(reports: Mapping[str, Report], topic: Any, callback: Any) -> Any:
+    """Return what to queue a record under the name ``topic`` with in the place of its ``callback``."""
+    report = reports.get(topic) if reports and isinstance(topic, str) else None
+    return Reported(report, callback) if report is not None and callable(callback) else callback

@@ -174,7 +174,7 @@ class EveryTopic(dict[str, Route | Unverified | None]):
         whole = self._whole_of(entry.view.topic)
         kept = self._led.get(name)
         if kept is None or kept[0] is not entry or kept[1] is not whole:
-            made = replace(whole, name=entry.name, report=entry.report)
+            made = replace(whole, name=entry.name)
             if not entry.open:
                 made = replace(made, partitioner=entry.partitioner, open=False)
             kept = self._led[name] = (

@@ -20,7 +20,7 @@ from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors
 from modeaware.clients.routes import Load, Route, Routes
 from modeaware.config import ClientConfig
-from modeaware.confluent.delivery import Deliveries
+from modeaware.confluent.delivery import Deliveries, Report, reported
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.confluent.route_table import (
@@ -60,6 +60,9 @@ Count = int | tuple[str, int]
 """Of a name: the number of writable partitions, where keys may be hashed straight to a partition; :data:`DIRECT`; or 0:
 the route decides. With the topic that has replaced the one of that name, if any."""
 Counts = dict[str, Count]
+Reports = dict[str, Report]
+"""Names that are about to lead to another topic -> what delivery callbacks of their records go through."""
+NO_REPORTS: Reports = {}
 _DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
@@ -70,6 +73,7 @@ def fast_produce(
     hash_function: HashFunction,
     doubt: Doubt = bool,
     absent: int = 0,
+    reports: Reports = NO_REPORTS,
 ) -> Callable[..., Any]:
     """A routed ``produce`` over librdkafka's own: in C where the extension is built and has the hash, else in Python.
 
@@ -81,13 +85,14 @@ def fast_produce(
         doubt: called where the topic may have been deleted and created again; a record that was not queued is placed
             anew after it.
         absent: what counts of a topic that is not in ``counts``.
+        reports: what delivery callbacks of a name go through, for those about to be replaced; changed in place as well.
     """
     retry = _retry_of(base, routes, doubt)
-    produce = _python_produce(base, routes, counts, hash_function, doubt, absent, retry)
+    produce = _python_produce(base, routes, counts, hash_function, doubt, absent, reports, retry)
     hash_name = next((name.value for name, function in C_HASHES.items() if function is hash_function), None)
     if RoutedProduce is None or hash_name is None:
         return produce
-    return RoutedProduce(base, counts, absent, hash_name, produce, retry, KafkaException)  # type: ignore[no-any-return] # it may be None
+    return RoutedProduce(base, counts, reports, absent, hash_name, produce, retry, KafkaException)  # type: ignore[no-any-return] # it may be None
 
 
 def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Callable[..., Any]:
@@ -124,6 +129,7 @@ def _python_produce(
     hash_function: HashFunction,
     doubt: Doubt,
     absent: int,
+    reports: Reports,
     retry: Callable[..., Any],
 ) -> Callable[..., Any]:
     def produce(
@@ -161,8 +167,7 @@ def _python_produce(
                 where = UNASSIGNED
         # A callback that is given at all counts, even None: on_delivery is its alias.
         called = on_delivery if callback is ABSENT else callback
-        if route is not None and route.report is not None:
-            called = route.report(called)
+        called = reported(reports, topic, called)
         try:
             if headers is None and timestamp is ABSENT:
                 if called is None:
@@ -179,7 +184,9 @@ def _python_produce(
     return produce
 
 
-def faithful_produce(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool) -> Callable[..., Any]:
+def faithful_produce(
+    base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
+) -> Callable[..., Any]:
     """A routed ``produce`` over a foreign Python function (a tracer's, a mock's), or over a partitioner that
     hashes no keys: it passes the call on as it was written, with a partition.
     """
@@ -194,12 +201,11 @@ def faithful_produce(base: Callable[..., Any], routes: RouteTable, doubt: Doubt 
         value = args[1] if len(args) > 1 else kwargs.get("value")
         where, found = placed(route, routes, topic, (key, given, value), doubt)
         changes = {} if where is given else {3: where}
-        if found is not None:
-            if found.view.topic != topic:
-                changes[0] = found.view.topic
-            if found.report is not None:
-                callbacks = {at: args[at] if len(args) > at else kwargs.get(PARAMETERS[at]) for at in (4, 5)}
-                changes |= {at: found.report(each) for at, each in callbacks.items() if each is not None}
+        if found is not None and found.view.topic != topic:
+            changes[0] = found.view.topic
+        if reports:
+            callbacks = {at: args[at] if len(args) > at else kwargs.get(PARAMETERS[at]) for at in (4, 5)}
+            changes |= {at: reported(reports, topic, each) for at, each in callbacks.items() if each is not None}
         positional = [changes.pop(at, each) for at, each in enumerate(args)]
         try:
             return base(producer, *positional, **{**kwargs, **{PARAMETERS[at]: each for at, each in changes.items()}})
@@ -214,7 +220,9 @@ def faithful_produce(base: Callable[..., Any], routes: RouteTable, doubt: Doubt 
     return produce
 
 
-def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool) -> Callable[..., Any]:
+def routed_batch(
+    base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bool, reports: Reports = NO_REPORTS
+) -> Callable[..., Any]:
     """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, so that
     ``_error`` lands in them. A message's own ``partition`` counts, as confluent_kafka documents it (its 2.16 ignores
     it).
@@ -239,7 +247,7 @@ def routed_batch(base: Callable[..., Any], routes: RouteTable, doubt: Doubt = bo
         to = topic_of(found, topic)
         if to != topic_of(route, topic):  # a switch in between: the first ones were placed in another topic
             return produce(producer, topic, messages, partition, *args, **kwargs)
-        send = base if found is None or found.report is None else _reporting(base, found.report)
+        send = _reporting(base, partial(reported, reports, topic)) if reports else base
         queued = 0
         for where, group in by_partition.items():
             try:
@@ -300,7 +308,7 @@ def as_kafka_error(refusal: Exception) -> KafkaError:
 def count_of(route: Route, unrouted: int = DIRECT) -> Count:
     """Return what the counts of :func:`fast_produce` have for a name with a route; ``unrouted`` is for topics without
     one."""
-    if not route.open or route.report is not None:
+    if not route.open:
         return 0
     count = unrouted if route.passes else len(route.writable) if route.dense else 0
     return count if route.name is None or not count else (route.view.topic, count)
@@ -354,7 +362,7 @@ class Router(Routes):
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._config = config
         self._deliveries = deliveries
-        self._wrapped = None if deliveries is None else deliveries.wrapped
+        self._reports: Reports = {}
         self._unanswered_since_s: dict[str, float] = {}
         self._counts: Counts = {}
         self._unrouted = DIRECT if count is None else 0
@@ -362,10 +370,12 @@ class Router(Routes):
         self._stock = (produce, produce_batch)
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
         if isinstance(produce, MethodDescriptorType) and hash_function is not None:
-            one = fast_produce(produce, self._routes, self._counts, hash_function, self._doubt, self._unrouted)
+            one = fast_produce(
+                *(produce, self._routes, self._counts, hash_function, self._doubt, self._unrouted, self._reports)
+            )
         else:
-            one = faithful_produce(produce, self._routes, self._doubt)
-        self._routed = (one, routed_batch(produce_batch, self._routes, self._doubt))
+            one = faithful_produce(produce, self._routes, self._doubt, self._reports)
+        self._routed = (one, routed_batch(produce_batch, self._routes, self._doubt, self._reports))
         self._direct = self._stock if count is None else self._routed
         self.produce = Switch(self._first_produce)
         self.produce_batch = Switch(self._first_produce_batch)
@@ -383,6 +393,11 @@ class Router(Routes):
 
     def _enter(self, name: str) -> None:
         route = self._by_name(name)
+        segments = self._names.segments(name)
+        if self._deliveries is not None and segments and segments[-1].successor is not None:
+            self._reports[name] = self._deliveries.report
+        else:
+            self._reports.pop(name, None)
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
         self._counts[name] = 0
         if route is None or not self.unverified(name):

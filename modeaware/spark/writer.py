@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.config import split_client_config
-from modeaware.confluent.delivery import Deliveries
+from modeaware.confluent.delivery import Deliveries, Reported
 from modeaware.confluent.errors import FirstViewPending
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError, ModeAwareError, ModeSourceError, ViewTimeout
@@ -410,7 +410,7 @@ class Sender:
         # Bound once: the attribute follows the modes (see modeaware.Producer).
         self._produce = self._shared.producer.produce
         self._poll = self._shared.producer.poll
-        self._failed = self._shared.deliveries.wrapped(self._on_delivery)
+        self._failed = Reported(self._shared.deliveries.report, self._on_delivery)
         self._next_poll = POLL_EVERY
         if at_least is not None:
             try:

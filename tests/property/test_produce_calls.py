@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeaware.clients.routes import Route, route_for
-from modeaware.confluent import retarget, router  # private: both functions, whatever this machine has built
+from modeaware.confluent import delivery, retarget, router  # private: both functions, whatever this machine has built
 from modeaware.librdkafka import C_HASHES
 from modeaware.topic_view import TopicView
 from partitioners import Hash, named
@@ -31,8 +31,9 @@ COUNTS: router.Counts = {
     "led": ("direct", router.DIRECT),
     "led to routed": ("routed", 4),
     "led to guarded": 0,
-    "announced": 0,
+    "announced": router.DIRECT,
 }
+REPORTS: router.Reports = {"announced": lambda callback, error, message: (callback, error, message)}
 
 
 class Text(str):
@@ -81,9 +82,7 @@ def routes() -> dict[str, Any]:
             ("led to guarded", "guarded", route),
         )
     }
-    announced = replace(
-        plain, view=TopicView("announced", "id"), report=lambda callback: callback and (callback, "told")
-    )
+    announced = replace(plain, view=TopicView("announced", "id"))
     return {"routed": route, "guarded": route, "direct": None, "announced": announced, **led}
 
 
@@ -91,7 +90,10 @@ def both(base: Callable[..., Any], hash_name: Hash = Hash.MURMUR2) -> Iterator[C
     for extension in (router.RoutedProduce, None):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(router, "RoutedProduce", extension)
-            yield bound(router.fast_produce, base, routes(), dict(COUNTS), C_HASHES[hash_name], absent=router.DIRECT)
+            yield bound(
+                *(router.fast_produce, base, routes(), dict(COUNTS), C_HASHES[hash_name]),
+                absent=router.DIRECT, reports=REPORTS,
+            )  # fmt: skip
 
 
 def outcome(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -117,7 +119,9 @@ def test_both_mean_the_same(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Non
         # Without a key the partition is drawn: that it is writable is all there is to compare.
         drawn = topic in ("routed", "guarded") and not key
         assert not str(topic).startswith("led")
-        seen.append((topic, value, key, partition in range(4) if drawn else partition, *(rest or (None,))))
+        called, *others = rest or (None,)
+        called = called("error", "message") if isinstance(called, delivery.Reported) else called
+        seen.append((topic, value, key, partition in range(4) if drawn else partition, called, *others))
         return "queued"
 
     in_c, in_python = both(base)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -283,7 +285,8 @@ class TestDeliveries:
         deliveries = delivery.Deliveries({})
         deliveries.views = views
         told: list[Any] = []
-        deliveries.wrapped(lambda error, message: told.append(error))(error, Refused())
+        callback = delivery.Reported(deliveries.report, lambda error, message: told.append(error))
+        callback(error, Refused())
         return told[0]
 
     def test_says_what_replaced_the_topic(self, views: FakeViews, caplog: pytest.LogCaptureFixture) -> None:
@@ -355,6 +358,20 @@ class TestDeliveries:
         producer.flush(10)
         assert sorted(told) == [b"1", b"2", b"3", b"4", b"5", b"6", b"other"]
         assert len(called) == 6
+        finish(producer)
+
+    def test_no_function_in_python_runs_per_record_before_the_switch(self, views: FakeViews) -> None:
+        producer = Producer({**CONF, "partitioner": "murmur2_random"})
+        announce(views, "orders", "orders-v2")
+        producer.produce("orders", b"the first one has the topic id compared")
+        called: list[str] = []
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            producer.produce("orders", b"v", b"k")
+            producer.produce("orders", value=b"v", key=b"k", on_delivery=operator.is_)
+        finally:
+            sys.setprofile(None)
+        assert called == [] or router.RoutedProduce is None
         finish(producer)
 
     def test_configured_callback_is_the_applications_own_but_while_a_topic_is_replaced(
