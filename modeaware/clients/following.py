@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from modeaware.callouts import InnerLock, get_logger
@@ -64,7 +65,7 @@ class ViewShare:
 
         self._views = views
         self._listener = listener
-        self._finalizer = weakref.finalize(client, _abandon, views, listener, os.getpid())
+        self._finalizer = weakref.finalize(client, abandon, partial(_release, views, listener), os.getpid())
         self._finalizer.atexit = False  # the registry of sources ends them at exit
         views.subscribe(listener)
 
@@ -79,13 +80,16 @@ def _release(views: Views, listener: ViewListener) -> None:
     views.close()
 
 
-def _abandon(views: Views, listener: ViewListener, pid: int) -> None:
-    # The garbage collector may run this, in any thread and in the middle of anything, so no lock may be taken here:
-    # another thread does it. A forked child leaves its parent's alone.
+def abandon(release: Callable[[], None], pid: int) -> None:
+    """``release`` what a client had that was dropped without ``close()`` in the process ``pid``.
+
+    The garbage collector may run this, in any thread and in the middle of anything, so no lock may be taken here:
+    another thread does it. A forked child leaves its parent's alone.
+    """
     if os.getpid() != pid:
         return
     try:
-        _thread.start_new_thread(_release, (views, listener))
+        _thread.start_new_thread(release, ())
     except RuntimeError as error:
         log.debug("views not released: the interpreter is exiting: %s", error)
 

@@ -5,6 +5,9 @@ Needs the extra ``controller`` (kafka-python's codec) for the requests that go t
 
 from __future__ import annotations
 
+import logging
+import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -15,7 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
 from modeaware.callouts import InnerLock
+from modeaware.clients.following import abandon
+from modeaware.clients.gate import present_topic
 from modeaware.config import split_client_config, with_process_settings
+from modeaware.confluent import named
 from modeaware.confluent.arguments import (
     broker_ids,
     check_delay_ms,
@@ -23,19 +29,23 @@ from modeaware.confluent.arguments import (
     check_wanted,
     checked_keys,
     checked_rules,
+    deadline_of,
+    growth_command,
+    is_validation,
+    options_within,
     pair_of,
     pairs,
     refuse_duplicates,
     refused_aliases,
+    split_growths,
 )
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.librdkafka import KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, RequestRefused
+from modeaware.librdkafka import ClusterMetadata, KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, ReplaceTopicCommand
 from modeaware.modelog.connection import with_credentials
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.topic_view import TopicView
-from modeaware.views.source import Views
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 from modeaware.wire.security import bootstrap_servers
@@ -45,6 +55,8 @@ if TYPE_CHECKING:
     from modeaware.admin.reassignments import PartitionReassignment
     from modeaware.wire.brokers import Brokers
     from modeaware.wire.messages import TopicResult
+
+log = logging.getLogger(__name__)
 
 _OPTIONS = {"operation_timeout", "request_timeout", "validate_only"}
 _BROKER_TIMEOUT_S = 4.0
@@ -71,6 +83,8 @@ class AdminClient(librdkafka.AdminClient):
         super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
         self._stock_conf = stock_conf
         self._calls = ControllerCalls(stock_conf, config)
+        self._finalizer = weakref.finalize(self, abandon, self._calls.close, os.getpid())
+        self._finalizer.atexit = False  # the registry of sources ends them at exit
         self._pool_lock = InnerLock()
         self._pool: ThreadPoolExecutor | None = None
 
@@ -93,6 +107,21 @@ class AdminClient(librdkafka.AdminClient):
             self._calls.give_up()  # it must not be done minutes after Ctrl-C
         self.close()
         return super().__exit__(*exc_info)
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> ClusterMetadata:
+        """As the stock method; the name of a topic that was replaced and is gone stands for the topic that it leads to.
+
+        Brokers that create topics automatically do so when they are asked for one by name.
+        """
+        return named.list_topics(super().list_topics, self._present, *args, **kwargs)
+
+    def _present(self, name: str, timeout_s: float) -> str:
+        try:
+            views = self._calls.views(Deadline(REQUEST_TIMEOUT_S if timeout_s < 0 else timeout_s))
+        except ModeSourceError as error:
+            log.warning("%s: listed by this name, though it may be that of a topic that was replaced: %s", name, error)
+            return name
+        return present_topic(name, views.view).topic
 
     def create_topics(  # type: ignore[override]  # the stock method overrides its own base class likewise
         self, new_topics: Sequence[NewTopic], **kwargs: Any
@@ -131,13 +160,13 @@ class AdminClient(librdkafka.AdminClient):
         for new in new_topics:
             check_numbers(new)
         others = {new.topic: new for new in new_topics if new.topic not in ours}
-        deadline, validate_only = _deadline(kwargs), _validate_only(kwargs)
+        deadline, validate_only = deadline_of(kwargs), is_validation(kwargs)
         stock = super().create_topics
 
         def create(new: Mapping[str, NewTopic]) -> dict[str, Any]:
             refused = refused_aliases(self._calls.views(deadline), new)
             free = [each for topic, each in new.items() if topic not in refused]
-            at_brokers = stock(free, **_options(kwargs, deadline)) if free else {}
+            at_brokers = stock(free, **options_within(kwargs, deadline)) if free else {}
             return refused | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
 
         def create_with_minimum(new: Mapping[str, NewTopic]) -> dict[str, Any]:
@@ -202,28 +231,28 @@ class AdminClient(librdkafka.AdminClient):
         return {**self._create_as_stock(plain, kwargs), **self._create_typed(typed, kwargs)}
 
     def _create_as_stock(self, growths: Mapping[str, NewPartitions], kwargs: dict[str, Any]) -> dict[str, Future[Any]]:
-        deadline = _deadline(kwargs)
+        deadline = deadline_of(kwargs)
 
         def work() -> dict[str, Any]:
             views = self._calls.views(deadline)
-            whole, controlled = _split(views, growths)
-            at_brokers = self._create_stock(list(whole.values()), _options(kwargs, deadline))
-            commands = [_command(topic, new, new.replica_assignment) for topic, new in controlled.items()]
-            answers = self._calls.create_partitions(views, commands, _validate_only(kwargs), deadline)
+            whole, controlled = split_growths(views, growths)
+            at_brokers = self._create_stock(list(whole.values()), options_within(kwargs, deadline))
+            commands = [growth_command(topic, new, new.replica_assignment) for topic, new in controlled.items()]
+            answers = self._calls.create_partitions(views, commands, is_validation(kwargs), deadline)
             results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
             return results | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
 
         return self._futures(growths, work, as_stock=True)
 
     def _create_typed(self, growths: Mapping[str, NewPartitions], kwargs: dict[str, Any]) -> dict[str, Future[Any]]:
-        deadline, validate_only = _deadline(kwargs), _validate_only(kwargs)
+        deadline, validate_only = deadline_of(kwargs), is_validation(kwargs)
 
         def work() -> dict[str, CreationResult | ModeAwareError]:
             views = self._calls.views(deadline)
-            whole, controlled = _split(views, growths)
+            whole, controlled = split_growths(views, growths)
 
             def send(placed: Sequence[Placement]) -> Mapping[str, object]:
-                commands = [_command(each.topic, growths[each.topic], each.assignments) for each in placed]
+                commands = [growth_command(each.topic, growths[each.topic], each.assignments) for each in placed]
                 return self._calls.create_partitions(views, commands, validate_only, deadline)
 
             with self._creation(deadline) as creation:
@@ -573,24 +602,6 @@ def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapp
             future.set_result(answer)
 
 
-def _split(
-    views: Views, growths: Mapping[str, NewPartitions]
-) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
-    """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
-    successors whose predecessor is not let go yet, which the controller refuses."""
-    waiting = {now.topic for view in views.views().values() if (now := view.successor) and not now.let_go}
-    controlled = {topic for topic in growths if topic in waiting or views.view(topic).topic_id is not None}
-    return (
-        {topic: new for topic, new in growths.items() if topic not in controlled},
-        {topic: new for topic, new in growths.items() if topic in controlled},
-    )
-
-
-def _command(topic: str, new: NewPartitions, assignments: Sequence[Sequence[int]] | None) -> CreatePartitionsCommand:
-    placed = tuple(tuple(brokers) for brokers in assignments) if assignments else None
-    return CreatePartitionsCommand(topic, new.new_total_count, placed)
-
-
 def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseException | None:
     try:
         return future.exception(timeout_s)
@@ -600,16 +611,3 @@ def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseExceptio
             code=ErrorCode.REQUEST_TIMED_OUT,
             topic=topic,
         )
-
-
-def _deadline(kwargs: Mapping[str, Any]) -> Deadline:
-    return Deadline(float(kwargs.get("request_timeout", REQUEST_TIMEOUT_S)))
-
-
-def _options(kwargs: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """Return the stock method's options when reading the modes has taken some of the time."""
-    return {**kwargs, **({"request_timeout": deadline.left_s()} if "request_timeout" in kwargs else {})}
-
-
-def _validate_only(kwargs: Mapping[str, Any]) -> bool:
-    return bool(kwargs.get("validate_only", False))

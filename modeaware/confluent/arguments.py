@@ -1,4 +1,4 @@
-"""Checks of what AdminClient's methods are given, before anything is sent."""
+"""What AdminClient's methods are given: checks of it, before anything is sent, and what it means."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 from modeaware.clients.gate import written_topic
 from modeaware.clients.routes import is_replaced
-from modeaware.confluent.controller_calls import DeletePartitions
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.librdkafka import NewTopic, TopicPartition
+from modeaware.librdkafka import NewPartitions, NewTopic, TopicPartition
+from modeaware.lifecycle.commands import CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.views.source import Views
+from modeaware.wire.retries import Deadline
 
 _Key = TypeVar("_Key", TopicPartition, tuple[str, int])
 
@@ -133,3 +135,36 @@ def broker_ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...
     if any(isinstance(broker, bool) or not isinstance(broker, int) for broker in replicas):
         raise TypeError(f"partition {pair[0]}-{pair[1]}: broker ids are ints: {replicas!r}")
     return tuple(replicas)
+
+
+def split_growths(
+    views: Views, growths: Mapping[str, NewPartitions]
+) -> tuple[dict[str, NewPartitions], dict[str, NewPartitions]]:
+    """Return the growths for the brokers, and those for the controller: of topics with a record in the mode log, and of
+    successors whose predecessor is not let go yet, which the controller refuses."""
+    waiting = {now.topic for view in views.views().values() if (now := view.successor) and not now.let_go}
+    controlled = {topic for topic in growths if topic in waiting or views.view(topic).topic_id is not None}
+    return (
+        {topic: new for topic, new in growths.items() if topic not in controlled},
+        {topic: new for topic, new in growths.items() if topic in controlled},
+    )
+
+
+def growth_command(
+    topic: str, new: NewPartitions, assignments: Sequence[Sequence[int]] | None
+) -> CreatePartitionsCommand:
+    placed = tuple(tuple(brokers) for brokers in assignments) if assignments else None
+    return CreatePartitionsCommand(topic, new.new_total_count, placed)
+
+
+def deadline_of(kwargs: Mapping[str, Any]) -> Deadline:
+    return Deadline(float(kwargs.get("request_timeout", REQUEST_TIMEOUT_S)))
+
+
+def options_within(kwargs: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """Return the stock method's options when reading the modes has taken some of the time."""
+    return {**kwargs, **({"request_timeout": deadline.left_s()} if "request_timeout" in kwargs else {})}
+
+
+def is_validation(kwargs: Mapping[str, Any]) -> bool:
+    return bool(kwargs.get("validate_only", False))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
 from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of, switch
+from tests.support.waiting import eventually
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -482,3 +485,32 @@ def test_an_endpoint_that_refuses_old_clients_takes_it_for_none(
     monkeypatch.setattr(StockAdminClient, "__init__", listen)
     AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **conf}).close()
     assert [conf["client.software.name"] for conf in heard] == [told]
+
+
+def test_a_client_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
+    admin = AdminClient(CONF)
+    admin.describe_modes(["t"])["t"].result(10)
+    del admin
+    gc.collect()
+    eventually(lambda: views.closed)
+
+
+def test_a_name_is_listed_as_the_topic_that_it_leads_to_once_its_own_is_gone(
+    admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers that create topics automatically would bring the old one back."""
+    listed: list[str] = []
+
+    def list_topics(self: object, topic: str, timeout: float) -> SimpleNamespace:
+        listed.append(topic)
+        return SimpleNamespace(topics={topic: topic})
+
+    monkeypatch.setattr(StockAdminClient, "list_topics", list_topics)
+    for state in ({}, {"let_go": True}, {"gone": True}):
+        switch(views, "orders", "orders-v2", **state)
+        assert list(admin.list_topics("orders", timeout=10).topics) == ["orders"]
+    assert listed == ["orders", "orders", "orders-v2"]
+    views.failure = ModeSourceError("no broker has it")
+    admin.list_topics("orders", timeout=10)
+    assert listed[-1] == "orders"
+    assert "orders: listed by this name" in caplog.text
