@@ -284,6 +284,11 @@ def test_a_group_in_a_rebalance_hides_no_other_doubt(brokers: FakeBrokers) -> No
     assert doubt(brokers).settling is None
 
 
+def test_the_election_of_controllers_is_no_doubt_in_its_rebalance(brokers: FakeBrokers) -> None:
+    running(brokers, "modeaware-controller.__partition_modes", member([]), state="PreparingRebalance")
+    assert find(brokers).doubt is None
+
+
 class TestGroupsThatWereSettledBefore:
     """Of hundreds of groups one always is in a rebalance."""
 
