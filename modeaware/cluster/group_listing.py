@@ -30,6 +30,8 @@ from modeaware.wire.requests import (
 )
 
 OFFSETS_TOPIC = "__consumer_offsets"
+ELECTION_PREFIX = "modeaware-controller."
+"""What the name of a group begins with in which controllers elect the active one; their mode log's name follows."""
 AT_A_TIME = 8
 """How many requests about groups are on their way."""
 _DESCRIBE_OPERATION = 8
@@ -48,7 +50,9 @@ class ListedGroup:
 
     @property
     def consumes(self) -> bool:
-        """Return whether its members are consumers: groups of Connect workers are not, "" may become one."""
+        """Return whether its members read records: Connect workers and controllers do not, a group of type "" may."""
+        if self.name.startswith(ELECTION_PREFIX):
+            return False
         return self.kind != "classic" or self.protocol_type in ("consumer", "")
 
 

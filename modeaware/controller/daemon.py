@@ -233,6 +233,7 @@ class Controller:
             claim=claim,
             loop_age_s=None if status.round_s is None else max(now_s - status.round_s, 0.0),
             contact_age_s=None if status.contact_s is None else max(now_s - status.contact_s, 0.0),
+            leaderless_s=None if status.leaderless_s is None else max(now_s - status.leaderless_s, 0.0),
             stopped_by=None if status.failure is None else f"{type(status.failure).__name__}: {status.failure}",
             topics=seen.topics if active else (),
             rules=seen.rules,

@@ -9,6 +9,11 @@ The group metadata that fence appends (KIP-447) are taken in the assignment that
 else: at any other time they may be those of a standby's generation, with which brokers accept a commit. A place that is
 lost (the session ran out) is given up together with its name: the member rejoins at the end of the queue.
 
+*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: their
+client ids begin with ``!``, before which only a space sorts. What joins on purpose can take the partition, but cannot
+claim the mode log. So the leader writes the group's generation into its claim, again in each new generation, and a
+member that does not find its own generation there reports that no controller is active.
+
 *Lease.* No generation fences DeleteRecords and the like. So before effects the group's coordinator has to confirm the
 leader, once for all of a pass, by a plain OffsetCommit (:meth:`Election.confirm`), which counts as a heartbeat: the
 coordinator drops this member a session later, not sooner. (An append proves leadership too, but the commit within its
@@ -26,6 +31,7 @@ appends before it repeats what was put off.
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -34,6 +40,7 @@ from typing import Any
 from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.group_listing import ELECTION_PREFIX
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
 from modeaware.lifecycle.commands import Effect
@@ -50,6 +57,8 @@ LEAVE_TIMEOUT_S = 3.0
 POLL_S = 0.1
 LEASE_CONFIRM_TIMEOUT_S = 2.0
 _MAX_EVENTS = 100
+_METADATA_MAGIC = b"CGMDv2:"
+"""What librdkafka's consumer group metadata begin with; the generation follows, as this machine has integers."""
 _REPLACED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID})
 _DENIED = frozenset(
     {
@@ -85,6 +94,7 @@ class Election:
         lost: whether its place was lost, or could not be taken: :meth:`join` again.
         refusal: why the brokers reject it, where a retry does not help; None otherwise.
         trouble: the last error that librdkafka has reported since it was assigned anything; None: none.
+        generation: the group's generation in which it was last assigned anything, or nothing; None: not known.
         since_ms: when it took its place (wall-clock time, later than that of every member before it).
     """
 
@@ -124,6 +134,7 @@ class Election:
         self.group_metadata: bytes | None = None
         self.refusal: ClusterError | None = None
         self.trouble: str | None = None
+        self.generation: int | None = None
         self.since_ms = 0
 
     @property
@@ -142,7 +153,7 @@ class Election:
         """
         self.close()
         self.since_ms = max(self._clock.now_ms(), after_ms + 1)
-        conf = {**self._conf, "client.id": f"modeaware-controller-{self.since_ms:015d}"}
+        conf = {**self._conf, "client.id": f"!modeaware-controller-{self.since_ms:015d}"}
         try:
             self._consumer = self._make_consumer(conf)
         except KafkaException as error:
@@ -214,7 +225,7 @@ class Election:
         """Leave the group, so that another member takes over at once. Idempotent."""
         consumer, self._consumer = self._consumer, None
         self.seat, self.group_metadata, self._held_by = Seat.WAITING, None, None
-        self.lost = False
+        self.lost, self.generation = False, None
         if consumer is None:
             return
         # In a thread, because it can block for minutes. No other code uses this consumer any more.
@@ -236,6 +247,7 @@ class Election:
         if consumer is not self._consumer:
             return
         self.refusal = self.trouble = None
+        self.generation = _generation(consumer.consumer_group_metadata())
         if not any(given.topic == self._topic and given.partition == 0 for given in partitions):
             self.seat, self.group_metadata, self._held_by = Seat.STANDBY, None, None
             return
@@ -264,7 +276,14 @@ class Election:
 
 
 def group_id(topic: str) -> str:
-    return f"modeaware-controller.{topic}"
+    return f"{ELECTION_PREFIX}{topic}"
+
+
+def _generation(group_metadata: bytes | None) -> int | None:
+    if group_metadata is None or not group_metadata.startswith(_METADATA_MAGIC):
+        return None
+    (generation,) = struct.unpack_from("=i", group_metadata, len(_METADATA_MAGIC))
+    return int(generation)
 
 
 # Lease

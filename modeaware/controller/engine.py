@@ -119,7 +119,14 @@ class Engine:
     def group_rules(self) -> tuple[GroupRule, ...]:
         return self._rules.rules
 
-    def claim(self, controller_id: str, contact: Contact = NOWHERE, not_before_ms: int = 0, seen_epoch: int = 0) -> int:
+    def claim(
+        self,
+        controller_id: str,
+        contact: Contact = NOWHERE,
+        not_before_ms: int = 0,
+        seen_epoch: int = 0,
+        generation: int = -1,
+    ) -> int:
         """Become the controller: fence, read the log, claim it under the next epoch (invariant I5). Return that epoch.
 
         Topics whose last record was written for a newer reader are left alone (invariant I4).
@@ -128,6 +135,7 @@ class Engine:
             not_before_ms: the claim's time is no earlier, because later members of the election order themselves by it.
             seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower ones, and no epoch may
                 come again with other content.
+            generation: of the election's group.
         """
         replay = self._log.open()
         if CLAIM_KEY in replay.newer:
@@ -146,7 +154,15 @@ class Engine:
         unknown = UNKNOWN_EPOCHS if replay.is_unreadable(CLAIM_KEY) else 0
         epoch = self._given = max(on_log + unknown, known, self._given) + 1
         claimed_ms = max(self._clock.now_ms(), not_before_ms)
-        claim = ClaimRecord(epoch, contact.address, controller_id, claimed_ms, contact.host, contact.security_protocol)
+        claim = ClaimRecord(
+            epoch,
+            contact.address,
+            controller_id,
+            claimed_ms,
+            contact.host,
+            contact.security_protocol,
+            generation,
+        )
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
         self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
@@ -157,6 +173,13 @@ class Engine:
         text = "controller %s claimed the mode log: epoch %d, %d topics"
         logger.info(text, controller_id, epoch, len(self._records), extra=about_controller(controller_id, epoch))
         return epoch
+
+    def renew(self, generation: int) -> None:
+        """Append the claim for a new generation of the election's group, in which this is still the leader."""
+        if self._claim is not None and self._claim.generation != generation:
+            claim = replace(self._claim, generation=generation)
+            self._log.append([(CLAIM_KEY, claim.to_json())])
+            self._claim = claim
 
     def release(self) -> None:
         """Append a claim without an address: no controller takes commands any more."""

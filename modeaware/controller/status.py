@@ -91,6 +91,8 @@ class Status:
         round_s: when its thread last went round (``Clock.monotonic_s``); None: not yet.
         contact_s: when it was last sure of its place in the election (active), or read the mode log to its end
             (standby); None: not yet.
+        leaderless_s: since when it has seen no claim of the election's leader (standby; ``Clock.monotonic_s``); None:
+            it has.
         log_failures: how often the mode log had to be claimed again because of an error, or was found unfit.
         takeovers: how often it has become active; repeated claims count for nothing.
     """
@@ -104,6 +106,7 @@ class Status:
         self.trouble: str | None = None
         self.round_s: float | None = None
         self.contact_s: float | None = None
+        self.leaderless_s: float | None = None
         self.log_failures = 0
         self.takeovers = 0
 
@@ -173,6 +176,7 @@ class Snapshot:
     claim: ClaimRecord | None = None
     loop_age_s: float | None = None
     contact_age_s: float | None = None
+    leaderless_s: float | None = None
     stopped_by: str | None = None
     topics: tuple[TopicSeen, ...] = ()
     rules: tuple[GroupRule, ...] = ()
@@ -296,6 +300,8 @@ LOOP_STALE_S = 120.0
 """A thread without a completed round for so long hangs: one step waits for brokers for some 10 s a request."""
 CONTACT_STALE_S = 45.0
 """More than a standby's longest time between two readings of the mode log, and than a session."""
+LEADERLESS_S = 10.0
+"""How long the leader of the election may take to claim the mode log: a second, but for a long log."""
 SHORTEST_PACE_S = 5.0
 """A pace is computed over no less time."""
 MOST_GROUPS = 50
@@ -313,13 +319,18 @@ def alive(snapshot: Snapshot) -> str | None:
 
 
 def ready(snapshot: Snapshot) -> str | None:
-    """None: it is active or standing by, and in contact with the cluster. Else what is wrong."""
+    """None: it is active or standing by for one that is, and in contact with the cluster. Else what is wrong."""
     if snapshot.role not in (Role.ACTIVE, Role.STANDBY):
         return str(snapshot.role.value)
     if snapshot.contact_age_s is None:
         return "no contact with the cluster yet"
     if snapshot.contact_age_s > CONTACT_STALE_S:
         return f"no contact with the cluster for {snapshot.contact_age_s:.0f} s"
+    if snapshot.leaderless_s is not None and snapshot.leaderless_s > LEADERLESS_S:
+        return (
+            f"no active controller for {snapshot.leaderless_s:.0f} s: the leader of the election's group has not "
+            "claimed the mode log, and may be no controller"
+        )
     return alive(snapshot)
 
 

@@ -17,12 +17,12 @@ from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
 from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
-from modeaware.controller.election import Election, Seat
+from modeaware.controller.election import Election, Seat, group_id
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox, Job
 from modeaware.controller.log import ClaimWatch, Contact, ControllerLog, describe_claim
 from modeaware.controller.schedule import elapsed_ms
-from modeaware.controller.status import Role, Status, about_controller
+from modeaware.controller.status import LEADERLESS_S, Role, Status, about_controller
 from modeaware.errors import (
     ClusterError,
     ConfigError,
@@ -56,8 +56,9 @@ LOOK_S = 1.0
 LOG_CHECK_INTERVAL_S = 60.0
 """How often the active controller checks that the mode log is still fit, and how it is kept."""
 CLAIM_READ_TIMEOUT_S = 5.0
-CLAIM_REFRESH_S = 10.0
-"""The age at which a standby reads the claim again."""
+CLAIM_REFRESH_S, LEADERLESS_REFRESH_S = 10.0, 1.0
+"""The age at which a standby reads the claim again: in general, and while the leader has not claimed the log."""
+UNKNOWN_GENERATION = -1
 
 
 class Together:
@@ -112,6 +113,7 @@ class Worker:
         self._together = Together()
         self._log_check_s = 0.0
         self._weakness: str | None = None
+        self._leaderless_logged = False
 
     def run(self) -> None:
         """Serve until stopped."""
@@ -303,11 +305,17 @@ class Worker:
             self.contact,
             not_before_ms=self.election.since_ms,
             seen_epoch=self.claims.highest_epoch,
+            generation=self._generation,
         )
+        self.status.leaderless_s = None
         self.status.become(Role.ACTIVE, epoch)
         self._log_check_s = self.clock.monotonic_s()
         logger.info("active: epoch %d", epoch, extra=about_controller(self.controller_id, epoch))
         return term
+
+    @property
+    def _generation(self) -> int:
+        return UNKNOWN_GENERATION if self.election.generation is None else self.election.generation
 
     def _release(self) -> None:
         """Remove the address from the claim, where this is still the leader; log what prevents it."""
@@ -326,6 +334,7 @@ class Worker:
         schedule = self.engine.schedule
         while not self._stopping and self._still_leads(term):
             self._useful_s = self.clock.monotonic_s()
+            self.engine.renew(self._generation)
             next_ms = schedule.next_ms()
             wait_s = SERVE_POLL_S if next_ms is None else (next_ms - elapsed_ms(self.clock)) / 1000
             job = self.inbox.take(min(max(wait_s, 0), SERVE_POLL_S))
@@ -344,6 +353,7 @@ class Worker:
         while not self._stopping:
             if not self._still_leads(term):
                 raise ControllerFenced("another controller has taken over")
+            engine.renew(self._generation)
             due = engine.schedule.due(elapsed_ms(self.clock))
             if due and self._check(due):
                 give_up_ms = elapsed_ms(self.clock) + patience_ms
@@ -454,6 +464,7 @@ class Worker:
         if self.election.seat is Seat.STANDBY:
             self._step_down()
         self._follow_claim()
+        self._watch_claim()
         if self.status.role is not Role.STANDBY:  # the election is under way: commands wait for its end
             self.election.poll(POLL_S)
             return
@@ -468,6 +479,27 @@ class Worker:
         if self.status.become(Role.STANDBY):
             self._claim_read_s = None
 
+    def _watch_claim(self) -> None:
+        """Note since when the leader of this member's generation has not claimed the log: it may be no controller."""
+        claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
+        generation = self.election.generation
+        if self.election.seat is not Seat.STANDBY or generation is None:
+            return
+        if claim is not None and claim.generation == generation:
+            status.leaderless_s = None
+            self._leaderless_logged = False
+        elif status.leaderless_s is None:
+            status.leaderless_s = now_s
+        elif now_s - status.leaderless_s > LEADERLESS_S and not self._leaderless_logged:
+            self._leaderless_logged = True
+            logger.error(
+                "no active controller: the leader of group %s has not claimed the mode log for %g s. Describe the "
+                "group's members: one whose client id does not begin with '!modeaware-controller' is no controller; "
+                "stop it, and check which users may READ the group",
+                group_id(self.config.mode_log_topic),
+                LEADERLESS_S,
+            )
+
     def _read_claim(self) -> None:
         try:
             self.claims.look(CLAIM_READ_TIMEOUT_S)
@@ -477,7 +509,8 @@ class Worker:
 
     def _follow_claim(self) -> None:
         now_s = self.clock.monotonic_s()
-        if self._claim_read_s is not None and now_s - self._claim_read_s <= CLAIM_REFRESH_S:
+        refresh_s = CLAIM_REFRESH_S if self.status.leaderless_s is None else LEADERLESS_REFRESH_S
+        if self._claim_read_s is not None and now_s - self._claim_read_s <= refresh_s:
             return
         before, first = self.claims.claim, self._claim_read_s is None
         self._read_claim()
@@ -488,7 +521,7 @@ class Worker:
                 logger.warning("%s", error)
         self._claim_read_s = self.clock.monotonic_s()
         claim = self.claims.claim
-        if self.status.role is Role.STANDBY and (first or before != claim):
+        if self.status.role is Role.STANDBY and (first or describe_claim(before) != describe_claim(claim)):
             about = {} if claim is None else about_controller(claim.controller_id, claim.controller_epoch)
             logger.info("standby: %s", describe_claim(claim), extra=about)
 

@@ -418,6 +418,7 @@ class ClaimRecord(JsonRecord):
         controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or none.
         host: the host it runs on: a loopback address means nothing on any other.
         security_protocol: what clients use with it, in the words of ``security.protocol``.
+        generation: the generation of the election's group in which it leads, written anew in each; -1: not known.
     """
 
     KIND = "a claim record"
@@ -428,6 +429,7 @@ class ClaimRecord(JsonRecord):
     claimed_ms: int = field(default=0, metadata=form(int, required=True))
     host: str = field(default="", metadata=form(text, required=True))
     security_protocol: str = field(default="PLAINTEXT", metadata=form(text, required=True))
+    generation: int = field(default=-1, metadata=form(int))
 
 
 def _read_policy(value: Any) -> str:

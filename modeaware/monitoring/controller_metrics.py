@@ -25,6 +25,7 @@ _GAUGES: Table = {
     "controller_epoch": ("Epoch of the last claim of the mode log that this controller knows.", ()),
     "controller_loop_age_seconds": ("Since the controller's thread last completed a round.", ()),
     "controller_contact_age_seconds": ("Since it last confirmed its election, or read the mode log.", ()),
+    "controller_leaderless_seconds": ("Since a standby has seen no claim of the election's leader; 0: it has.", ()),
     "topic_epoch": ("The topic's mode epoch.", ("topic",)),
     "topic_partitions": ("Partitions by mode and replica state.", ("topic", "mode", "replica_state")),
     "topic_phase": ("1: the phase of the partition that is furthest behind.", ("topic", "phase")),
@@ -79,6 +80,7 @@ def _add_controller(families: Families, snapshot: Snapshot) -> None:
         "epoch": None if snapshot.claim is None else float(snapshot.claim.controller_epoch),
         "loop_age_seconds": snapshot.loop_age_s,
         "contact_age_seconds": snapshot.contact_age_s,
+        "leaderless_seconds": snapshot.leaderless_s or 0.0,
         "takeovers": float(snapshot.takeovers),
     }
     for name, value in values.items():

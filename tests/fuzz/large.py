@@ -10,6 +10,7 @@ from modeaware.endpoint.facade import Submit, ToUpstream
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.session import ClientSession
 from modeaware.wire import codec
+from modeaware.wire.frames import MalformedFrame
 from tests.fuzz.play import Player, traced
 from tests.fuzz.tally import Finding
 from tests.support.conversation import (
@@ -88,7 +89,18 @@ def _converse(hand_on: Callable[..., Any], payload: bytes, answer: bytes | None)
 def _largest(most_bytes: int, make: Callable[[list[str]], bytes]) -> bytes:
     names = [f"{number:04x}" for number in range(65_536)]
     each = 1 + (len(make(names[:1_100])) - len(make(names[:100]))) // 1_000
-    return make(names[: (most_bytes - 500) // each])
+    count = (most_bytes - 500) // each
+    while not _is_decoded(make(names[:count])):
+        count = count * 19 // 20
+    return make(names[:count])
+
+
+def _is_decoded(payload: bytes) -> bool:
+    try:
+        codec.decode_request(payload)
+    except MalformedFrame:  # of too many objects
+        return False
+    return True
 
 
 def _varint(value: int) -> bytes:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from modeaware.cli.embedded import carry_out
 from modeaware.controller.daemon import Controller
-from modeaware.controller.election import Election
-from modeaware.controller.status import Role
+from modeaware.controller.election import Election, group_id
+from modeaware.controller.status import Role, ready
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import CLAIM_KEY
@@ -195,3 +197,45 @@ def test_a_mode_log_that_is_deleted_is_made_again(setting: Controlled, make_topi
 
     eventually(does_it, 90)
     assert setting.record(topic).deletion is not None
+
+
+@contextmanager
+def stranger(setting: Controlled, client_id: str) -> Iterator[list[bool]]:
+    """A plain consumer in the election's group, once it is a member: whether each of its assignments has the log."""
+    conf = {**setting.conf, "group.id": group_id(setting.log), "client.id": client_id, "session.timeout.ms": 6_000}
+    consumer, assignments = Consumer(conf), list[bool]()
+    consumer.subscribe([setting.log], on_assign=lambda _, partitions: assignments.append(bool(partitions)))
+
+    def joined() -> bool:
+        consumer.poll(0.1)
+        return bool(assignments)
+
+    try:
+        eventually(joined)
+        yield assignments
+    finally:
+        consumer.close()
+
+
+def not_ready(*controllers: Controller) -> list[str]:
+    return [why.partition(":")[0] for each in controllers if (why := ready(each.snapshot())) is not None]
+
+
+def test_a_consumer_that_joins_the_elections_group_by_mistake_takes_nothing(
+    setting: Controlled, make_topic: MakeTopic
+) -> None:
+    active, standby = setting.start(), setting.start()
+    with stranger(setting, "a-tool") as assignments:
+        assert assignments == [False]
+        assert shrinks(active, make_topic(2))
+    assert (active.role, active.epoch, standby.role) == (Role.ACTIVE, 1, Role.STANDBY)
+    assert not_ready(active, standby) == []
+
+
+def test_a_consumer_that_takes_the_election_on_purpose_is_reported_by_every_controller(setting: Controlled) -> None:
+    first, second = setting.start(), setting.start()
+    with stranger(setting, "!a") as assignments:
+        assert assignments == [True]
+        eventually(lambda: [why[:20] for why in not_ready(first, second)] == ["no active controller"] * 2)
+    eventually(lambda: first.is_active or second.is_active)
+    eventually(lambda: not_ready(first, second) == [])

@@ -31,6 +31,7 @@ class World:
     def __init__(self) -> None:
         self.clock = SimClock()
         self.seat, self.term, self.lost, self.since_ms = Seat.WAITING, 0, False, 70
+        self.generation: int | None = None
         self.refusal: ClusterError | None = None
         self.trouble: str | None = None
         self.confirmations: deque[bool | None] = deque()
@@ -101,6 +102,9 @@ class Engine:
         self._world.did.append("claim")
         self._world.log.is_open = True
         return 8
+
+    def renew(self, generation: int) -> None:
+        pass
 
     def release(self) -> None:
         self._world.log.append()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -230,3 +231,35 @@ def test_otherwise_it_is_a_new_term(room: Room, in_between: str) -> None:
     room.consumer.is_assigned(THE_PARTITION, "a" if in_between == "standby" else "b")
     room.poll()
     assert (election.leader, election.term) == (True, 2)
+
+
+def test_a_consumer_that_joins_by_mistake_sorts_behind_every_controller(room: Room) -> None:
+    """Member ids begin with client ids, and the first one is assigned the partition."""
+    ours = room.consumer.conf["client.id"]
+    theirs = [
+        "",
+        "-",
+        "0",
+        "A",
+        "a-tool",
+        "console-consumer",
+        "consumer-1",
+        "rdkafka",
+        "kafka-python-3.0.12",
+        "modeaware",
+    ]
+    assert min(f"{name}-0f" for name in [ours, *theirs]) == f"{ours}-0f"
+
+
+def test_generation_is_the_one_of_the_last_assignment(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def metadata(consumer: MadeUp) -> bytes:
+        return b"CGMDv2:" + struct.pack("=i", consumer.generation) + b"group\0member\0\1"
+
+    monkeypatch.setattr(MadeUp, "consumer_group_metadata", metadata)
+    assert room.election.generation is None
+    for generation, partitions in ((1, []), (2, THE_PARTITION)):
+        room.consumer.is_assigned(partitions)
+        room.poll()
+        assert room.election.generation == generation
+    room.election.join()
+    assert room.election.generation is None

@@ -442,3 +442,13 @@ def test_a_claim_is_no_earlier_than_it_is_told_to_be_nor_is_its_release() -> Non
     assert fold(world.log.entries).claim.claimed_ms == later_ms
     world.engine.release()
     assert fold(world.log.entries).claim.claimed_ms == later_ms
+
+
+def test_a_claim_is_renewed_once_in_a_generation_and_keeps_its_epoch() -> None:
+    world = World()
+    claim = fold(world.log.entries).claim
+    assert claim is not None
+    for generation in (4, 4, 5):
+        world.engine.renew(generation)
+    claims = [ClaimRecord.from_json(value) for key, value in world.log.entries if key == CLAIM_KEY and value]
+    assert claims == [claim, replace(claim, generation=4), replace(claim, generation=5)]

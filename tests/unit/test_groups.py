@@ -302,6 +302,11 @@ def test_a_group_that_cannot_be_judged_is_told_apart_from_a_list_that_is_not_com
     assert found.any_doubt == found.doubt, "the worse one"
 
 
+def test_the_election_of_controllers_is_no_doubt_in_its_rebalance(brokers: FakeBrokers) -> None:
+    running(brokers, "modeaware-controller.__partition_modes", member([]), state="PreparingRebalance")
+    assert find(brokers).doubt is None
+
+
 class TestGroupsThatWereSettledBefore:
     """Of hundreds of groups one always is in a rebalance."""
 

@@ -168,6 +168,9 @@ def test_metrics_name_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert (answer.status, answer.body) == (501, b"no metrics: install modeaware[metrics]\n")
 
 
+NOT_CLAIMED = "the leader of the election's group has not claimed the mode log, and may be no controller"
+
+
 @pytest.mark.parametrize(
     ("change", "alive", "ready"),
     [
@@ -177,6 +180,12 @@ def test_metrics_name_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch)
         ({"loop_age_s": 121.0}, "its thread has not gone round for 121 s", "its thread has not gone round for 121 s"),
         ({"contact_age_s": 46.0}, None, "no contact with the cluster for 46 s"),
         ({"contact_age_s": None}, None, "no contact with the cluster yet"),
+        ({"role": Role.STANDBY, "leaderless_s": 9.0}, None, None),
+        (
+            {"role": Role.STANDBY, "leaderless_s": 11.0},
+            None,
+            f"no active controller for 11 s: {NOT_CLAIMED}",
+        ),
         ({"role": Role.STOPPED}, "stopped", "stopped"),
         ({"role": Role.STOPPED, "stopped_by": "ValueError: \x1b"}, "stopped: ValueError: \x1b", "stopped"),
     ],

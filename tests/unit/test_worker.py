@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from modeaware.errors import (
     ModeSourceError,
     NewerRecord,
 )
-from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, passes, run, sits
+from tests.support.worker_world import COMMAND, OTHER, Engine, World, loses, nothing, passes, run, sits
 
 
 def test_elected_it_claims_serves_and_hands_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -225,3 +226,38 @@ def test_a_claim_that_cannot_be_released_stays(
     assert did == ["join after 70", "confirm", "claim", "leave"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
     assert f"claim not removed from the mode log: {why}; the next controller replaces it" in caplog.text
+
+
+def test_a_standby_reports_a_leader_that_does_not_claim_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Only a user that may WRITE the mode log can; the election's group needs less."""
+    seen: list[float | None] = []
+
+    def leads(generation: int, claimed: int) -> Callable[[], None]:
+        def event() -> None:
+            world.seat, world.generation = Seat.STANDBY, generation
+            world.claim = replace(OTHER, generation=claimed)
+
+        return event
+
+    def note() -> None:
+        since_s = world.status.leaderless_s
+        seen.append(None if since_s is None else world.clock.monotonic_s() - since_s)
+
+    world.story.extend([leads(3, 3), nothing, note, leads(4, 3), nothing, passes(world, 11), note])
+    run(world, nothing, leads(5, 5), passes(world, 2), nothing, note)
+    assert seen == [None, pytest.approx(11), None]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "no active controller" in errors[0]
+    assert "modeaware-controller.__partition_modes" in errors[0]
+
+
+def test_the_leader_claims_the_log_anew_in_each_generation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed: list[int] = []
+    monkeypatch.setattr(Engine, "renew", lambda _, generation: renewed.append(generation))
+
+    def rebalances() -> None:
+        world.generation = 6
+
+    run(world, sits(world, Seat.LEADER), nothing, nothing, rebalances, nothing)
+    assert list(dict.fromkeys(renewed)) == [-1, 6]
