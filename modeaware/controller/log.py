@@ -35,7 +35,7 @@ class ControllerLog:
     Attributes:
         appends: how many appends have succeeded.
         timeout_s: how long an append may take; None: the writer's default.
-        unfit: why the topic cannot keep what was appended last: someone has changed it. Until that is mended nothing
+        unfit: why the topic, altered since the claim, cannot keep what was appended last. Until that is undone nothing
             that follows from a record may be done. None: it can.
         observed: the brokers observed so far, as the log has them since it was opened; None: the record needs a newer
             reader. ``observed_unreadable``: the last record could not be read, and clients have none.
