@@ -25,17 +25,19 @@ TOO_MANY = GroupsDoubt("the topic's record has no room for the names of all grou
 _OFFSET = 2**53
 """No offset has more digits: a partition reaches it after 285 years of a million records a second."""
 _INT = 2**31
-_OFTEN = RetiredPartition(
+_LARGEST = RetiredPartition(
     replica_state=max(ReplicaState, key=len),
     seal_offset=_OFFSET,
     seal_leader_epoch=_INT,
     resume_offset=_OFFSET,
+    drained_by=_INT,
+    lowest_commit=_OFFSET,
     reason=max(reasons.CODES, key=len),
+    opening=True,
     stragglers=_INT,
     truncated_to=_OFFSET,
 )
-_SHRUNK = replace(_OFTEN, drained_by=_INT, lowest_commit=_OFFSET, opening=True)
-_REPLACED = replace(_OFTEN, read_up_to=_OFFSET)
+"""One partition as it takes the most room, beside what only evacuations and replacements note."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """A partition may be a range of its own, among those that are retired and among the modes."""
 
@@ -78,13 +80,17 @@ def _partitions(record: TopicRecord) -> int:
 
 
 def _largest_row(record: TopicRecord) -> dict[str, Any]:
-    """Return one retired partition as it takes the most room in this change, by its JSON."""
-    if record.replacement is not None:
-        evacuates = record.replacement.evacuation_epoch is not None
-        return replace(_REPLACED, evacuated_to=_OFFSET if evacuates else None).to_dict()
-    if record.deletion is not None and record.deletion.evacuate:
-        return replace(_SHRUNK, evacuated=True, evacuated_to=_OFFSET, switch_offset=_OFFSET).to_dict()
-    return _SHRUNK.to_dict()
+    """Return the JSON of one partition as it takes the most room in this change."""
+    row, replacement, deletion = _LARGEST, record.replacement, record.deletion
+    if replacement is not None:
+        row = replace(row, read_up_to=_OFFSET)
+    if (
+        (replacement is not None and replacement.evacuation_epoch is not None)
+        or (deletion is not None and deletion.evacuate)
+        or any(each.evacuated or each.evacuated_to is not None for each in record.retired.values())
+    ):
+        row = replace(row, evacuated=True, evacuated_to=_OFFSET, switch_offset=_OFFSET)
+    return row.to_dict()
 
 
 def _largest_rest(record: TopicRecord) -> TopicRecord:

@@ -11,7 +11,7 @@ from modeaware.lifecycle import reasons, record_size
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.record_size import fitted, largest_bytes
 from modeaware.lifecycle.state import held_up, topic_phase
-from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     LATER_MS,
@@ -112,6 +112,31 @@ def test_bound_holds_for_values_of_every_length_and_is_close() -> None:
     modes = tuple(NONE if p % 2 else mode for p, mode in enumerate(record.modes))
     size = len(replace(record, modes=modes, retired=worst).to_json())
     assert 0.8 * largest_bytes(record) < size <= largest_bytes(record)
+
+
+@pytest.mark.parametrize("evacuated", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_bound_counts_what_earlier_changes_have_left(evacuated: bool, replaced: bool) -> None:
+    record = admitted(shrink(1), seen=seen(1_001, ["g"], 0))
+    big = RetiredPartition(seal_offset=2**53, drained_by=2**31, lowest_commit=2**53, truncated_to=2**53)
+    plain = replace(big, replica_state=ReplicaState.DELETION_INELIGIBLE, stragglers=2**31, resume_offset=2**53)
+    plain = replace(plain, reason=max(reasons.CODES, key=len), seal_leader_epoch=2**31)
+    left = replace(plain, evacuated=True, evacuated_to=2**53, switch_offset=2**53) if evacuated else plain
+    rows = {p: replace(left if p == 1 else plain, seal_offset=2**53 - p) for p in record.retired}
+    record = replace(record, retired=rows)
+    if replaced:
+        record = replace(record, replacement=Replacement("orders-v2", 1, 5))
+    assert len(record.to_json()) <= largest_bytes(record)
+    mixed = {
+        p: replace(row, stragglers=2**31 - p, lowest_commit=2**53 - p, truncated_to=2**53 - p)
+        for p, row in rows.items()
+    }
+    mixed = {
+        p: replace(row, seal_leader_epoch=2**31 - p, resume_offset=2**53 - p, drained_by=2**31 - p)
+        for p, row in mixed.items()
+    }
+    mixed[2] = replace(mixed[2], reason=None, replica_state=ReplicaState.ONLINE)
+    assert len(replace(record, retired=mixed).to_json()) <= largest_bytes(record)
 
 
 def test_names_of_late_groups_give_way_and_hold_nothing_up() -> None:
