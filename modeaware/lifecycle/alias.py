@@ -19,7 +19,6 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.state import with_replacement
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
@@ -74,7 +73,7 @@ def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> Top
     # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
     gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
     retired = record.retired if replacement.deleting_ms is not None else {}
-    return replace(with_replacement(record, gone), retired=retired).stamped(controller_epoch, now_ms)
+    return replace(replace(record, replacement=gone), retired=retired).stamped(controller_epoch, now_ms)
 
 
 def advance_gone(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
@@ -115,7 +114,7 @@ def _watch(
     due_ms = now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
     if reason == before:
         return Advance(due_ms=due_ms)
-    noted = with_replacement(alias, replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
+    noted = replace(alias, replacement=replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
     what = f"topic {alias.topic!r}, replaced by {replacement.successor!r}"
     alarms = () if reason is None else (f"{what}: {reasons.text(reason)}",)
     return Advance(noted, due_ms=due_ms, alarms=alarms)
@@ -317,7 +316,7 @@ def led_on(
         assert each.replacement is not None, "an alias"
         name, topic_id, count = _place_of(removed, appended)
         after = replace(each.replacement, successor=name, successor_id=topic_id, num_partitions=count)
-        found.append(with_replacement(each, after).stamped(epoch, now_ms))
+        found.append(replace(each, replacement=after).stamped(epoch, now_ms))
     return found
 
 

@@ -14,7 +14,6 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic, ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS, creation
-from modeaware.lifecycle.state import with_replacement
 from modeaware.modelog.records import (
     MAX_PARTITIONS,
     Replacement,
@@ -39,7 +38,7 @@ def new_replacement(record: TopicRecord, command: ReplaceTopicCommand, now_ms: i
         accept_state_loss=tuple(sorted(command.accept_state_loss)),
         evacuation_epoch=record.epoch + 1 if command.evacuate else None,
     )
-    return replace(with_replacement(record, replacement), required_groups=(), groups_complete=True, waived={})
+    return replace(replace(record, replacement=replacement), required_groups=(), groups_complete=True, waived={})
 
 
 def changed_replacement(
@@ -55,7 +54,7 @@ def changed_replacement(
         if replacement.switched_ms is not None:
             return f"its name already leads to {replacement.successor!r}: to go back, replace that by another topic"
         undone_ms = replacement.undone_ms or now_ms
-        return with_replacement(record, replace(replacement, undone_ms=undone_ms, reason=reasons.UNDOING))
+        return replace(record, replacement=replace(replacement, undone_ms=undone_ms, reason=reasons.UNDOING))
     if replacement.undone_ms is not None:
         return f"its replacement by {replacement.successor!r} is being undone: wait until that is done"
     if differing := _differing(command, replacement):
@@ -66,7 +65,7 @@ def changed_replacement(
     accepted = tuple(sorted({*replacement.accept_state_loss, *command.accept_state_loss}))
     pause = command.pause_before_switch
     changed = replace(replacement, pause_before_switch=pause, accept_state_loss=accepted, reason=None)
-    return record if changed == replace(replacement, reason=None) else with_replacement(record, changed)
+    return record if changed == replace(replacement, reason=None) else replace(record, replacement=changed)
 
 
 def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Effect, ...]:

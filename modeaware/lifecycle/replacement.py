@@ -79,7 +79,7 @@ from modeaware.lifecycle.seal import (
     seal_broken_by,
     seal_partition,
 )
-from modeaware.lifecycle.state import all_retired, blocked, carried, with_replacement
+from modeaware.lifecycle.state import all_retired, blocked, carried
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
@@ -154,7 +154,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         if now_ms < replacement.requested_ms + COMING_MS:
             return Advance()
         reason = reasons.UNAVAILABLE if found.untouched is None or doubt is None else doubt_reason(doubt)
-        return Advance(with_replacement(record, replace(replacement, reason=reason)))
+        return Advance(replace(record, replacement=replace(replacement, reason=reason)))
     given_up = f"topic {record.topic!r}: its replacement is given up, because "
     if left := found.offsets_left:
         why = f"groups have offsets on {found.topic!r} from an earlier topic of that name: {', '.join(left)}. To have "
@@ -169,7 +169,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
     if overriding := _overriding(found, replacement):
         return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding, record.topic_id),))
     announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
-    return Advance(with_replacement(record, announced), due_ms=now_ms)
+    return Advance(replace(record, replacement=announced), due_ms=now_ms)
 
 
 def _is_doubtful(found: TopicFacts) -> bool:
@@ -213,7 +213,7 @@ def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> A
         alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
     if replacement.successor_id is None:
-        return Advance(with_replacement(record, replace(replacement, successor_id=found.topic_id)))
+        return Advance(replace(record, replacement=replace(replacement, successor_id=found.topic_id)))
     return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
 
 
@@ -243,7 +243,7 @@ def _switch(
             return Advance()
         alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}: it is created again"
         return Advance(
-            with_replacement(record, replace(replacement, successor_id=None, announced_ms=None)), alarms=(alarm,)
+            replace(record, replacement=replace(replacement, successor_id=None, announced_ms=None)), alarms=(alarm,)
         )
     assert replacement.announced_ms is not None, "it has an id"
     reason = _objection(replacement, facts, requirement)
@@ -251,13 +251,13 @@ def _switch(
         alarms = () if reason == replacement.reason else _alarm(record, replacement, reason, facts)
         is_settling = requirement.doubt is not None and requirement.doubt.settling is not None
         due_ms = now_ms + LOOK_AGAIN_MS if is_settling else None
-        return Advance(with_replacement(record, replace(replacement, reason=reason)), due_ms=due_ms, alarms=alarms)
+        return Advance(replace(record, replacement=replace(replacement, reason=reason)), due_ms=due_ms, alarms=alarms)
     due_ms = replacement.announced_ms + config.announce_ms
     if now_ms < due_ms:
-        return Advance(with_replacement(record, replace(replacement, reason=None)), due_ms=due_ms)
+        return Advance(replace(record, replacement=replace(replacement, reason=None)), due_ms=due_ms)
     count = max(facts.partition_count, len(record.modes))
     switched = replace(
-        with_replacement(record, replace(replacement, switched_ms=now_ms, reason=None)),
+        replace(record, replacement=replace(replacement, switched_ms=now_ms, reason=None)),
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
         retired={p: carried(record.retired.get(p)) for p in range(count)},
@@ -373,7 +373,7 @@ class _Move:
         if reason != self._before:
             self._alarms += _alarm(self._record, replacement, reason, self._facts)
         after = replace(
-            with_replacement(self._record, replace(replacement, reason=reason)),
+            replace(self._record, replacement=replace(replacement, reason=reason)),
             retired=retired,
             waived={**self._record.waived, **waived},
         )

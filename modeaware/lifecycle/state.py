@@ -92,10 +92,6 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
     )
 
 
-def with_replacement(record: TopicRecord, replacement: Replacement) -> TopicRecord:
-    return replace(record, replacement=replacement)
-
-
 def all_retired(record: TopicRecord, count: int) -> TopicRecord:
     """Return the record with the partitions that another tool has added: they take no writes either."""
     if count <= len(record.modes):
