@@ -13,12 +13,13 @@ from modeaware import AdminClient, Consumer, Producer
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.modelog.connection import cluster_key
-from modeaware.testing.modes import FakeViews
+from modeaware.testing.modes import FakeViews, modes_of
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.source import Views
 from modeaware.views.store import ViewStore
 from modeaware.views.topic_ids import IdChecks
+from modeaware.views.wire import WireSource
 from tests.support.fake_sources import FakeTail, log_of, threads
 from tests.support.modelog import topic_record
 from tests.support.offline import finish
@@ -206,3 +207,11 @@ def test_callback_that_cannot_be_hashed_is_compared_by_identity() -> None:
     one, other = Callback(), Callback()
     keys = [cluster_key({"bootstrap.servers": "a:1", "oauth_cb": each}, "log") for each in (one, one, other)]
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_versions_that_are_counted_here_continue_from_those_of_the_earlier_source() -> None:
+    store = ViewStore(lambda *_: None, 1000)
+    store.publish([TopicView("orders", None, (0, 5), modes_of(4, 4))])
+    counted = WireSource({}, store)._counted("orders", modes_of(4, 2))
+    assert counted is not None
+    assert counted.version == (0, 6)
