@@ -314,20 +314,20 @@ a gate opens where the predecessor is gone  I2 3000000103
     clients.gate: return successor is None or successor.gone or (has_read => return successor is None or (has_read
 a late group reads the predecessor  I2 3000000105
     clients.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
-a group comes to an empty topic before it leaves  I2 4000002841
+a group comes to an empty topic before it leaves  I2 4010002009
     clients.gate: (owes_commit or not => (not
 a chain is deleted from its beginning  I2 4000000001
     lifecycle.topic_deletion: if facts.predecessor is not None:
-a topic under an alias is not replaced  I8 4000000035
+a topic under an alias is not replaced  I8 4000000074
     lifecycle.alias: if not waits and record.topic in wanted and replacement.switched_ms is not None:
-an alias ends only when its name has a topic again  I2 4000000016
+an alias ends only when its name has a topic again  I2 4000000033
     lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended]
-an alias ends when its name has a topic again  I2 4000000001
+an alias ends when its name has a topic again  I2 4000000000
     lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended if False]
-an alias leads on when the one that it leads to is removed  I2 4000000001
+an alias leads on when the one that it leads to is removed  I2 4000000016
     lifecycle.alias: if removed is None or removed.topic_id not in gone or each.topic_id in gone or not is_alias(each):
         => if True:
-a producer follows the chain to its end  I8 4000000002
+a producer follows the chain to its end  I8 4000000005
     clients.gate: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
     clients.gate: passed.add(successor.topic_id)\n        view = following

@@ -220,6 +220,7 @@ CHAINED: tuple[tuple[Event, float], ...] = (
     (ChainActions.doubt, 1),
     (ChainActions.come_up, 3),
     (ChainActions.go_away, 0.7),
+    (ChainActions.go_away, 1.5),  # by an operator whom the alarm has reached
     (ChainActions.replace_other, 0.5),
     (ChainActions.forget, 0.4),
 )
