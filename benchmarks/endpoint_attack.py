@@ -62,7 +62,7 @@ def _measure(setting: Setting, admin: AdminClient, address: tuple[str, int], con
     try:
         assert attack.stdout is not None
         attack.stdout.readline()  # its requests are made
-        time.sleep(_REQUESTS_S)
+        time.sleep(_REQUESTS_S)  # all of them are connected and in full swing
         for topic in topics:
             start_s = time.monotonic()
             admin.delete_partitions({topic: DeletePartitions(1)}, request_timeout=_TIMEOUT_S)[topic].result()

@@ -14,11 +14,13 @@ from tests.support.process import LoggedProcess
 
 
 class Entry(NamedTuple):
-    """A committed record of the log: its key, and the epoch of the controller that wrote it."""
+    """A committed record of the log: its key, the epoch of the controller that wrote it, and whether it is a claim
+    without an address."""
 
     offset: int
     key: str
     controller_epoch: int
+    released: bool
 
 
 def history(conf: dict[str, str], log: str) -> list[Entry]:
@@ -28,8 +30,9 @@ def history(conf: dict[str, str], log: str) -> list[Entry]:
     def note(records: Sequence[LogRecord]) -> None:
         for record in records:
             if record.key is not None and record.value is not None:
-                epoch = json.loads(record.value)["controller_epoch"]
-                entries.append(Entry(record.offset, record.key.decode(), epoch))
+                fields, key = json.loads(record.value), record.key.decode()
+                released = key == CLAIM_KEY and fields["address"] is None
+                entries.append(Entry(record.offset, key, fields["controller_epoch"], released))
 
     read_to_end(conf, log, 0, note, 30, must_exist=True)
     return entries
