@@ -71,6 +71,7 @@ FORMS = {"by position": by_position, "key=, value=": by_name, "on_delivery=": wi
 DIRECT = State("nothing shrunk", False, dict.fromkeys(FORMS, 0.97), None, 0.95)
 BESIDE = State("another topic shrunk", True, {**dict.fromkeys(FORMS, 0.95), "by position": 0.88}, (0.60, 0.85), 0.95)
 SHRUNK = State("shrunk", True, {**dict.fromkeys(FORMS, 0.85), "key=, value=": 1.20}, (0.50, 0.80), 1.0)
+PAUSED = State("before a switch", True, BESIDE.limits, BESIDE.in_python, 0.95)
 REPLACED = State("replaced", True, {**dict.fromkeys(FORMS, 0.84), "key=, value=": 1.20}, (0.45, 0.75), 0.95)
 """librdkafka reads arguments by position faster than by name. What is added costs the same for both, so it shows most
 by position; by name the extension gains, since it passes arguments on by position."""
@@ -132,6 +133,8 @@ def measure(setting: Setting) -> Iterator[Result]:
     setting.shrink(log, topic)
     yield from _measure(setting, topic, log.topic, SHRUNK)
     predecessor, successor = setting.make_topic(), setting.make_topic()
+    setting.replace(log, predecessor, successor, pause=True)
+    yield from _measure(setting, predecessor, log.topic, PAUSED)
     setting.replace(log, predecessor, successor)
     yield from _measure(setting, successor, log.topic, REPLACED, name=predecessor)
     log.close()

@@ -61,10 +61,14 @@ class Setting:
         """Append that only the first ``writable`` of the topic's partitions are ReadWrite."""
         log.append(topic_record(topic, epoch, writable=writable, count=PARTITIONS))
 
-    def replace(self, log: RealLog, topic: str, successor: str) -> None:
-        """Append that ``successor``, with as many partitions, has replaced the topic."""
-        replacement = Replacement(successor, PARTITIONS, 0, successor_id=log.live_id(successor), switched_ms=1)
-        log.append(topic_record(topic, writable=0, count=PARTITIONS, replacement=replacement))
+    def replace(self, log: RealLog, topic: str, successor: str, *, pause: bool = False) -> None:
+        """Append that ``successor``, with as many partitions, has replaced the topic, or with ``pause`` will."""
+        switched_ms = None if pause else 1
+        replacement = Replacement(
+            successor, PARTITIONS, 0, successor_id=log.live_id(successor), switched_ms=switched_ms
+        )
+        epoch, writable = (1, PARTITIONS) if pause else (2, 0)
+        log.append(topic_record(topic, epoch, writable=writable, count=PARTITIONS, replacement=replacement))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -197,7 +198,7 @@ class LogStream:
         if topic.error is not None:
             found = to_error(self._topic, topic.error.code(), topic.error.str())
             if found is not None:
-                raise found
+                raise copy(found)  # likewise as in _raise_events()
 
     def _sort(self, message: Message) -> LogRecord | None:
         error = message.error()
@@ -225,7 +226,7 @@ class LogStream:
         for kind in (LogRewound, NotAuthorized, LogAbsent, LogUnreachable):
             for error in errors:
                 if isinstance(error, kind):
-                    raise error
+                    raise copy(error)  # this frame, which its traceback has, refers to the other
 
     def _convert(self, error: KafkaException) -> ModeSourceError:
         cause = error.args[0]

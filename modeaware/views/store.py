@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 from cachetools import LRUCache
@@ -153,7 +154,7 @@ class ViewStore:
             with self._flight:
                 error = self._ask(fresh, deadline_s)
         if error is not None:
-            raise error
+            raise copy(error)
 
     def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
         """Whether the last request was sent after ``came`` others, and its outcome counts for this caller, too."""
@@ -170,9 +171,10 @@ class ViewStore:
             self.confirm()
             error = None
         except ModeSourceError as raised:
+            # What is kept is a copy: the frames of a traceback keep all callers alive, and the clients among them.
+            error = copy(raised)
             if not isinstance(raised, SourceStopped):
-                self.failed(raised)
-            error = raised
+                self.failed(error)
         finally:
             with self._answered:
                 self._last = _Request(self._asked, fresh, deadline_s, error)

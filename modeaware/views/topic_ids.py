@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerInTime
+from copy import copy
 from typing import Any
 
 from modeaware import os_threads
@@ -74,14 +75,16 @@ def id_from(answer: Future[Any], timeout_s: float) -> str:
         TopicIdUnknown: no response, or one without an id.
     """
     try:
-        topic_id = known_id(answer.result(max(timeout_s, 0.0)).topic_id)
+        # Not raised, since it is kept: a traceback would keep the callers alive, and the clients among them.
+        failure = answer.exception(max(timeout_s, 0.0))
     except NoAnswerInTime as error:
         raise TopicIdUnknown("no broker has answered in time") from error
-    except KafkaException as error:
-        code = error.args[0].code()
-        raise TopicIdUnknown(str(error), unknown_topic=code in _UNKNOWN_TOPIC, final=code in _FINAL) from error
-    except (ValueError, TypeError) as error:
-        raise TopicIdUnknown(str(error), final=True) from error
+    if isinstance(failure, KafkaException):
+        code = failure.args[0].code()
+        raise TopicIdUnknown(str(failure), unknown_topic=code in _UNKNOWN_TOPIC, final=code in _FINAL)
+    if isinstance(failure, ValueError | TypeError):
+        raise TopicIdUnknown(str(failure), final=True)
+    topic_id = known_id(answer.result().topic_id)
     if topic_id is None:
         raise TopicIdUnknown(f"the brokers return no topic ids: {TOPIC_IDS.missing()}", final=True)
     return topic_id
@@ -260,7 +263,7 @@ class IdChecks:
                 logger.log(level, "%s: topic id not verified (%s); the last view stays in force", topic, error)
             if not error.final:
                 self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
-            return error
+            return copy(error)  # without the frames of its traceback
         self._silent = False
         with self._lock:
             self._failing.discard(topic)

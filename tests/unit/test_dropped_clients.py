@@ -6,13 +6,18 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 import modeaware
+from modeaware.errors import ModeSourceError
+from modeaware.views.store import ViewStore
+from modeaware.views.topic_ids import TopicIdUnknown, id_from
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF
 from tests.support.waiting import eventually
@@ -142,3 +147,29 @@ def test_what_a_consumer_asks_about_its_group_ends_with_it(views: FakeViews, mon
     ended = [weakref.ref(each) for each in asked]
     del consumer, asked
     assert [each() for each in ended] == [None, None]
+
+
+def test_failed_request_for_the_modes_keeps_no_caller_alive() -> None:
+    def fetch(fresh: bool, timeout_s: float) -> None:
+        raise ModeSourceError("no broker")
+
+    store = ViewStore(fetch, 1_000)
+    failed: Future[Any] = Future()
+    failed.set_exception(confluent_kafka.KafkaException(KafkaError(KafkaError._TRANSPORT)))
+
+    class Caller:
+        def refresh(self) -> None:
+            with suppress(ModeSourceError):
+                store.refresh(1)
+
+        def verify(self) -> None:
+            with suppress(TopicIdUnknown):
+                id_from(failed, 1)
+
+    caller = Caller()
+    caller.refresh()
+    caller.verify()
+    ended = weakref.ref(caller)
+    del caller
+    assert ended() is None
+    assert str(store.error()) == "no broker"
