@@ -205,10 +205,10 @@ class TestIdChecks:
         waited: list[float] = []
 
         class Answer(Future[Any]):
-            def result(self, timeout: float | None = None) -> Any:
+            def exception(self, timeout: float | None = None) -> Any:
                 waited.append(timeout or 0.0)
                 checks.clock.advance(round((timeout or 0.0) * 1000))
-                return super().result(0)
+                return super().exception(0)
 
         checks.recorded = {"a", "b", "c"}
         silent = {topic: Answer() for topic in checks.recorded}
