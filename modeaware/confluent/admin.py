@@ -5,7 +5,6 @@ Needs the extra ``controller`` (kafka-python's codec) for the requests that go t
 
 from __future__ import annotations
 
-import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
-from modeaware.callouts import InnerLock
+from modeaware.callouts import InnerLock, get_logger
 from modeaware.clients.following import abandon
 from modeaware.clients.gate import present_topic
 from modeaware.config import split_client_config, with_process_settings
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from modeaware.wire.brokers import Brokers
     from modeaware.wire.messages import TopicResult
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _OPTIONS = {"operation_timeout", "request_timeout", "validate_only"}
 _BROKER_TIMEOUT_S = 4.0

@@ -118,7 +118,7 @@ class GroupDescriber:
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         self._group_id = group_id
-        self._settings = settings = connection_conf(conf, "group")
+        self._conf = settings = connection_conf(conf, "group")
         self._admin: Renewed[Any] = Renewed(lambda: AdminClient(settings))  # without self: both end when it is dropped
 
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
@@ -167,7 +167,7 @@ class GroupDescriber:
         return GroupUnknown(f"group {self._group_id} not described: {error.str()}", final=final)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        self._settings.update(with_credentials(self._settings, username, password))
+        self._conf.update(with_credentials(self._conf, username, password))
         self._admin.renew()
 
     def close(self) -> None:
