@@ -116,8 +116,9 @@ class TestSources:
     def test_closed_handle_stays_closed(self, made: list[Views], tail: type[GuardedTail]) -> None:
         views = acquire(made)
         views.close()
+        begun = len(tail.made)
         views.set_sasl_credentials("alice", "new")
-        assert len(tail.made) == 1
+        assert len(tail.made) == begun <= 1
 
     def test_ids_of_topics_in_use_are_compared_on(
         self, made: list[Views], tail: type[GuardedTail], monkeypatch: pytest.MonkeyPatch
