@@ -5,7 +5,7 @@ same versions. The store decides what counts:
 
 * A view belongs to a topic id. A name leads to the view of one id, the one in force; :meth:`ViewStore.choose` resolves
   the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster returns
-  theirs (invariant I8). The view of a topic that was replaced and is gone keeps the name: it leads to the successor,
+  theirs (invariant I8). The view of a topic that was replaced and released keeps the name: it leads to the successor,
   and a topic that comes up under the name is not used.
 * Of one topic id the newest version counts, and a view goes only on the source's word that its topic is gone
   (invariant I4). An answer that does not mention a topic changes nothing.
@@ -71,8 +71,10 @@ class _SetAside(LRUCache[str, TopicView]):
             del self.ids[topic]
 
 
-def _is_alias(view: TopicView) -> bool:
-    return view.successor is not None and view.successor.gone
+def _keeps_name(view: TopicView) -> bool:
+    """Whether the name leads on, whatever topic the cluster has under it: from the release on the controller may delete
+    the topic, and brokers may create another one of that name before its deletion is on the log."""
+    return view.successor is not None and (view.successor.let_go or view.successor.gone)
 
 
 class ViewStore:
@@ -221,7 +223,7 @@ class ViewStore:
             changed: dict[str, TopicView] = {}
             for view in views:
                 held = self._in_force.get(view.topic)
-                if view.topic_id in self._aside and not _is_alias(view):
+                if view.topic_id in self._aside and not _keeps_name(view):
                     self._put_aside(view)
                 elif view != held and not view.is_older_than(held):
                     changed[view.topic] = self._in_force[view.topic] = view
@@ -263,7 +265,7 @@ class ViewStore:
         """
         with self.turn:
             held = self._in_force.get(topic)
-            if held is not None and _is_alias(held):
+            if held is not None and _keeps_name(held):
                 return False
             aside = [self._aside.pop(topic_id) for topic_id in sorted(self._aside.ids.get(topic, ()))]
             live: TopicView | None = None

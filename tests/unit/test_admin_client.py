@@ -384,7 +384,7 @@ def test_deadline_that_cuts_a_read_of_the_log_short_leaves_the_earlier_refusal(
 
     monkeypatch.setattr(views, "refresh", refresh)
     with pytest.raises(ControllerUnavailable, match="no controller is running"):
-        admin.delete_partitions({"a": DeletePartitions(1)}, request_timeout=0.5)["a"].result(10)
+        admin.delete_partitions({"a": DeletePartitions(1)}, request_timeout=2)["a"].result(10)
     assert len(reads) == 2
 
 

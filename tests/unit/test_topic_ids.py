@@ -270,6 +270,14 @@ class TestViewStore:
         store.choose("orders", "live")
         assert store.held("orders") == view("live", 6)
 
+    def test_name_of_a_topic_that_is_released_leads_on_whatever_comes_up_before_its_deletion_is_on_the_log(
+        self, store: ViewStore
+    ) -> None:
+        released = replace(view("old"), successor=Successor("orders-v2", "its-id", 4, switched=True, let_go=True))
+        store.publish([released])
+        assert not store.choose("orders", "new")
+        assert store.held("orders") == released
+
     def test_name_of_a_topic_that_was_replaced_and_is_gone_leads_on_whatever_comes_up_under_it(
         self, store: ViewStore
     ) -> None:
