@@ -90,8 +90,7 @@ def test_unknown_fields_at_every_level_and_a_higher_version_are_ignored(more: di
     for record in RECORDS.values():
         fields = with_fields(json.loads(record.to_json()), more) | {"version": version}
         if record is TOPIC:
-            assert more.items() <= fields["retired"]["4"]["straggler"].items()
-            fields["switch_offsets"], fields["retired"]["4"]["drained"] = {}, {}
+            assert more.items() <= fields["retired"]["straggler"][0].items()
         assert type(record).from_json(json.dumps(fields).encode()) == record
 
 
