@@ -43,7 +43,7 @@ from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.reports.describe import NOT_EVACUATED, TopicDescription, reclaim_text
+from modeaware.reports.describe import TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
@@ -192,9 +192,7 @@ class Change:
 
     def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
         """Returns the modes of the partitions that are retired now."""
-        wanted = DeletePartitions(
-            command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
-        )
+        wanted = DeletePartitions(command.total_count, command.immediate_delete, command.accept_state_loss)
         futures = self.admin.delete_partitions(
             {command.topic: wanted}, delay_ms=command.delay_ms, request_timeout=self._timeout_s
         )
@@ -373,8 +371,7 @@ def preview(command: ResizeCommand, situation: Situation) -> list[str]:
         *warnings,
         f"{command.topic}: {before} -> {after} writable partitions.",
         f"ReadOnly: {format_ranges(range(after, before))}, no new records, and consumers read them to their end.",
-        *_evacuation(command, situation),
-        f"T{reclaim_text(command, situation.facts.deletes)[1:]}.",
+        f"T{reclaim_text(command)[1:]}.",
         key_note(before, after),
     ]
 
@@ -425,20 +422,6 @@ def key_note(count: int, target: int) -> str:
         f"{target} does not divide {count}: most keys move to another partition. A target that divides it ({dividing}) "
         "moves only the keys of the retired partitions."
     )
-
-
-def _evacuation(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
-    if not command.evacuate:
-        return []
-    lines = [
-        (
-            "Evacuated first: they wait until the Spark job modeaware.spark.evacuate has copied the latest values of "
-            "their keys to the partitions that stay. Start it once they are sealed (--describe shows the phase drain)."
-        )
-    ]
-    if situation.writable_count % command.total_count:
-        lines.append(f"WARNING: {NOT_EVACUATED}. A target that divides the count moves no such key.")
-    return lines
 
 
 def _growth(command: CreatePartitionsCommand, situation: Situation) -> list[str]:
@@ -494,8 +477,6 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         immediate_delete="delete the retired partitions' records at once, consumed or not",
-        evacuate="shrink a compacted topic: no retired partition goes before the Spark job modeaware.spark.evacuate "
-        "has copied the latest values of its keys to the partitions that stay",
     )
 
 
@@ -503,7 +484,7 @@ def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePa
     """Return the shrink that the options ask for."""
     delay = args.delete_partitions_delay
     accepted = tuple(dict.fromkeys(args.accept_state_loss))
-    return DeletePartitionsCommand(topic, count, delay, args.immediate_delete, accepted, args.evacuate)
+    return DeletePartitionsCommand(topic, count, delay, args.immediate_delete, accepted)
 
 
 class _Resize(Command):

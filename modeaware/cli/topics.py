@@ -76,7 +76,6 @@ _ACTIONS_OF = {
     "delete_partitions_delay": ("alter",),
     "immediate_delete": ("alter",),
     "accept_state_loss": ("alter",),
-    "evacuate": ("alter",),
     "dry_run": ("create", "alter", "delete", "undo"),
     "wait": ("alter", "undo"),
     "controller_config": ("alter", "undo"),

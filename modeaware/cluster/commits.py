@@ -26,7 +26,7 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import TO_THE_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.seal import seal_broken_by
-from modeaware.lifecycle.state import drains, in_progress, rests
+from modeaware.lifecycle.state import drains, in_progress
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.wire.brokers import Brokers
@@ -70,7 +70,7 @@ class CommitsSeen:
         return frozenset(
             p for p, r in record.retired.items()
             if p in self.partitions and not r.opening and drains(p, record)
-            and not rests(record.modes[p], r) and r.replica_state is not ReplicaState.DELETION_SUCCESSFUL
+            and r.replica_state is not ReplicaState.DELETION_SUCCESSFUL
         )  # fmt: skip
 
     @cached_property

@@ -77,14 +77,8 @@ class _Present:
 
     @property
     def deciding(self) -> bool:
-        """Return whether groups decide anything: a settled topic is only watched for stragglers."""
+        """Return whether groups and the policy decide anything: a settled topic is only watched for stragglers."""
         return not self.id_alone and (self.record is None or in_progress(self.record))
-
-    @property
-    def needs_policy(self) -> bool:
-        """Return whether the policy decides anything: of a settled topic, for records that stay because of it."""
-        kept = self.record is not None and any(retired.evacuated for retired in self.record.retired.values())
-        return kept or self.deciding
 
 
 class Observer:
@@ -221,7 +215,7 @@ class Observer:
         seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in records.items() if name in found]
         in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
         checked = {each.record.topic: one for each, one in zip(seen, in_order, strict=True)}
-        policies = self._cluster.cleanup_policies(name for name, topic in present.items() if topic.needs_policy)
+        policies = self._cluster.cleanup_policies(name for name, topic in present.items() if topic.deciding)
         own_configs = self._cluster.own_configs(name for name, topic in present.items() if topic.is_unknown)
         facts: dict[str, TopicFacts | ClusterError] = {}
         for name, topic in present.items():

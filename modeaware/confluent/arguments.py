@@ -70,8 +70,6 @@ def check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
         groups = wanted.accept_state_loss
         if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
             raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
-        if not isinstance(wanted.evacuate, bool):
-            raise TypeError(f"topic {topic!r}: evacuate must be a bool, not {wanted.evacuate!r}")
         if count < 1:
             raise RequestRefused(
                 f"topic {topic!r}: {count} partitions: at least 1 must stay",

@@ -49,14 +49,11 @@ class DeletePartitions:
         immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose what belongs
             to the keys that move. Without its name here, such a group makes the controller refuse the shrink.
-        evacuate: for a compacted topic, and for such alone: no partition goes before the Spark job
-            ``modeaware.spark.evacuate`` has copied the latest values of its keys to the partitions that stay.
     """
 
     total_count: int
     immediate_delete: bool = False
     accept_state_loss: Sequence[str] = ()
-    evacuate: bool = False
 
 
 def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]:
@@ -162,7 +159,6 @@ class ControllerCalls:
                 immediate_delete=immediate_delete,
                 timeout_ms=timeout_ms,
                 accept_state_loss={topic: shrinks[topic].accept_state_loss for topic in topics},
-                evacuate=[topic for topic in topics if shrinks[topic].evacuate],
             )
 
         def settle(topic: str, last: ModeAwareError) -> TopicResult | ModeAwareError:

@@ -654,10 +654,8 @@ class _Checked:
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
-    """Return whether nothing but its retired partitions' logs, all of them known, bears on a settled topic: where they
-    were evacuated the cleanup policy does as well."""
-    known = record.replacement is None and record.retired.keys() <= facts.partitions.keys()
-    return known and not any(retired.evacuated for retired in record.retired.values())
+    """Return whether nothing but its retired partitions' logs, all of them known, bears on a settled topic."""
+    return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
 
 
 def _successor(replacement: Replacement) -> Look:

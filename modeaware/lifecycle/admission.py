@@ -19,15 +19,15 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
     TopicCommand,
 )
-from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, evacuation_group, required_of, unread_offsets
+from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.growth import grow
 from modeaware.lifecycle.intent import (
     changed_replacement,
     new_replacement,
     objection_to_change,
-    objections_to_evacuation,
     objections_to_replacement,
+    why_evacuate,
 )
 from modeaware.lifecycle.record_size import largest_bytes, most_partitions
 from modeaware.lifecycle.state import in_progress
@@ -107,9 +107,7 @@ def admit(
         else:
             for code, why in _objections_to_shrink(command, current, facts):
                 raise _refusal(topic, code, why)
-            after = _retire(
-                command, current, facts, required_of((), facts, rules, config.ignored_groups, now_ms), now_ms
-            )
+            after = _retire(command, current, required_of((), facts, rules, config.ignored_groups, now_ms), now_ms)
             message = _unread(command, after, facts)
     else:
         for code, why in _objections_to_growth(command, current, facts):
@@ -142,12 +140,6 @@ def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFa
         return found
     for code, why in (*objections_to_replacement(command, facts), *_objections_to_change(command, current, facts)):
         raise _refusal(command.topic, code, why)
-    if evacuated := [p for p, retired in current.retired.items() if retired.evacuated]:
-        why = (
-            f"the values of its partitions {format_ranges(evacuated)} were copied to those that stay, and would be "
-            "read again after these: grow it first, so that they are written anew (modeaware grow)"
-        )
-        raise _refusal(command.topic, ErrorCode.POLICY_VIOLATION, why)
     return new_replacement(current, command, now_ms)
 
 
@@ -169,14 +161,8 @@ def _objections_to_shrink(
         why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
         yield ErrorCode.INVALID_PARTITIONS, why
     yield from _objections_to_change(command, current, facts)
-    if command.evacuate and command.immediate_delete:
-        why = "the shrink has to wait for an evacuation: --evacuate and --immediate-delete exclude each other"
-        yield ErrorCode.INVALID_REQUEST, why
-    remedy = (
-        "and the latest value of a key in a retired partition must be kept: shrink it with --evacuate, and run the "
-        "Spark job modeaware.spark.evacuate, which copies these values to the partitions that stay"
-    )
-    yield from objections_to_evacuation(facts, remedy, evacuate=command.evacuate)
+    if facts.compacted:
+        yield ErrorCode.POLICY_VIOLATION, why_evacuate(facts.cleanup_policy)
 
 
 def _objections_to_change(
@@ -235,11 +221,10 @@ def _repeated(command: DeletePartitionsCommand, current: TopicRecord) -> TopicRe
         return None
     if not command.total_count == now.delete_partitions == current.writable_count:
         return None
-    wanted = (command.delay_ms, command.immediate_delete, command.evacuate)
-    if wanted != (now.delay_ms, now.immediate_delete, now.evacuate):
+    if (command.delay_ms, command.immediate_delete) != (now.delay_ms, now.immediate_delete):
         why = (
-            f"the topic is already being shrunk to {now.delete_partitions} partitions under the {now.policy!r} policy, "
-            f"{'with' if now.evacuate else 'without'} an evacuation: undo it (--undo) to choose another"
+            f"the topic is already being shrunk to {now.delete_partitions} partitions under the {now.policy!r} "
+            "policy: undo it (--undo) to choose another"
         )
         raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
     accepted = tuple(sorted({*now.accept_state_loss, *command.accept_state_loss}))
@@ -247,25 +232,19 @@ def _repeated(command: DeletePartitionsCommand, current: TopicRecord) -> TopicRe
 
 
 def _retire(
-    command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts, requirement: Requirement, now_ms: int
+    command: DeletePartitionsCommand, record: TopicRecord, requirement: Requirement, now_ms: int
 ) -> TopicRecord:
     """Return the record that retires the tail.
 
-    ReadOnly comes first, so that nothing is hidden unread (invariant I2). The highest ids retire and survivors' end
-    offsets are noted, so that keys have one place at each epoch (invariant I3). An uncertain listing is marked
-    (invariant I1).
+    ReadOnly comes first, so that nothing is hidden unread (invariant I2). The highest ids retire, so that keys have one
+    place at each epoch (invariant I3). An uncertain listing is marked (invariant I1).
     """
     keep, writable = command.total_count, record.writable_count
-    epoch = record.epoch + 1  # this record's, once it is stamped
     modes = list(record.modes)
     retired = dict(record.retired)
     for partition in range(keep, writable):
         modes[partition] = PartitionMode.READ_ONLY
-        retired[partition] = RetiredPartition(
-            switch_offset=facts.partitions[partition].end_offset if command.evacuate else None
-        )
-    # Noted like a reader: a controller of a version without evacuations waits for it all the same.
-    evacuation = (evacuation_group(command.topic, epoch),) if command.evacuate else ()
+        retired[partition] = RetiredPartition()
     return replace(
         record,
         modes=tuple(modes),
@@ -277,11 +256,8 @@ def _retire(
             create_timestamp_ms=now_ms,
             previous_count=writable,
             accept_state_loss=tuple(sorted(command.accept_state_loss)),
-            evacuate=command.evacuate,
-            evacuation_epoch=epoch if command.evacuate else -1,
         ),
-        switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)},
-        required_groups=tuple(sorted({*requirement.groups, *evacuation})),
+        required_groups=requirement.groups,
         groups_complete=requirement.doubt is None,
         drained_groups=record.drained_groups if any(r.drained_by for r in record.retired.values()) else (),
         waived={},
@@ -400,8 +376,8 @@ def _check_rule(rule: GroupRule) -> None:
         raise _invalid(f"a rule {rule.kind!r} " + ("takes no group" if rule.group else "must name a group"))
     if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
         raise _invalid(
-            f"group {rule.group!r} proves that the latest values of keys were copied before a partition becomes None: "
-            "it cannot be waived. Run the Spark job modeaware.spark.evacuate, or undo the shrink (--undo)"
+            f"group {rule.group!r} proves that the latest values of a compacted topic were copied, and cannot be "
+            "waived: run the Spark job modeaware.spark.evacuate"
         )
     if rule.glob and not has_glob_characters(rule.group):
         raise _invalid(f"group {rule.group!r} is no glob: it has none of * ? [; omit --glob (glob=True) for a name")

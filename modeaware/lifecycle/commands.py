@@ -16,8 +16,7 @@ class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
     ``delay_ms`` None selects the ``retention`` reclaim policy, a number ``drained``. ``accept_state_loss`` names groups
-    that keep state per partition and may lose it for the keys that move. ``evacuate``: the topic is compacted, and its
-    latest values are copied before a partition becomes None.
+    that keep state per partition and may lose it for the keys that move.
     """
 
     topic: str
@@ -25,7 +24,6 @@ class DeletePartitionsCommand:
     delay_ms: int | None = None
     immediate_delete: bool = False
     accept_state_loss: tuple[str, ...] = ()
-    evacuate: bool = False
 
     @property
     def may_delete_records(self) -> bool:

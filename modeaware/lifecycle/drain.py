@@ -4,10 +4,9 @@
 assigned to it) and those that the operator registered; less those that the operator waived, with a reason. Any doubt
 about the list of groups, or about one group's commit, keeps a partition undrained.
 
-An *evacuation* copies the latest values of a compacted topic's retired partitions to survivors, or those of a whole
-topic that is replaced to its successor (the Spark job ``modeaware.spark.evacuate``). Its proof is a commit at the seal
-of each retired partition, by a consumer group named after this one change. When the count changes again keys belong
-elsewhere and the name differs, so an older proof never counts. That group is no reader: drains wait for it through
+An *evacuation* copies the latest values of a compacted topic that is replaced to its successor (the Spark job
+``modeaware.spark.evacuate``). Its proof is a commit at the seal of each partition, by a consumer group named after this
+one replacement and successor, so an older proof never counts. That group is no reader: drains wait for it through
 ``Requirement.evacuation`` only.
 """
 
@@ -39,14 +38,10 @@ def evacuation_group(topic: str, epoch: int) -> str:
 
 
 def evacuation_of(record: TopicRecord | None) -> str | None:
-    """Return the group that has to prove the evacuation of the retired partitions; None: nothing is evacuated."""
-    if record is None:
+    """Return the group that has to prove the evacuation of the topic; None: nothing is evacuated."""
+    if record is None or record.replacement is None or record.replacement.evacuation_epoch is None:
         return None
-    if record.replacement is not None:
-        epoch = record.replacement.evacuation_epoch
-    else:
-        epoch = record.deletion.evacuation_epoch if record.deletion is not None and record.deletion.evacuate else None
-    return None if epoch is None else evacuation_group(record.topic, epoch)
+    return evacuation_group(record.topic, record.replacement.evacuation_epoch)
 
 
 def is_evacuation_group(topic: str, group: str) -> bool:
@@ -68,7 +63,7 @@ class Requirement:
         doubt: why there may be more groups; None when the list is certain, or was declared closed.
         spared: groups of which it is not known whether they use the topic, and that are waived -> the waiver's reason.
         accept_state_loss: groups with state that were named in the request.
-        evacuation: the group that proves the evacuation of a retired partition; no rule waives it.
+        evacuation: the group that proves the evacuation of the topic; no rule waives it.
     """
 
     groups: tuple[str, ...] = ()
@@ -79,13 +74,9 @@ class Requirement:
     accept_state_loss: tuple[str, ...] = ()
     evacuation: str | None = None
 
-    def without_evacuation(self) -> Requirement:
-        """Return the requirement for a partition that is evacuated already."""
-        return replace(self, evacuation=None)
-
     def of(self, retired: RetiredPartition) -> Requirement:
         """Return the requirement for one partition: what was evacuated stays so, whatever happens to the proof."""
-        return self.without_evacuation() if retired.evacuated_to_seal else self
+        return replace(self, evacuation=None) if retired.evacuated_to_seal else self
 
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
         """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).

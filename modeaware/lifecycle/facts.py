@@ -152,6 +152,11 @@ class FenceFacts:
         return self.refused or may_not_look
 
 
+def is_compacted(cleanup_policy: str) -> bool:
+    """Return whether a topic with this ``cleanup.policy`` is not cleaned up by deletion alone."""
+    return cleanup_policy.strip() != "delete"
+
+
 @dataclass(frozen=True)
 class TopicFacts:
     """One topic as the cluster shows it now.
@@ -200,12 +205,7 @@ class TopicFacts:
     @property
     def compacted(self) -> bool:
         """Return whether the topic is not cleaned up by deletion alone, so that latest values must be kept."""
-        return self.cleanup_policy.strip() != "delete"
-
-    @property
-    def deletes(self) -> bool:
-        """Return whether brokers accept DeleteRecords: not where the topic is only compacted."""
-        return "delete" in (policy.strip() for policy in self.cleanup_policy.split(","))
+        return is_compacted(self.cleanup_policy)
 
     @property
     def untouched(self) -> bool | None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, CreatePartitionsCommand, Effect
-from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
@@ -27,10 +26,7 @@ def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFact
 
 def _revive(record: TopicRecord, total_count: int) -> TopicRecord:
     """Return the record with retired partitions open for writes again, lowest id first, so that the writable ones stay
-    the first (invariant I3).
-
-    What remains of the shrink moves keys again, so its evacuation starts anew.
-    """
+    the first (invariant I3)."""
     revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]
     modes = tuple(PartitionMode.READ_WRITE if p in revived else mode for p, mode in enumerate(record.modes))
     retired = {p: r for p, r in record.retired.items() if p not in revived}
@@ -42,13 +38,9 @@ def _revive(record: TopicRecord, total_count: int) -> TopicRecord:
             deletion,
             delete_partitions=total_count,
             previous_count=len(record.modes) if undone else deletion.previous_count,
-            evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1,  # this record's, once it is stamped
         )
         deletion = shrunk if any(not r.opening for r in retired.values()) else None
-    after = replace(record, modes=modes, retired=retired, deletion=deletion)
-    readers = {group for group in record.required_groups if not is_evacuation_group(record.topic, group)}
-    evacuation = evacuation_of(after)
-    return replace(after, required_groups=tuple(sorted(readers | ({evacuation} if evacuation else set()))))
+    return replace(record, modes=modes, retired=retired, deletion=deletion)
 
 
 def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
@@ -64,7 +56,7 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
         record,
         modes=record.modes + (PartitionMode.READ_ONLY,) * (command.total_count - first),
         retired=retired,
-        required_groups=tuple(sorted(g for g in facts.groups if not is_evacuation_group(record.topic, g))),
+        required_groups=tuple(sorted(facts.groups)),
         opening_since_ms=now_ms,
         opening_assignments=command.assignments or (),
     )
@@ -90,8 +82,6 @@ def advance_opening(
     waiting = facts.any_doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # brokers keep its start offsets; it commits none
-            continue
-        if is_evacuation_group(record.topic, name):  # a proof, and no reader
             continue
         missing = {p: offset for p, offset in opening.items() if p not in group.committed}
         waiting = waiting or bool(missing)

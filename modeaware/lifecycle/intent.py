@@ -99,13 +99,13 @@ def _differing(command: ReplaceTopicCommand, replacement: Replacement) -> list[s
     return [*found, f"another set of configs ({dict(replacement.configs)!r})"]
 
 
-def objections_to_evacuation(facts: TopicFacts, remedy: str, *, evacuate: bool) -> Iterator[tuple[ErrorCode, str]]:
-    """Yield why a topic has to be evacuated, or cannot be; ``remedy``: what must be kept of it, and what to do."""
-    policy = f"cleanup.policy is {facts.cleanup_policy!r}"
-    if facts.compacted and not evacuate:
-        yield ErrorCode.POLICY_VIOLATION, f"{policy}, {remedy}"
-    if evacuate and not facts.compacted:
-        yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+def why_evacuate(cleanup_policy: str) -> str:
+    """Return why a compacted topic is not shrunk, nor replaced without an evacuation, and what to do."""
+    return (
+        f"cleanup.policy is {cleanup_policy!r}, and the latest value of each key must be kept: replace it with "
+        "--evacuate (in a file: replace and evacuate), and run the Spark job modeaware.spark.evacuate, which copies "
+        "these values to the successor"
+    )
 
 
 def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -> Iterator[tuple[ErrorCode, str]]:
@@ -125,11 +125,11 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
         yield ErrorCode.INVALID_REQUEST, "it cannot replace itself: the successor needs a name of its own"
     if command.fence not in FENCES:
         yield ErrorCode.INVALID_REQUEST, f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
-    remedy = (
-        "and the latest value of each key must be kept: replace it with --evacuate, and run the Spark job "
-        "modeaware.spark.evacuate, which copies these values to the successor"
-    )
-    yield from objections_to_evacuation(facts, remedy, evacuate=command.evacuate)
+    if facts.compacted and not command.evacuate:
+        yield ErrorCode.POLICY_VIOLATION, why_evacuate(facts.cleanup_policy)
+    if command.evacuate and not facts.compacted:
+        why = f"cleanup.policy is {facts.cleanup_policy!r}: not compacted, nothing to evacuate; omit --evacuate"
+        yield ErrorCode.INVALID_REQUEST, why
     if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
         yield ErrorCode.INVALID_REQUEST, "the successor has to be compacted too: retention would remove latest values"
     if command.evacuate and command.delay_ms is None and command.fence != "none":

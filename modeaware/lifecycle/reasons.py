@@ -51,8 +51,8 @@ _TEXTS = {
     DELAY: "the requested delay has not passed",
     RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
     "once drained)",
-    COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of a key must be kept: set it back, or "
-    "undo (--undo) and shrink with --evacuate",
+    COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of each key must be kept: set it back, "
+    "or undo (--undo) and replace the topic with --evacuate",
     GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error); see the controller's log",
     GROUP_SETTLING: "group {group} is in a rebalance, and whether it uses the topic is not known: waiting until it is "
     "settled. Stop its consumers if it never is",
@@ -72,7 +72,7 @@ _TEXTS = {
     "group whose clients commit no leader epochs can only be waived, once it has read them (modeaware groups waive)",
     GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), which does not move with the "
     "keys: undo (--undo), or repeat the shrink with --accept-state-loss",
-    NOT_EVACUATED: "not all latest values of its keys are copied to the partitions that stay, or to the successor: run "
+    NOT_EVACUATED: "not all latest values of its keys are copied to the successor: run "
     "the Spark job modeaware.spark.evacuate (spark-submit)",
     OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
     PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
@@ -126,11 +126,6 @@ _OF_READERS = frozenset(
 )
 """Reasons that name one group which has to read on, or to move; others may hold up the same."""
 
-_TEXTS_AT_REST = {
-    COMPACTED: "nothing: its records stay on the brokers, and no client reads them (with "
-    "cleanup.policy=compact,delete, retention.ms=-1 and a shrink that named a delay they are deleted)",
-}
-
 
 def of_group(code: str, group: str) -> str:
     """Return the reason ``code`` on account of ``group``, or of the topic of that name."""
@@ -147,15 +142,12 @@ def group_of(reason: str) -> str:
     return reason.partition(":")[2]
 
 
-def text(reason: str, *, rests: bool = False, others: int = 0) -> str:
+def text(reason: str, *, others: int = 0) -> str:
     """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
 
     Args:
-        rests: the partition rests (:func:`modeaware.lifecycle.state.rests`).
         others: how many groups have to read on, or to move, beside the one that the reason names.
     """
-    if rests and reason in _TEXTS_AT_REST:
-        return _TEXTS_AT_REST[reason]
     code, _, group = reason.partition(":")
     template = _TEXTS.get(code)
     named = repr(group) if group else "(its name did not fit the record)"

@@ -37,7 +37,7 @@ _LARGEST = RetiredPartition(
     stragglers=_INT,
     truncated_to=_OFFSET,
 )
-"""One partition as it takes the most room, beside what only evacuations and replacements note."""
+"""One partition as it takes the most room, beside what only replacements note."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """A partition may be a range of its own, among those that are retired and among the modes."""
 
@@ -81,15 +81,11 @@ def _partitions(record: TopicRecord) -> int:
 
 def _largest_row(record: TopicRecord) -> dict[str, Any]:
     """Return the JSON of one partition as it takes the most room in this change."""
-    row, replacement, deletion = _LARGEST, record.replacement, record.deletion
+    row, replacement = _LARGEST, record.replacement
     if replacement is not None:
         row = replace(row, read_up_to=_OFFSET)
-    if (
-        (replacement is not None and replacement.evacuation_epoch is not None)
-        or (deletion is not None and deletion.evacuate)
-        or any(each.evacuated or each.evacuated_to is not None for each in record.retired.values())
-    ):
-        row = replace(row, evacuated=True, evacuated_to=_OFFSET, switch_offset=_OFFSET)
+    if replacement is not None and replacement.evacuation_epoch is not None:
+        row = replace(row, evacuated_to=_OFFSET)
     return row.to_dict()
 
 

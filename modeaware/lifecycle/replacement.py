@@ -261,7 +261,6 @@ def _switch(
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
         retired={p: carried(record.retired.get(p)) for p in range(count)},
-        switch_offsets={},
         required_groups=requirement.groups,
         groups_complete=False,
         drained_groups=(),

@@ -16,7 +16,7 @@ done      None      ReplicaDeletionSuccessful  its end offset differs from the s
 
 A straggler or a truncation takes a partition from any phase back to *seal*. An undo or a growth (``growth``) makes it
 ReadWrite again. A new partition starts ReadOnly in the phase *opening* and becomes ReadWrite once groups have an
-offset on it. A partition of a compacted topic whose values were evacuated may rest in None with its records in place.
+offset on it.
 
 The *reclaim policy* of a shrink: ``retention`` deletes nothing and waits until the topic's own retention has emptied
 the partition; ``drained`` deletes the records once every required group has read them and the requested delay is over;
@@ -62,7 +62,7 @@ def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
 
 def unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
     """Return the partition without its proof of the drain: readable again until there is a new one."""
-    return replace(blocked(retired, reason), drained_by=0, lowest_commit=None, evacuated=False)
+    return replace(blocked(retired, reason), drained_by=0, lowest_commit=None)
 
 
 def partition_state(mode: PartitionMode, retired: RetiredPartition) -> PartitionState:
@@ -71,12 +71,6 @@ def partition_state(mode: PartitionMode, retired: RetiredPartition) -> Partition
         return PartitionState.ONLINE
     gone = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
     return PartitionState.NON_EXISTENT if gone else PartitionState.OFFLINE
-
-
-def rests(mode: PartitionMode, retired: RetiredPartition) -> bool:
-    """Return whether the partition is evacuated and None, and its records stay on the brokers, unread."""
-    ineligible = retired.replica_state is ReplicaState.DELETION_INELIGIBLE
-    return mode is PartitionMode.NONE and retired.evacuated and ineligible
 
 
 def carried(before: RetiredPartition | None) -> RetiredPartition:
@@ -105,13 +99,12 @@ def all_retired(record: TopicRecord, count: int) -> TopicRecord:
 
 
 def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
-    """Return the phase of a partition, one of :data:`PHASES`; one that :func:`rests` is done."""
+    """Return the phase of a partition, one of :data:`PHASES`."""
     if retired.opening:
         return "opening"
     if mode is PartitionMode.READ_ONLY:
         return "seal" if retired.seal_offset is None else "drain"
-    finished = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL or rests(mode, retired)
-    return "done" if finished else "reclaim"
+    return "done" if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL else "reclaim"
 
 
 def topic_phase(record: TopicRecord) -> str:
@@ -133,7 +126,7 @@ def replacement_phase(record: TopicRecord, replacement: Replacement) -> str:
 
 
 def held_up(record: TopicRecord) -> dict[str, list[int]]:
-    """Return reason -> the partitions that wait for it, in order; one that :func:`rests` waits for nothing.
+    """Return reason -> the partitions that wait for it, in order.
 
     No partition: the topic's replacement waits as a whole.
     """
@@ -141,7 +134,7 @@ def held_up(record: TopicRecord) -> dict[str, list[int]]:
     if record.replacement is not None and record.replacement.reason is not None:
         waiting[record.replacement.reason] = []
     for partition, retired in sorted(record.retired.items()):
-        if retired.reason is not None and not rests(record.modes[partition], retired):
+        if retired.reason is not None:
             waiting.setdefault(retired.reason, []).append(partition)
     return waiting
 
@@ -183,10 +176,5 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
 
 
 def drains(partition: int, record: TopicRecord) -> bool:
-    """Return whether the partition becomes None only once groups have read it: under ``drained``, or if evacuated.
-
-    Compaction never empties a partition, so an evacuation does not wait for it under ``retention``.
-    """
-    if record.replacement is not None:
-        return True
-    return deletion_of(record).evacuate or reclaim_policy(partition, record) == "drained"
+    """Return whether groups have to read the partition before it becomes None, or before its topic is deleted."""
+    return record.replacement is not None or reclaim_policy(partition, record) == "drained"

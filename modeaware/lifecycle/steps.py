@@ -24,9 +24,7 @@ from modeaware.lifecycle.state import (
     REPLICA_TRANSITIONS,
     blocked,
     deletion_of,
-    drains,
     reclaim_policy,
-    rests,
     unproved,
 )
 from modeaware.modelog.group_rules import GroupRule
@@ -207,8 +205,6 @@ def _step_read_only(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         lowest_commit=drain.lowest_commit(retired.seal_offset),
         resume_offset=None,
         reason=None,
-        evacuated=deletion.evacuate,
-        evacuated_to=retired.seal_offset if deletion.evacuate else None,
     )
     # Due at once: by then consumers have the new mode, and the proof is taken anew before anything is deleted.
     return _Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, drain=drain)
@@ -221,11 +217,11 @@ def _drained(
     deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
-    if now.facts.compacted and not deletion.evacuate:
+    if now.facts.compacted:
         return Drain(reason=reasons.COMPACTED), None
     if policy == "immediate":
         return Drain(), None
-    if policy == "retention" and not drains(partition, now.record):
+    if policy == "retention":
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if now.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
@@ -248,11 +244,6 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         return _Step(PartitionMode.READ_ONLY, broken, alarm=alarm)
     reclaim_offset = retired.reclaim_offset
     assert reclaim_offset is not None, "it has a seal"
-    if retired.evacuated and log.log_start < reclaim_offset and not _deletes(partition, now):
-        return _Step(PartitionMode.NONE, _left_alone(retired))
-    if rests(PartitionMode.NONE, retired):  # no longer; the record says so before anything is deleted
-        started = replace(retired, replica_state=ReplicaState.DELETION_STARTED, reason=None)
-        return _Step(PartitionMode.NONE, started, due_ms=now.now_ms)
     if log.log_start >= reclaim_offset:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
@@ -260,8 +251,6 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         again = deletion_of(now.record).policy != "retention"
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, now)
-    if drain.reason is not None and retired.evacuated:  # its values would be older than those of the survivors
-        return _Step(PartitionMode.NONE, _left_alone(retired))
     if drain.reason is not None:
         return _Step(PartitionMode.READ_ONLY, unproved(retired, drain.reason))
     lower = drain.lowest_commit(reclaim_offset)
@@ -275,20 +264,16 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
 def _still_drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: _Pass
 ) -> Drain:
-    """Take the proof anew, right before the records are deleted (invariant I1).
-
-    What was evacuated stays so, whatever happens to the offsets of the group that proved it.
-    """
+    """Take the proof anew, right before the records are deleted (invariant I1)."""
     policy = reclaim_policy(partition, now.record)
     if policy == "retention":  # the log start has moved back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
-    if now.facts.compacted and not retired.evacuated:
+    if now.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
     if policy == "drained":  # a group may have appeared, or been reset, since the proof
-        requirement = now.requirement.without_evacuation() if retired.evacuated else now.requirement
         if (waits := _waits_for_predecessor(now)) is not None:
             return waits
-        return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, requirement)
+        return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, now.requirement)
     return Drain()
 
 
@@ -297,17 +282,3 @@ def _waits_for_predecessor(now: _Pass) -> Drain | None:
     (invariant I1). New shrinks are refused meanwhile."""
     predecessor = now.facts.predecessor
     return None if predecessor is None else Drain(reason=reasons.of_group(reasons.PREDECESSOR_FIRST, predecessor))
-
-
-def _deletes(partition: int, now: _Pass) -> bool:
-    """Return whether the records of an evacuated partition are due for deletion, and brokers would accept it
-    (invariant I1)."""
-    due = now.now_ms >= deletion_of(now.record).earliest_ms  # a later shrink may have a delay of its own
-    due = due and now.facts.predecessor is None
-    return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
-
-
-def _left_alone(retired: RetiredPartition) -> RetiredPartition:
-    """Return an evacuated partition whose records stay, or come back after they were deleted."""
-    done = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
-    return retired if done else blocked(retired, reasons.COMPACTED)

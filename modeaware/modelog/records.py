@@ -77,14 +77,6 @@ def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
     return by_reason
 
 
-def _read_offsets(by_partition: Mapping[str, Any]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in by_partition.items()}
-
-
-def _write_offsets(offsets: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in offsets.items()}
-
-
 # A topic, from its parts to the whole
 
 
@@ -102,10 +94,6 @@ class DeleteTopicPartitions(JsonFields):
         previous_count: how many partitions were writable before: the target of an undo.
         accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request: their
             state for the keys that move stays behind.
-        evacuate: the topic may be compacted: no retired partition becomes None before its latest values are copied to
-            survivors (see :mod:`modeaware.lifecycle.drain`).
-        evacuation_epoch: the topic's epoch since which the count has been this one: that of the admission, or of the
-            last part that was undone. It names the evacuation; -1 where nothing is evacuated.
     """
 
     delete_partitions: int = field(metadata=form(int))
@@ -114,8 +102,6 @@ class DeleteTopicPartitions(JsonFields):
     create_timestamp_ms: int = field(metadata=form(int))
     previous_count: int = field(metadata=form(int))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
-    evacuate: bool = field(default=False, metadata=form(bool))
-    evacuation_epoch: int = field(default=-1, metadata=form(int, beside="evacuate"))
 
     @property
     def policy(self) -> str:
@@ -175,10 +161,7 @@ class RetiredPartition(JsonFields):
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
-        evacuated: it is None, and its records below the seal were copied to survivors before.
-        evacuated_to: up to where that was so once, since it was retired: records below need not be copied again. Where
-            its topic is replaced, up to where its records were copied to the successor.
-        switch_offset: its end when the shrink was admitted, where it is evacuated: later records came meanwhile.
+        evacuated_to: up to where its records were copied to the successor, where its topic is compacted and replaced.
         read_up_to: the offset behind the last record that readers are given, where its topic is replaced and it is
             sealed.
     """
@@ -200,18 +183,13 @@ class RetiredPartition(JsonFields):
         metadata=form(lambda value: None if value is None else Straggler.from_dict(value), Straggler.to_dict),
     )
     truncated_to: int | None = field(default=None, metadata=form(optional_int))
-    evacuated: bool = field(default=False, metadata=form(bool))
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
-    switch_offset: int | None = field(default=None, metadata=form(optional_int))
     read_up_to: int | None = field(default=None, metadata=form(optional_int))
 
     @property
     def evacuated_to_seal(self) -> bool:
         """Return whether all its records are evacuated, and that need not be proved again."""
-        copied = (
-            self.evacuated_to is not None and self.seal_offset is not None and self.evacuated_to >= self.seal_offset
-        )
-        return self.evacuated or copied
+        return self.evacuated_to is not None and self.seal_offset is not None and self.evacuated_to >= self.seal_offset
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -296,8 +274,6 @@ class TopicRecord(VersionedRecord):
 
     Attributes:
         retired: has an entry for every partition whose mode is not ReadWrite.
-        switch_offsets: survivor -> its end offset read before the shrink was appended, so every rerouted record lies at
-            or after it.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
         groups_complete: False: that list could not be sure, and the first sure one completes it.
         drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
@@ -329,9 +305,6 @@ class TopicRecord(VersionedRecord):
             write_columns,
             required=True,
         ),
-    )
-    switch_offsets: Mapping[int, int] = field(
-        default_factory=dict, hash=False, metadata=form(_read_offsets, _write_offsets, required=True)
     )
     required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, required=True))
     groups_complete: bool = field(default=True, metadata=form(bool))

@@ -16,13 +16,13 @@ from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.intent import objection_to_change
+from modeaware.lifecycle.facts import is_compacted
+from modeaware.lifecycle.intent import objection_to_change, why_evacuate
 from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.plan.file import DesiredTopic, ShrinkRules
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
-from modeaware.reports.describe import NOT_EVACUATED
 from partitioners import share_moved
 
 
@@ -317,8 +317,11 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         raise _RefusedError(f"a change is in progress ({current.progress}): wait until it is done, then apply again")
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
-    _check_evacuation(rules, current.cleanup_policy)
-    if rules.evacuate and rules.delay_ms is None:
+    if is_compacted(current.cleanup_policy) and not desired.evacuate:
+        raise _RefusedError(why_evacuate(current.cleanup_policy))
+    if desired.evacuate and not is_compacted(current.cleanup_policy):
+        raise _RefusedError("cleanup.policy is 'delete', there is nothing to evacuate: leave evacuate out")
+    if desired.evacuate and rules.delay_ms is None:
         raise _RefusedError(
             "compaction never empties it: declare shrink: {policy: drained}, so that it is deleted then"
         )
@@ -330,11 +333,11 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         {key: value for key, value in desired.configs.items() if value is not None},
         rules.delay_ms,
         accept_state_loss=rules.accept_state_loss,
-        evacuate=rules.evacuate,
+        evacuate=desired.evacuate,
     )
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
     step = Replace(current.writable, replace_command(desired.name, wanted, predecessor))
-    warnings = ((_EVACUATED,) if rules.evacuate else ()) + _state_lost(rules.accept_state_loss)
+    warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(rules.accept_state_loss)
     return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
 
 
@@ -365,7 +368,7 @@ def _accepted(desired: DesiredTopic, current: CurrentTopic, count: int) -> tuple
     if not groups or left <= {"done"}:
         return ()
     command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
-        desired.name, count, deletion.delay_ms, deletion.immediate_delete, groups, deletion.evacuate
+        desired.name, count, deletion.delay_ms, deletion.immediate_delete, groups
     )
     return (AcceptStateLoss(command, groups),)
 
@@ -375,15 +378,10 @@ def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     _check_added(current)
     if current.overrides is None:  # nor is the cleanup.policy known
         raise _RefusedError(_HIDDEN)
-    _check_evacuation(rules, current.cleanup_policy)
-    warnings = [keys_that_move(before, after)]
-    if rules.evacuate:
-        warnings.append(_EVACUATED)
-        if before % after:
-            warnings.append(f"{NOT_EVACUATED}. A number that divides {before} moves no such key")
-    warnings += _state_lost(rules.accept_state_loss)
-    deletes = "delete" in current.cleanup_policy
-    return (Shrink(before, rules.command(desired.name, after), deletes),), tuple(warnings), (_OLD_CLIENTS,)
+    if is_compacted(current.cleanup_policy):
+        raise _RefusedError(why_evacuate(current.cleanup_policy))
+    warnings = (keys_that_move(before, after), *_state_lost(rules.accept_state_loss))
+    return (Shrink(before, rules.command(desired.name, after)),), warnings, (_OLD_CLIENTS,)
 
 
 def _check_added(current: CurrentTopic) -> None:
@@ -394,23 +392,10 @@ def _check_added(current: CurrentTopic) -> None:
         )
 
 
-def _check_evacuation(rules: ShrinkRules, cleanup_policy: str) -> None:
-    compacted = cleanup_policy.strip() != "delete"
-    if compacted and not rules.evacuate:
-        raise _RefusedError(
-            f"cleanup.policy is {cleanup_policy!r}, and the latest value of a key in a retired partition must be kept: "
-            "declare shrink: {evacuate: true}, and run the Spark job modeaware.spark.evacuate once it is sealed"
-        )
-    if rules.evacuate and not compacted:
-        raise _RefusedError("cleanup.policy is 'delete', there is nothing to evacuate: leave shrink.evacuate out")
-
-
 def _other_rules(wanted: ShrinkRules, deletion: DeleteTopicPartitions) -> tuple[str, ...]:
-    same = (deletion.delay_ms, deletion.immediate_delete, deletion.evacuate)
-    if (wanted.delay_ms, False, wanted.evacuate) == same:
+    if (wanted.delay_ms, False) == (deletion.delay_ms, deletion.immediate_delete):
         return ()
     how = f"policy {deletion.policy}" + (f", delay_ms {deletion.delay_ms}" if deletion.policy == "drained" else "")
-    how += f", {'with' if deletion.evacuate else 'without'} an evacuation"
     return (f"the shrink in progress continues as it began ({how}): what the file says counts for the next one",)
 
 

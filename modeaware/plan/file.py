@@ -21,8 +21,8 @@ from modeaware.printable import nearest, printable_lines
 _T = TypeVar("_T")
 VERSION = 1
 _FILE = ("version", "topics")
-_TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace")
-_SHRINK = ("policy", "delay_ms", "evacuate", "accept_state_loss")
+_TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace", "evacuate")
+_SHRINK = ("policy", "delay_ms", "accept_state_loss")
 _OTHERS_WORDS = {
     "replicas": "replication_factor",
     "replication": "replication_factor",
@@ -53,19 +53,15 @@ class ShrinkRules:
         delay_ms: of the policy ``drained``: records of retired partitions are deleted once every group has consumed
             them, no earlier than this many milliseconds after the shrink began. None: the policy ``retention``: the
             topic's own retention removes them.
-        evacuate: of a compacted topic: wait for the Spark job that copies the latest values.
         accept_state_loss: groups that keep state per partition and may lose that of the keys that move.
     """
 
     delay_ms: int | None = None
-    evacuate: bool = False
     accept_state_loss: tuple[str, ...] = ()
 
     def command(self, topic: str, count: int) -> DeletePartitionsCommand:
         """Return the shrink of ``topic`` to ``count`` partitions."""
-        return DeletePartitionsCommand(
-            topic, count, self.delay_ms, False, self.accept_state_loss, evacuate=self.evacuate
-        )
+        return DeletePartitionsCommand(topic, count, self.delay_ms, False, self.accept_state_loss)
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,7 @@ class DesiredTopic:
         shrink: None where the file does not say, which means the defaults.
         where: the file and line.
         replace: the topic that replaces it where it has another number of partitions; None: they are retired or added.
+        evacuate: the topic is compacted, and is replaced once a Spark job has copied its latest values.
     """
 
     name: str
@@ -88,6 +85,7 @@ class DesiredTopic:
     shrink: ShrinkRules | None = None
     where: str = ""
     replace: str | None = None
+    evacuate: bool = False
 
     @property
     def shrink_rules(self) -> ShrinkRules:
@@ -190,7 +188,10 @@ class _Reader:
         configs = self._configs(parts["configs"]) if "configs" in parts else {}
         shrink = self._shrink(parts["shrink"]) if "shrink" in parts else None
         replace = self._successor(name, parts["replace"]) if "replace" in parts else None
-        return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace)
+        evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
+        if evacuate and replace is None:
+            self._wrong(parts["evacuate"], "evacuate belongs to replace: a compacted topic is replaced, never shrunk")
+        return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate)
 
     def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
         """Return what ``read`` makes of a node for one ``use``, or has made of it."""
@@ -241,9 +242,8 @@ class _Reader:
         delay_ms = None if policy == RETENTION else 0
         if "delay_ms" in parts:
             delay_ms = self._integer(parts["delay_ms"], "delay_ms", 0, _MOST_MS)
-        evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
         groups = self._groups(parts["accept_state_loss"]) if "accept_state_loss" in parts else ()
-        return ShrinkRules(delay_ms, evacuate, groups)
+        return ShrinkRules(delay_ms, groups)
 
     def _groups(self, node: yaml.Node) -> tuple[str, ...]:
         if not isinstance(node, yaml.SequenceNode):

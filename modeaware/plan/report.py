@@ -14,6 +14,7 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.drain import unread_offsets, using_groups
 from modeaware.lifecycle.facts import TopicFacts, WriterFacts
+from modeaware.lifecycle.intent import why_evacuate
 from modeaware.modes import format_ranges
 from modeaware.plan.effects import (
     Counted,
@@ -262,13 +263,11 @@ def _keys(facts: TopicFacts, shrinks: bool) -> Iterator[Blocker]:
     """What keeps keys where they are. Kafka lets a topic grow whatever that means to keys: then it is to be checked."""
     severity: Severity = "refused" if shrinks else "check"
     if facts.compacted:
-        effect = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
-        if shrinks:
-            effect = (
-                "the latest value of a key in a retired partition must be kept, so it is shrunk with --evacuate alone, "
-                "and with the Spark job modeaware.spark.evacuate."
-            )
-        yield Blocker("compacted", severity, f"cleanup.policy is {facts.cleanup_policy!r}: {effect}")
+        growth = "of a key that moves the last value before the growth stays in its old partition, beside the new ones"
+        text = (
+            why_evacuate(facts.cleanup_policy) if shrinks else f"cleanup.policy is {facts.cleanup_policy!r}: {growth}"
+        )
+        yield Blocker("compacted", severity, f"{text}.")
     if facts.stateful_owner is not None:
         yield Blocker(
             "streams-internal",

@@ -96,7 +96,6 @@ class Shrink(_Deletes):
 
     Attributes:
         before: the number of writable ones now.
-        deletes: cleanup.policy has ``delete``.
     """
 
     json_only: ClassVar = {
@@ -105,7 +104,6 @@ class Shrink(_Deletes):
         "to": "to",
         "policy": "policy",
         "delay_ms": "command.delay_ms",
-        "evacuate": "command.evacuate",
         "accept_state_loss": "command.accept_state_loss",
     }
     step: ClassVar = "shrink"
@@ -113,15 +111,13 @@ class Shrink(_Deletes):
 
     before: int
     command: DeletePartitionsCommand
-    deletes: bool = True
 
     @property
     def to(self) -> int:
         return self.command.total_count
 
     def lines(self) -> list[str]:
-        evacuated = "; evacuated first" if self.command.evacuate else ""
-        reclaim = f"policy {self.policy}: {reclaim_text(self.command, self.deletes)}{evacuated}"
+        reclaim = f"policy {self.policy}: {reclaim_text(self.command)}"
         head = f"~ partitions: {self.before} -> {self.to}"
         return [head, f"    ReadOnly: {format_ranges(range(self.to, self.before))}; {reclaim}"]
 

@@ -67,7 +67,7 @@ class PartitionDescription:
     @property
     def waits_for(self) -> str | None:
         others = max(self.lagging_groups - 1, 0)
-        return reasons.text(self.reason, rests=self.phase == "done", others=others) if self.reason is not None else None
+        return reasons.text(self.reason, others=others) if self.reason is not None else None
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,6 @@ class ShrinkDescription:
         delay_ms: null for retention.
         previous_count: the number that was writable before, which an undo restores.
         accept_state_loss: groups whose loss of state was accepted.
-        evacuate: the latest values of a compacted topic are copied first.
     """
 
     delete_partitions: int
@@ -105,7 +104,6 @@ class ShrinkDescription:
     create_timestamp_ms: int
     previous_count: int
     accept_state_loss: tuple[str, ...]
-    evacuate: bool
 
     @classmethod
     def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkDescription | None:
@@ -191,7 +189,7 @@ class TopicDescription:
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
         groups: those that use the topic now.
         groups_doubt: why there may be more.
-        evacuation_group: the group whose commits prove that retired partitions are evacuated.
+        evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
         leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
         replacement: null where the topic is not being replaced, and was not.
@@ -460,26 +458,16 @@ def _policy(deletion: ShrinkDescription) -> str:
     if deletion.policy == "immediate":
         return "immediate: records are deleted without waiting for consumers"
     if deletion.policy == "retention":
-        stay = ", where it does" if deletion.evacuate else ""
-        return f"retention: records go when the topic's own retention removes them{stay}"
+        return "retention: records go when the topic's own retention removes them"
     earliest = utc(deletion.create_timestamp_ms + (deletion.delay_ms or 0))
     return f"drained: records are deleted once every group has consumed them, not before {earliest}"
 
 
-NOT_EVACUATED = (
-    "keys that move from one partition that stays to another are not evacuated: their values so far stay where they "
-    "are, beside newer ones elsewhere"
-)
-
-
-def reclaim_text(command: DeletePartitionsCommand, deletes: bool) -> str:
-    """Return what becomes of the records of retired partitions; ``deletes``: cleanup.policy has ``delete``."""
+def reclaim_text(command: DeletePartitionsCommand) -> str:
+    """Return what becomes of the records of retired partitions."""
     if command.immediate_delete:
         return "their records are deleted WITHOUT waiting for consumers (--immediate-delete)"
-    retention = command.delay_ms is None
-    if command.evacuate and (retention or not deletes):
-        return "their records stay on the brokers, and no client reads them any more"
-    if retention:
+    if command.delay_ms is None:
         return "their records stay until the topic's own retention removes them (a delay deletes them once consumed)"
     earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
     return f"their records are deleted once every group has consumed them{earliest}"

@@ -270,7 +270,7 @@ def _report(
     proves = name == requirement.evacuation
     alone = replace(requirement, groups=() if proves else (name,), doubt=None, evacuation=name if proves else None)
     for partition, seal in seals.items():
-        if IGNORED in because or not drains(partition, record):  # other policies wait for no group, unless it evacuates
+        if IGNORED in because or not drains(partition, record):  # other policies wait for no group
             continue
         log = facts.partitions[partition]
         drain = check_drain(partition, seal, record.retired[partition].truncated_to, log, facts, alone)

@@ -22,6 +22,8 @@ from modeaware.confluent.router import RoutedProduce
 from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
 from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.facts import is_compacted
+from modeaware.lifecycle.intent import why_evacuate
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.topic import log_configs, unfit, weakness
 from modeaware.reports.needs import (
@@ -352,8 +354,8 @@ class Settings:
             return Verdict(State.FAIL, "there is no such topic")
         detail = f"{partitions} partitions"
         if self.scope.role is not Role.CLIENT:
-            policy = self._config(TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy", "")
-            detail += ", compacted: shrink it with --evacuate" if "compact" in policy else ""
+            policy = self._config(TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy")
+            detail += f"; {why_evacuate(policy)}" if policy is not None and is_compacted(policy) else ""
         return Verdict(State.PASS, detail)
 
     def _session(self) -> Verdict:

@@ -39,8 +39,8 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
     """Run an evacuation and print its report; 1, with a line on standard error, where it was refused or failed."""
     parser = _parser(
         "evacuate",
-        "Copy the latest values of a compacted topic's retired partitions to those that stay, or of a whole topic to "
-        "its successor, and commit the proof, so that a shrink or a replacement with --evacuate continues.",
+        "Copy the latest values of a compacted topic to its successor, and commit the proof, so that a replacement "
+        "with --evacuate continues.",
     )
     option = parser.add_argument
     option("--partitioner", metavar="NAME", help=f"the partitioner of the topic's producers (default: {DEFAULT_NAME})")

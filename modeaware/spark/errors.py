@@ -30,13 +30,13 @@ class RecordsLost(ModeAwareError):
 
 
 class NothingToEvacuate(ModeAwareError):
-    """No shrink or replacement of the topic that requires an evacuation is in force."""
+    """No replacement of the topic that requires an evacuation is in force."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
 
 class NotSealed(ModeAwareError):
-    """Retired partitions were not sealed in time; nothing was copied."""
+    """The topic's partitions were not sealed in time; nothing was copied."""
 
     default_code = ErrorCode.REQUEST_TIMED_OUT
 

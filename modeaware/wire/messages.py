@@ -6,7 +6,7 @@ A decoded message follows its schema (:mod:`modeaware.wire.strict`): no name or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,14 +62,12 @@ def delete_partitions_request(
     immediate_delete: bool,
     timeout_ms: int,
     accept_state_loss: Mapping[str, Sequence[str]] | None = None,
-    evacuate: Collection[str] = (),
 ) -> Any:
     """Return the request to keep ``counts[topic]`` partitions of each topic."""
     topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
     accepted = {name: list(groups) for name, groups in (accept_state_loss or {}).items()}
     topics = [
-        topic(name=name, partitions=count, accept_state_loss=accepted.get(name, []), evacuate=name in evacuate)
-        for name, count in counts.items()
+        topic(name=name, partitions=count, accept_state_loss=accepted.get(name, [])) for name, count in counts.items()
     ]
     return codec.DeletePartitionsRequest(
         timeout_ms=timeout_ms,
@@ -165,7 +163,6 @@ def _delete_command(message: Any, topic: Any) -> Command:
         delay_ms=_delay_ms(message.delete_partitions_delay),
         immediate_delete=message.immediate_delete,
         accept_state_loss=tuple(topic.accept_state_loss),
-        evacuate=topic.evacuate,
     )
 
 

@@ -21,7 +21,7 @@ from modeaware.spark import arrow_writer, foreach_partition_writer
 from modeaware.spark.datasource import SCHEMA, ModeAwareDataSource
 from modeaware.spark.errors import EvacuationFailed, RecordsLost
 from modeaware.spark.evacuation.copies import Copied, Copy, CopyJob, copy_all
-from modeaware.spark.evacuation.versions import HEADER, Order, Version, digest
+from modeaware.spark.evacuation.versions import HEADER, OldRecord, digest
 from tests.conftest import MakeTopic
 from tests.support.modelog import topic_record
 from tests.support.plain import drain_topic, produce_all, produce_keyed
@@ -125,13 +125,13 @@ def test_arrow_batches_are_counted(site: WritingSite, make_topic: MakeTopic) -> 
     assert [m.headers() for m in site.records(topic)] == [[("h", b"1")]] * 6
 
 
-def test_copies_are_written_unless_the_survivor_has_a_newer_value(site: WritingSite, make_topic: MakeTopic) -> None:
+def test_copies_are_written_unless_the_successor_has_a_newer_value(site: WritingSite, make_topic: MakeTopic) -> None:
     topic, servers = make_topic(2), site.plain["bootstrap.servers"]
     produce_keyed(servers, topic, [(b"a", b"before")], partition=0)
     produce_keyed(servers, topic, [(b"b", b"newer"), (None, b"unkeyed")], partition=0)
-    job = CopyJob(topic, "id", 7, site.conf, Order({0: 1}, {1: 9}, 0), {0: 1}, tries=3)
-    copies = [Copy(key, b"old", [("h", b"1")], Version(1, n, 50)) for n, key in enumerate([b"a", b"b", b"c"])]
-    deleted = Copy(b"d", None, [], Version(1, 3, 50))
+    job = CopyJob(topic, "id", 7, site.conf, {0: 1}, tries=3)
+    copies = [Copy(key, b"old", [("h", b"1")], OldRecord(1, n, 50)) for n, key in enumerate([b"a", b"b", b"c"])]
+    deleted = Copy(b"d", None, [], OldRecord(1, 3, 50))
     assert copy_all(job, 0, [*copies, deleted]) == Copied(copied=3, tombstones=1, superseded=1)
     found = {m.key(): m for m in drain_topic(servers, topic)}
     assert {key: m.value() for key, m in found.items() if key} == {
@@ -144,7 +144,7 @@ def test_copies_are_written_unless_the_survivor_has_a_newer_value(site: WritingS
     assert found[b"a"].headers() == headers
     assert copy_all(job, 0, [*copies, deleted]) == Copied(superseded=1, placed=3)
     produce_all(Producer(site.plain), topic, [{"key": b"a", "value": b"newer", "headers": headers, "partition": 0}])
-    stragglers = [Copy(key, b"late", [], Version(1, n, 60)) for n, key in enumerate([b"a", b"b", b"c"], 5)]
+    stragglers = [Copy(key, b"late", [], OldRecord(1, n, 60)) for n, key in enumerate([b"a", b"b", b"c"], 5)]
     assert copy_all(job, 0, stragglers) == Copied(copied=1, superseded=2), "a header that is passed on makes no copy"
     site.log.admin.delete_records([TopicPartition(topic, 0, 2)])[TopicPartition(topic, 0)].result(30)
     with pytest.raises(EvacuationFailed, match="run the evacuation again"):

@@ -21,8 +21,7 @@ group. A *step* is one event (``actions``) or one request of a controller.
 * The loop around the engine (``controller.worker``), the listener, the wire, the command line.
 * Brokers as such: replication, ISR, the coordinators' own faults. Kafka's promises about fencing are taken as kept,
   but for the one stray record in ``BrokerActions.stray``.
-* What compaction takes, and the copies that an evacuation makes: what counts is which records were copied, under which
-  placement of keys, before their partition goes.
+* What compaction takes, and the evacuation of a compacted topic that is replaced.
 * A mode log that loses its end, clocks that jump or differ between controllers, more than one topic, globs in rules.
 * Compaction that takes a topic's last good record because rubbish stands behind it: then nothing tells its modes any
   more. Nor an unreadable claim where no other record tells its epoch: it is written back before a controller reads.

@@ -12,7 +12,6 @@ from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
-from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modelog.group_rules import GroupRule
 from tests.simulation.broker_actions import BrokerActions
 from tests.simulation.faults import Fault
@@ -64,19 +63,11 @@ class Actions(BrokerActions):
         world = self.world
         count = 4 if world.topic is None else len(world.topic.logs)
         dice = world.random()
-        delay_ms = 0 if dice < 0.65 else -1 if dice < 0.85 else 60_000
+        delay_ms = 0 if dice < 0.65 else None if dice < 0.85 else 60_000
         accept = ("streams",) if world.random() < 0.7 else ()
         to = world.below(count + 1) if world.random() < 0.15 else 1 + world.below(max(count - 1, 1))
         immediate = world.random() < 0.1
-        self.command(DeletePartitionsCommand(world.name, to, delay_ms, immediate, accept, self._evacuates(immediate)))
-
-    def _evacuates(self, immediate: bool) -> bool:
-        """As the topic needs it, mostly."""
-        world = self.world
-        if not world.compacted or world.topic is None:
-            return False
-        needed = world.topic.cleanup_policy != "delete" and not immediate
-        return needed if world.random() < 0.9 else not needed
+        self.command(DeletePartitionsCommand(world.name, to, delay_ms, immediate, accept))
 
     def grow(self) -> None:
         world = self.world
@@ -236,32 +227,6 @@ class Actions(BrokerActions):
         self.world.tell("group %s is %s", group.name, how)
         unseen.add(group.name)
 
-    def evacuation_starts(self) -> None:
-        self.world.evacuator.start()
-
-    def evacuation_ends(self) -> None:
-        """A job commits: all, or what it had come to; the group may be that of a change that is over."""
-        world, runs = self.world, self.world.evacuator.runs
-        if runs:
-            world.evacuator.finish(world.below(len(runs)), 1 << 30 if world.random() < 0.7 else world.below(2))
-
-    def evacuation_dies(self) -> None:
-        world, runs = self.world, self.world.evacuator.runs
-        if runs:
-            runs.pop(world.below(len(runs)))
-
-    def evacuation_expires(self) -> None:
-        world, groups = self.world, list(self.world.evacuator.committed)
-        if groups:
-            world.evacuator.expire(groups[world.below(len(groups))])
-
-    def waive_evacuation(self) -> None:
-        """Somebody will not wait for it. It is refused."""
-        group = evacuation_of(self.world.record)
-        if group is not None:
-            rule = GroupRule("waive", group, "*", "in a hurry", self.world.time_ms)
-            self.command(AlterGroupRulesCommand(add=(rule,)))
-
     def forget_start(self) -> None:
         """Brokers note log starts once a minute: killed all at once, they forget that records were deleted."""
         world = self.world
@@ -330,15 +295,3 @@ SOMETIMES: tuple[Weighted, ...] = (
     (Actions.late_append, 1),
 )
 """Those that a schedule has or has not."""
-
-WITH_EVACUATIONS: tuple[Weighted, ...] = (
-    (Actions.shrink, 4),
-    (Actions.grow, 1.5),
-    (Actions.evacuation_starts, 7),
-    (Actions.evacuation_ends, 7),
-    (Actions.evacuation_dies, 1),
-    (Actions.evacuation_expires, 0.7),
-    (Actions.waive_evacuation, 0.7),
-    (Actions.cleanup_policy, 0.7),
-)
-"""Those of schedules whose topics are compacted."""

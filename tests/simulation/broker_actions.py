@@ -71,8 +71,6 @@ class BrokerActions:
         if world.topic is None:
             return
         partition, log = self._some_partition()
-        if not world.cleans_by_age:
-            return
         before = log.log_start
         log.expire(1 << 30 if world.random() < 0.4 else 1 + world.below(4))
         if log.log_start != before:
@@ -89,8 +87,7 @@ class BrokerActions:
         if topic is not None:
             self.world.hit(Fault.CLEANUP_POLICY)
             topic.policy_changed_at = self.world.steps
-            other = "compact" if topic.cleanup_policy == "delete" else "delete"
-            topic.cleanup_policy = self.world.new_policy() if self.world.compacted else other
+            topic.cleanup_policy = "compact" if topic.cleanup_policy == "delete" else "delete"
             self.world.tell("cleanup.policy is %s", topic.cleanup_policy)
 
     def recreate(self) -> None:

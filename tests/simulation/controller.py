@@ -99,8 +99,6 @@ class SimCluster(Cluster):
         world.io(self._controller, "sends DeleteRecords")
         self._may_be_recreated()
         self._may_be_refused()
-        if not world.cleans_by_age:
-            raise ClusterError("the topic is only compacted", code=ErrorCode.POLICY_VIOLATION)
         if world.happens(Fault.LATE_DELETE):
             world.late.append((Fault.LATE_DELETE, request))
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)

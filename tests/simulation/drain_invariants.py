@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.commands import DeleteRecords
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.topic_view import TopicView
 from tests.simulation.broker import Log
@@ -103,19 +103,10 @@ class DrainJudge:
     def handed_over(self, sent: InFlight) -> None:
         self._handed[sent] = (sent.partition, sent.view)
 
-    def landed(self, sent: InFlight, offset: int, log: Log) -> None:
-        """A record lies where it was to go when it was handed over (I7); one that was rerouted before that, at or after
-        its partition's switch offset."""
-        topic, view, partition = self.world.topic, sent.view, sent.partition
-        if self._handed.pop(sent) != (partition, view) or sent.topic.logs[partition] is not log:
-            raise Violation("I7", f"a record in flight was rerouted to partition {partition}")
-        if view is None or topic is None or view.topic_id != topic.topic_id or log.truncated_at >= 0:
-            return
-        record = self.world.log.truth.records.get(view.topic_id)
-        if record is not None and record.deletion is not None and view.version >= record.version:
-            switch = record.switch_offsets.get(partition)
-            if switch is not None and offset < switch:
-                raise Violation("I3", f"a rerouted record lies at {offset}, before the switch offset {switch}")
+    def landed(self, sent: InFlight, log: Log) -> None:
+        """A record lies where it was to go when it was handed over (I7)."""
+        if self._handed.pop(sent) != (sent.partition, sent.view) or sent.topic.logs[sent.partition] is not log:
+            raise Violation("I7", f"a record in flight was rerouted to partition {sent.partition}")
 
     def dealt(self, group: Group, taken: set[int], mine: frozenset[int]) -> None:
         """No two members of a group read one partition."""
@@ -131,8 +122,6 @@ class DrainJudge:
             if not (group.has_members and group.commits):
                 continue
             for partition, log in enumerate(world.topic.logs):
-                if world.rests(partition):  # who comes now gets from survivors what was copied there
-                    continue
                 left = self.wanted(log.records[log.log_start :])
                 missing = [record for record in left if record not in group.consumed]
                 if missing:
@@ -175,9 +164,7 @@ class DrainJudge:
             given = self.given_up.intersection(log.records[log.log_start : retired.seal_offset])
             for group in self.world.groups.values():
                 group.consumed.update(given)
-        if deletion.evacuate:
-            self._evacuated(partition, log, retired.seal_offset, record)
-        elif deletion.policy == "retention":
+        if deletion.policy == "retention":
             if log.log_start < retired.seal_offset:
                 raise Violation("I2", f"partition {partition} becomes None before retention has emptied it")
             return
@@ -205,38 +192,18 @@ class DrainJudge:
             again = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
             if again and not self.wanted(log.records[log.log_start : offset]):
                 continue  # the log start was forgotten
-            self._may_go(partition, retired, controller)
+            self._not_compacted(record, controller, f"records of partition {partition} go")
             if world.time_ms < deletion.earliest_ms and not by_order(partition, record):
                 raise Violation("I1", f"records of partition {partition} go before the delay is over")
             self._all_have("I1", partition, log, offset, record, controller)
 
-    def _may_go(self, partition: int, retired: RetiredPartition, controller: Controller) -> None:
-        """Of a compacted topic records go only where they were copied; and brokers delete none of one that is only
-        compacted."""
+    def _not_compacted(self, record: TopicRecord, controller: Controller, what: str) -> None:
+        """The latest value of each key of a compacted topic must be kept."""
         topic = self.world.topic
-        if topic is None or topic.policy_changed_at >= controller.looked.step:
-            return
-        if topic.cleanup_policy != "delete" and not retired.evacuated:
-            raise Violation("I1", f"records of partition {partition} go though the topic is compacted")
-        if "delete" not in topic.cleanup_policy:
-            raise Violation("evacuated", f"records of partition {partition} are to go, and no broker would do that")
-
-    def _must_evacuate(self, record: TopicRecord, controller: Controller) -> None:
-        """A shrink is admitted: of a compacted topic only with an evacuation."""
-        topic, deletion = self.world.topic, record.deletion
         if topic is None or topic.topic_id != record.topic_id or topic.policy_changed_at >= controller.looked.step:
             return
-        if topic.cleanup_policy != "delete" and deletion is not None and not deletion.evacuate:
-            raise Violation("evacuated", "a compacted topic is shrunk without an evacuation")
-
-    def _evacuated(
-        self, partition: int, log: Log, offset: int, record: TopicRecord, invariant: str = "evacuated"
-    ) -> None:
-        """All that lies below ``offset`` was copied to where keys belong by this very change."""
-        copied = self.world.evacuator.copied(record.topic_id)
-        missing = [number for number in self.wanted(log.records[log.log_start : offset]) if number not in copied]
-        if missing:
-            raise Violation(invariant, f"partition {partition} is let go, and {missing} was not copied")
+        if topic.cleanup_policy != "delete":
+            raise Violation("I1", f"{what} though the topic is compacted")
 
     def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:
         """DeleteRecords goes to leaders: where one was elected meanwhile that lost records, what it has instead must

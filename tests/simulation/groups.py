@@ -1,4 +1,4 @@
-"""Consumer groups: aware or stock, earliest or latest, with offsets that expire; and the job that evacuates."""
+"""Consumer groups: aware or stock, earliest or latest, with offsets that expire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from modeaware.clients.assignment import hidden, owned, possible_hidden, range_deal, share
-from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import MARKER, Log
 from tests.simulation.modelog import Reader
@@ -253,77 +252,5 @@ class Group:
             return
         self.committed[partition] = (log.log_start, log.epoch)
         self.positions.pop(partition, None)
-        record = self.world.record
-        kept = record.retired.get(partition) if record is not None and self.world.compacted else None
-        if kept is not None and kept.evacuated:  # it is None and may stay so: what lies there is elsewhere by now
-            return
         self.consumed.difference_update(log.records[log.log_start :])
         self.reset_at = self.world.steps
-
-
-@dataclass(frozen=True)
-class Run:
-    """A job under way: what it has copied, for which placement of keys, and what it is going to commit."""
-
-    topic_id: str
-    placement: int
-    group: str
-    seals: dict[int, tuple[int, int]]
-    copied: frozenset[int]
-
-
-class Evacuator:
-    """Runs that job, by the modes in force when it starts. ``placement``: how often keys have got other partitions."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.placement = 0
-        self.committed: dict[str, dict[int, tuple[int, int]]] = {}
-        self.runs: list[Run] = []
-        self._copied: dict[tuple[str, int], set[int]] = {}
-
-    def copied(self, topic_id: str) -> set[int]:
-        """The records that were copied to where keys belong now, by jobs that have said so."""
-        return self._copied.get((topic_id, self.placement), set())
-
-    def start(self) -> None:
-        """Copy what lies below the seals of partitions that are sealed now."""
-        world, record = self._world, self._world.record
-        group = evacuation_of(record)
-        if record is None or group is None or world.topic is None:
-            return
-        seals, copied = {}, set()
-        for partition, retired in record.retired.items():
-            log = world.log_of(partition)
-            if record.modes[partition] is not PartitionMode.READ_ONLY or log is None:
-                continue
-            if retired.seal_offset is not None and log.available and retired.seal_offset <= log.end:
-                seals[partition] = (retired.seal_offset, log.epoch)
-                copied.update(log.records[log.log_start : retired.seal_offset])
-        if seals:
-            world.tell("a job of group %s has copied %s", group, seals)
-            self.runs.append(Run(record.topic_id, self.placement, group, seals, frozenset(copied)))
-
-    def finish(self, index: int, most: int) -> None:
-        """One of the jobs commits ``most`` of its partitions at most, and ends."""
-        run = self.runs.pop(index)
-        topic = self._world.topic
-        if topic is None or topic.topic_id != run.topic_id:
-            return  # it fails: the topic is not the one it began with
-        self._copied.setdefault((run.topic_id, run.placement), set()).update(run.copied)
-        chosen = dict(list(run.seals.items())[:most])
-        self._world.tell("the job of group %s commits %s", run.group, chosen)
-        self.committed.setdefault(run.group, {}).update(chosen)
-
-    def run_now(self) -> None:
-        self.start()
-        if self.runs:
-            self.finish(len(self.runs) - 1, 1 << 30)
-
-    def expire(self, group: str) -> None:
-        self._world.tell("the offsets of group %s expire", group)
-        self.committed.pop(group, None)
-
-    def forget(self) -> None:
-        self.committed.clear()
-        self.runs.clear()

@@ -74,13 +74,13 @@ never beyond a required group's commit  I1 14
     lifecycle.steps: lower = drain.lowest_commit(reclaim_offset) => lower = None
 the drain is checked again before deletion  I1 74
     lifecycle.steps: return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts,
-        requirement)\n    return => return
+        now.requirement)\n    return => return
 retention deletes nothing  I1 719
     lifecycle.steps: if policy == "retention":  # the log start
     lifecycle.steps: again = deletion_of(now.record).policy != "retention" => again = True
 a compacted topic keeps its records  I1 9
-    lifecycle.steps: if now.facts.compacted and not deletion.evacuate:\n
-    lifecycle.steps: if now.facts.compacted and not retired.evacuated:\n        return Drain(
+    lifecycle.steps: if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None
+    lifecycle.steps: if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n
 the topic id is checked before effects  I1 116
     cluster.effects: if any(found.get(topic) != topic_id for found in each.values()) => if False
 records go under the leader epoch that was seen  I1 10485
@@ -140,8 +140,6 @@ state is lost by name only, in a drain too  I2 103
     lifecycle.drain: if group.stateful and name not in requirement.accept_state_loss:
 groups go on where the first seal was  I2 1
     lifecycle.seal: resume_offset=min(log.lowest_end, resume) => resume_offset=log.end_offset
-switch offsets are noted  I3 1
-    lifecycle.admission: switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)} => switch_offsets={}
 a waiver is on the record before deletion  I1 8907
     lifecycle.steps: if lower is not None or not drain.waived.keys() <= now.record.waived.keys():
         => if lower is not None:
@@ -185,32 +183,8 @@ records for newer readers are left alone  I4 370
         => for key, record in replay.records.items()}
 rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
-a compacted topic is not shrunk without an evacuation  evacuated 2000000018
-    lifecycle.intent: if facts.compacted and not evacuate:
-an evacuation is waited for  evacuated 2000000000
-    lifecycle.drain: if requirement.evacuation is not None:
-a commit at the seal proves an evacuation  evacuated 2000000000
-    lifecycle.drain: if job is None or reason is not None: => if job is None or partition not in job.committed:
-an evacuation is named by its epoch  evacuated 2000000356
-    lifecycle.drain: return f"{EVACUATION_PREFIX}{topic}-{epoch}" => return f"{EVACUATION_PREFIX}{topic}-0"
-an evacuation begins anew when keys move again  evacuated 2000001175
-    lifecycle.growth: evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1
-        => evacuation_epoch=deletion.evacuation_epoch
-an evacuation cannot be waived  evacuated 2000000003
-    lifecycle.admission: if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
-    lifecycle.drain: if requirement.evacuation is not None:
-        => if requirement.evacuation is not None and not requirement.waiver(requirement.evacuation, None, partition):
-nobody reads for an earlier evacuation  order 2000000000
-    lifecycle.drain: g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g)
-        => {*noted, *using, *named}
-nobody commits for an evacuation  evacuated 2000000033
-    lifecycle.growth: if is_evacuation_group(record.topic, name):
-nothing is deleted where brokers only compact  evacuated 2000000003
-    lifecycle.steps: return due and now.facts.deletes and reclaim_policy( => return due and reclaim_policy(
-an evacuated topic under retention keeps its records  I1 2000000192
-    lifecycle.steps: return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
-        => return due and now.facts.deletes
-    lifecycle.steps: if policy == "retention":  # the log start
+a compacted topic is not shrunk  I1 18
+    lifecycle.admission: if facts.compacted:
 only an empty topic is taken for the successor  I8 3000000013
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
 the switch waits for a sure listing  I2 3000000050

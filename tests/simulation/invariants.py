@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.commands import CommitOffsets, Effect
+from modeaware.lifecycle.commands import Effect
 from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS, partition_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
@@ -96,8 +96,6 @@ class Judge(DrainJudge):
         issued = self.issued.setdefault((after.topic_id, after.version), after.modes)
         if issued != after.modes:
             raise Violation("I4", f"version {after.version} was issued before with other modes")
-        if before is not None and before.writable_count != after.writable_count:
-            self.world.evacuator.placement += 1
         self._note_required(before, after, writer)
         self._sealed(before, after, writer)
         if before is None:
@@ -200,12 +198,10 @@ class Judge(DrainJudge):
             self.required[after.topic_id] = set()
             self._shrink_begins(after.topic_id)
             self.world.shrink_admitted(deletion)
-            if set(after.switch_offsets) != set(range(after.writable_count)):
-                raise Violation("I3", f"switch offsets are noted of {sorted(after.switch_offsets)} only")
             for name in listing.seen:
                 if self.world.groups[name].stateful and name not in deletion.accept_state_loss:
                     raise Violation("I1", f"a shrink is admitted that costs group {name} its state")
-            self._must_evacuate(after, writer)
+            self._not_compacted(after, writer, "a shrink is admitted")
             if not listing.sure and after.groups_complete and not self.rules.closed(listing.now_ms):
                 raise Violation("I1", "the groups of a doubtful listing count as complete")
         elif listing.sure and not writer.without_rules and not after.groups_complete and deletion == earlier:
@@ -222,8 +218,6 @@ class Judge(DrainJudge):
         """A request leaves a controller: the brokers take it from anybody, so it must still be the one (I5)."""
         if controller.epoch != self.epoch:
             raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
-        if isinstance(effect, CommitOffsets) and effect.group not in self.world.groups:
-            raise Violation("evacuated", f"controller {controller.index} commits for {effect.group}")
 
     def memory(self, controller: Controller) -> None:
         """What the active controller believes is what the log says (I5)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from modeaware.cluster.observer import Look
@@ -103,11 +103,6 @@ class SimObserver:
             self._controller.looked = Looked(
                 looked_at, world.steps, world.time_ms, tuple(groups), doubt is None, committed
             )
-            groups |= self._evacuations()
-            policy = "delete" if world.topic is None else world.topic.cleanup_policy
-        elif any(retired.evacuated for retired in record.retired.values()):
-            self._ask("asks for the policy")
-            self._controller.looked = replace(self._controller.looked, step=world.steps)
             policy = "delete" if world.topic is None else world.topic.cleanup_policy
         return TopicFacts(
             topic,
@@ -199,16 +194,6 @@ class SimObserver:
                 committed, caught_up, group.has_members, group.kind, group.stateful, truncated, epochless
             )
         return found, doubt
-
-    def _evacuations(self) -> dict[str, GroupFacts]:
-        """The groups that prove evacuations, of this change and of others."""
-        topic, found = self._world.topic, {}
-        for name, commits in self._world.evacuator.committed.items():
-            committed = {p: offset for p, (offset, _) in commits.items()}
-            if topic is not None and committed:
-                cut = frozenset(p for p, c in commits.items() if self._truncated(topic.logs[p], *c))
-                found[name] = GroupFacts(committed, truncated=cut)
-        return found
 
     def _truncated(self, log: Log, offset: int, epoch: int) -> bool:
         """Whether what the group has read there was truncated, and something else was written since (or may be)."""

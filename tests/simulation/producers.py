@@ -121,7 +121,7 @@ class Producer:
             log.was_end = 0
             world.hit(Fault.REGROWTH)
         self._count(sent, partition)
-        world.judge.landed(sent, offset, log)
+        world.judge.landed(sent, log)
 
     def _count(self, sent: InFlight, partition: int) -> None:
         world = self.world

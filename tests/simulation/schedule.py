@@ -7,12 +7,11 @@ from itertools import accumulate
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
-from modeaware.lifecycle.drain import is_evacuation_group
-from modeaware.lifecycle.state import in_progress, rests
+from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
-from tests.simulation.actions import ALWAYS, SOMETIMES, WITH_EVACUATIONS, Actions
+from tests.simulation.actions import ALWAYS, SOMETIMES, Actions
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.groups import Group
@@ -127,7 +126,7 @@ def _finished(world: World) -> bool:
 def _expire_what_retention_takes(world: World) -> None:
     record = world.record
     retained = record is not None and record.deletion is not None and record.deletion.policy == "retention"
-    if record is not None and retained and world.cleans_by_age:
+    if record is not None and retained:
         assert world.topic is not None
         for partition in record.retired:
             if partition < len(world.topic.logs):
@@ -135,10 +134,7 @@ def _expire_what_retention_takes(world: World) -> None:
 
 
 def _reasons(record: TopicRecord | None) -> list[str]:
-    if record is None:
-        return []
-    going_on = (r for p, r in record.retired.items() if not rests(record.modes[p], r))
-    return sorted({r.reason for r in going_on if r.reason is not None})
+    return [] if record is None else sorted({r.reason for r in record.retired.values() if r.reason is not None})
 
 
 def _person(world: World, actions: Actions) -> None:
@@ -150,11 +146,7 @@ def _person(world: World, actions: Actions) -> None:
         code, _, name = reason.partition(":")
         if name in helped:
             continue
-        if code == reasons.NOT_EVACUATED:
-            world.evacuator.run_now()
-        elif is_evacuation_group(world.name, name):
-            world.evacuator.expire(name)
-        elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
+        if code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
             _waive(world, actions, name)
         elif code in (reasons.GROUP_BEYOND_END, reasons.GROUP_TRUNCATED) or (
             code == reasons.GROUP_LAG and _sits_at_the_end(world, name)
@@ -218,7 +210,7 @@ def _accept_state_loss(world: World, actions: Actions) -> None:
     assert record.deletion is not None
     deletion = record.deletion
     count, delay_ms, immediate = deletion.delete_partitions, deletion.delay_ms, deletion.immediate_delete
-    again = DeletePartitionsCommand(world.name, count, delay_ms, immediate, ("streams",), deletion.evacuate)
+    again = DeletePartitionsCommand(world.name, count, delay_ms, immediate, ("streams",))
     actions.command(again)
 
 
@@ -256,8 +248,6 @@ IO_FAULTS: dict[Fault, float] = {
 PAUSE_ODDS = 0.06
 ANEW_FROM = 1_000_000_000
 """From this seed on, topics are made anew, records of the mode log come twice, and groups rebalance all the time."""
-EVACUATE_FROM = 2_000_000_000
-"""From this seed on, topics are compacted, and evacuated."""
 
 
 def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
@@ -269,9 +259,7 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
             weighted.append((event[0], event[1] * (0.5 + 2 * world.random())))
     if world.odds[Fault.LATE_CREATE] or world.odds[Fault.LATE_DELETE]:  # what is late finds things changed
         weighted += [(Actions.grow, 0.4), (Actions.recreate_before_late, 3.0)]
-    if seed >= EVACUATE_FROM:
-        weighted += WITH_EVACUATIONS
-    elif seed >= ANEW_FROM:
+    if seed >= ANEW_FROM:
         weighted += [(Actions.recreate, 1.5), (Actions.duplicates, 8.0)]
         weighted += [(Actions.shrink, 6.0), (Actions.join, 6.0)]
     late_odds = 0.15 if world.random() < 0.5 else 0.0
@@ -295,9 +283,6 @@ def new_world(seed: int, coverage: Coverage, story: list[str] | None = None) -> 
     """A topic in use: some groups have read a part of it, a controller has its first turn."""
     world = World(seed, 0, coverage, story)
     assert world.topic is not None
-    if seed >= EVACUATE_FROM:
-        world.compacted = True
-        world.topic.cleanup_policy = world.new_policy()
     world.topic.grow(3 + world.below(4))
     for fault, odds in IO_FAULTS.items():
         if world.random() < 0.45:

@@ -15,11 +15,9 @@ from tests.simulation.report import (
     run_many,
     tell_story,
 )
-from tests.simulation.schedule import EVACUATE_FROM
 from tests.simulation.succession.world import FAULTS
 
 SCHEDULES = 400
-WITH_EVACUATIONS = 400
 WITH_REPLACEMENTS = 400
 WITH_DELETIONS = 400
 WITH_CHAINS = 200
@@ -33,12 +31,6 @@ def report() -> Report:
 def test_no_schedule_breaks_an_invariant(report: Report) -> None:
     assert report.failures == {}, report.text()
     assert report.schedules == SCHEDULES
-
-
-def test_no_schedule_with_evacuations_breaks_an_invariant() -> None:
-    report = run_many(EVACUATE_FROM, WITH_EVACUATIONS, processes=1)
-    assert report.failures == {}, report.text()
-    assert report.shrunk >= WITH_EVACUATIONS * LEAST_SHRUNK
 
 
 def test_no_schedule_with_replacements_breaks_an_invariant() -> None:

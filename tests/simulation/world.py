@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.commands import CreatePartitions, DeleteRecords
-from modeaware.lifecycle.state import rests
 from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import Coordinator, Log, Topic
@@ -15,7 +14,7 @@ from tests.simulation.chance import Chance
 from tests.simulation.controller import Controller
 from tests.simulation.drain_invariants import by_order
 from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
-from tests.simulation.groups import Evacuator, Group
+from tests.simulation.groups import Group
 from tests.simulation.invariants import Judge
 from tests.simulation.modelog import Reader, SharedLog
 from tests.simulation.producers import Producer, Transaction
@@ -70,10 +69,8 @@ class World(Chance):
         self.hidden: set[str] = set()
         self.modes_away = False
         self._running = False
-        self.compacted = False
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
-        self.evacuator = Evacuator(self)
         self.judge = Judge(self)
         self.log = SharedLog(self)
         self.coordinator = Coordinator()
@@ -118,26 +115,9 @@ class World(Chance):
             self.shrinks += 1
             self.tell("the shrink is done")
 
-    def new_policy(self) -> str:
-        """The ``cleanup.policy`` of a topic of this schedule."""
-        if not self.compacted:
-            return "delete"
-        return ("compact", "compact", "compact,delete", "compact,delete", "delete")[self.below(5)]
-
-    def rests(self, partition: int) -> bool:
-        """Whether the partition is evacuated, and left as it is."""
-        record = self.record if self.compacted else None
-        retired = record.retired.get(partition) if record is not None else None
-        return record is not None and retired is not None and rests(record.modes[partition], retired)
-
-    @property
-    def cleans_by_age(self) -> bool:
-        """Whether retention and DeleteRecords take anything."""
-        return not self.compacted or (self.topic is not None and "delete" in self.topic.cleanup_policy)
-
     def shrink_admitted(self, deletion: DeleteTopicPartitions) -> None:
         self._running = True
-        self.delay_ms = max(deletion.delay_ms, 0)
+        self.delay_ms = deletion.delay_ms or 0
 
     @property
     def record(self) -> TopicRecord | None:
@@ -218,7 +198,6 @@ class World(Chance):
         self._ids += 1
         self.tell("the topic is made again with %d partitions: id-%d", partitions, self._ids)
         self.topic = Topic(f"id-{self._ids}", partitions)
-        self.topic.cleanup_policy = self.new_policy()
         for group in self.groups.values():
             if group.has_members:
                 group.joined_at = self.steps
@@ -228,7 +207,6 @@ class World(Chance):
     def delete_topic(self) -> None:
         self.tell("the topic is deleted")
         self.topic = None
-        self.evacuator.forget()
         for group in self.groups.values():
             group.forget()
         for producer in self.producers:

@@ -196,7 +196,6 @@ def test_each_topic_keeps_its_own_options(admin: AdminClient, controller: StubCo
         "a": DeletePartitions(1),
         "b": DeletePartitions(2, immediate_delete=True),
         "c": DeletePartitions(3, accept_state_loss=["app"]),
-        "d": DeletePartitions(4, evacuate=True),
     }
     futures = admin.delete_partitions(wanted, delay_ms=0)
     assert [future.result(10).topic for future in futures.values()] == list(wanted)
@@ -204,7 +203,6 @@ def test_each_topic_keeps_its_own_options(admin: AdminClient, controller: StubCo
         DeletePartitionsCommand("a", 1, 0),
         DeletePartitionsCommand("b", 2, 0, True),
         DeletePartitionsCommand("c", 3, 0, accept_state_loss=("app",)),
-        DeletePartitionsCommand("d", 4, 0, evacuate=True),
     ]
     assert admin.delete_partitions({}) == {}
 
@@ -215,7 +213,6 @@ def test_each_topic_keeps_its_own_options(admin: AdminClient, controller: StubCo
         (DeletePartitions("4"), None, TypeError, "orders"),  # type: ignore[arg-type]  # on purpose
         (DeletePartitions(True), None, TypeError, "orders"),
         (4, None, TypeError, "orders"),
-        (DeletePartitions(1, evacuate="yes"), None, TypeError, "evacuate"),  # type: ignore[arg-type]  # on purpose
         (DeletePartitions(1, accept_state_loss="app"), None, TypeError, "accept_state_loss"),
         (DeletePartitions(1, accept_state_loss=[1]), None, TypeError, "accept_state_loss"),  # type: ignore[list-item]  # on purpose
         (DeletePartitions(1), -1, RequestRefused, "delay"),

@@ -53,7 +53,6 @@ class TestShrink:
         assert (record.topic, record.topic_id, record.epoch, record.controller_epoch) == (TOPIC, TOPIC_ID, 0, EPOCH)
         assert record.deletion == DeleteTopicPartitions(4, 60_000, False, NOW_MS, previous_count=12)
         assert record.deletion.policy == "drained"
-        assert record.switch_offsets == {0: 100, 1: 101, 2: 102, 3: 103}
         assert record.required_groups == ("audit", "billing")
         assert sorted(record.retired) == list(range(4, 12))
         assert all(retired.seal_offset is None for retired in record.retired.values())
@@ -61,7 +60,6 @@ class TestShrink:
         assert topic_phase(record) == "seal"
 
     def test_partitions_without_a_leader_are_waited_for(self) -> None:
-        """Without a survivor's end offset there is no switch offset; without a retired one's nothing is known of it."""
         seen = facts()
         for missing in (1, 7):
             error = refusal(shrink(4), seen=replace(seen, partitions={p: log() for p in range(12) if p != missing}))
@@ -181,7 +179,7 @@ class TestGrow:
         (shrink(4), done, {}, ErrorCode.INVALID_PARTITIONS, "4 writable partitions already"),
         (shrink(2), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "another tool"),
         (shrink(4, delay_ms=-2), None, {}, ErrorCode.INVALID_REQUEST, ""),
-        (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of a key"),
+        (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of each key"),
         (shrink(4), None, {"cleanup_policy": ""}, ErrorCode.POLICY_VIOLATION, ""),
         (shrink(4), None, {"topic_id": None}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
         (shrink(4), None, {"internal": True}, ErrorCode.INVALID_TOPIC_EXCEPTION, ""),

@@ -13,12 +13,12 @@ from modeaware.errors import ConfigError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.intent import why_evacuate
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.plan.diff import CurrentTopic, TopicDiff, diff_replaced, diff_topic
 from modeaware.plan.file import DesiredTopic, ShrinkRules, read_files, read_topics
 from modeaware.plan.steps import AlterConfigs, Create, Grow, Replace, Shrink
-from modeaware.reports.describe import NOT_EVACUATED
 from tests.support.lifecycle import LATER_MS, TOPIC, admitted, after, facts
 
 
@@ -87,11 +87,12 @@ def test_all_that_a_file_can_say() -> None:
     text = topic(
         "partitions: 4\nreplication_factor: 3\n"
         "configs: {retention.ms: 1, a: -1, b: true, c: 0.5, d: 'x y', e: null, f: False}\n"
-        "shrink: {policy: drained, delay_ms: 9, evacuate: true, accept_state_loss: [g, h, g]}"
+        "shrink: {policy: drained, delay_ms: 9, accept_state_loss: [g, h, g]}\nreplace: orders-v2\nevacuate: true"
     )
     configs = {"retention.ms": "1", "a": "-1", "b": "true", "c": "0.5", "d": "x y", "e": None, "f": "false"}
-    rules = ShrinkRules(9, True, ("g", "h"))
-    assert read_topics(text, "f") == ([DesiredTopic("orders", 4, 3, configs, rules, "f, line 3")], [])
+    rules = ShrinkRules(9, ("g", "h"))
+    desired = DesiredTopic("orders", 4, 3, configs, rules, "f, line 3", "orders-v2", evacuate=True)
+    assert read_topics(text, "f") == ([desired], [])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,9 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nreplace: orders", "f, line 5: replace: the name of a new topic is needed, not 'orders'"),
         ("partitions: 4\nreplace: a/b", "f, line 5: replace: the name of a new topic is needed, not 'a/b'"),
         ("partitions: 4\nreplace: [b]", "f, line 5: replace: the name of a new topic is needed, not ''"),
-        ("partitions: 4\nshrink: {evacuate: 1}", "f, line 5: evacuate: true or false is needed, not '1'"),
+        ("partitions: 4\nreplace: v2\nevacuate: 1", "f, line 6: evacuate: true or false is needed, not '1'"),
+        ("partitions: 4\nevacuate: true", "f, line 5: evacuate belongs to replace: a compacted topic is replaced"),
+        ("partitions: 4\nshrink: {evacuate: true}", "f, line 5: shrink: unknown key 'evacuate'"),
         ("- partitions", "f, line 4: topic 'orders': keys with values are needed"),
         ("configs: {}", "f, line 3: topic 'orders': partitions: is needed"),
         ("? [a]\n: 4", "f, line 4: topic 'orders': a key has to be a text"),
@@ -232,9 +235,9 @@ def test_a_topic_that_is_not_there_is_created() -> None:
 
 
 def test_fewer_partitions_are_a_shrink_as_the_file_says_it() -> None:
-    rules = ShrinkRules(60_000, False, ("streams",))
+    rules = ShrinkRules(60_000, ("streams",))
     plan = ModelTopic(12).plan(wanted(4, shrink=rules))
-    assert plan.steps == (Shrink(12, DeletePartitionsCommand(TOPIC, 4, 60_000, False, ("streams",), False)),)
+    assert plan.steps == (Shrink(12, DeletePartitionsCommand(TOPIC, 4, 60_000, False, ("streams",))),)
     assert plan.needs_controller
     assert "67% of the keys move" in plan.warnings[0]
     assert "4 divides 12" in plan.warnings[0]
@@ -260,7 +263,7 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert (plan.status, plan.progress, plan.warnings) == ("in_progress", "seal of partitions 4-11", ())
     assert topic.plan(wanted(4)).warnings == (), "a file that says nothing of shrinks minds none"
     (warning,) = topic.plan(wanted(4, shrink=ShrinkRules())).warnings
-    assert "continues as it began (policy drained, delay_ms 0, without an evacuation)" in warning
+    assert "continues as it began (policy drained, delay_ms 0)" in warning
     topic.settle()
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 
@@ -284,16 +287,11 @@ def test_a_value_that_the_brokers_tell_in_another_way_is_the_same(now: str, same
 
 def test_compacted_topics() -> None:
     compacted = ModelTopic(4, {"cleanup.policy": "compact"})
-    assert "shrink: {evacuate: true}" in refusal(compacted, wanted(2))
-    assert "leave shrink.evacuate out" in refusal(ModelTopic(4), wanted(2, shrink=ShrinkRules(evacuate=True)))
-    plan = compacted.plan(wanted(2, shrink=ShrinkRules(evacuate=True)))
-    assert "modeaware.spark.evacuate" in plan.warnings[1]
-    uneven = compacted.plan(wanted(3, shrink=ShrinkRules(evacuate=True)))
-    assert f"{NOT_EVACUATED}. A number that divides 4 moves no such key" in uneven.warnings
-    alters = {"configs": {"cleanup.policy": "delete"}, "shrink": ShrinkRules(evacuate=True)}
-    assert "cannot change together with a shrink" in refusal(compacted, wanted(2, **alters))
-    compacted.take(plan)
-    assert "or during one" in refusal(compacted, wanted(2, configs={"cleanup.policy": None}))
+    assert refusal(compacted, wanted(2)) == why_evacuate("compact")
+    topic = ModelTopic(4)
+    assert "cannot change together with a shrink" in refusal(topic, wanted(2, configs={"cleanup.policy": "compact"}))
+    topic.take(topic.plan(wanted(2)))
+    assert "or during one" in refusal(topic, wanted(2, configs={"cleanup.policy": "compact"}))
 
 
 def test_what_is_refused() -> None:
@@ -308,7 +306,7 @@ def test_what_is_refused() -> None:
         assert "internal" in str(diff_topic(replace(wanted(3), name=absent), None).refusal)
     blind = replace(current, overrides=None)
     assert "DESCRIBE_CONFIGS" in str(diff_topic(wanted(2, configs={"a": "1"}), blind).refusal)
-    assert "DESCRIBE_CONFIGS" in str(diff_topic(wanted(1, shrink=ShrinkRules(evacuate=True)), blind).refusal)
+    assert "DESCRIBE_CONFIGS" in str(diff_topic(wanted(1), blind).refusal)
     assert diff_topic(wanted(2), blind).status == "unchanged"
 
 
@@ -365,7 +363,7 @@ def replaced(partitions: int = 4, **fields: object) -> DesiredTopic:
 def test_another_number_is_a_replacement_where_the_file_says_so() -> None:
     topic = ModelTopic(12, {"retention.bytes": "100", "retention.ms": "5", "segment.ms": "6"})
     configs = {"retention.ms": "7", "segment.ms": None}
-    plan = topic.plan(replaced(4, configs=configs, shrink=ShrinkRules(9, False, ("g",))))
+    plan = topic.plan(replaced(4, configs=configs, shrink=ShrinkRules(9, ("g",))))
     (step,) = plan.steps
     assert isinstance(step, Replace)
     command = step.command
@@ -388,11 +386,11 @@ def test_a_topic_with_the_number_or_none_at_all_is_not_replaced() -> None:
 
 def test_a_replacement_that_cannot_be_is_refused() -> None:
     assert "a change is in progress" in refusal(shrunk(12, 4), replaced(3))
-    assert "leave shrink.evacuate out" in refusal(ModelTopic(12), replaced(4, shrink=ShrinkRules(evacuate=True)))
+    assert "leave evacuate out" in refusal(ModelTopic(12), replaced(4, evacuate=True))
     compacted = ModelTopic(12, {"cleanup.policy": "compact"})
-    assert "modeaware.spark.evacuate" in refusal(compacted, replaced(4))
-    assert "{policy: drained}" in refusal(compacted, replaced(4, shrink=ShrinkRules(evacuate=True)))
-    plan = compacted.plan(replaced(4, shrink=ShrinkRules(0, evacuate=True)))
+    assert refusal(compacted, replaced(4)) == why_evacuate("compact")
+    assert "{policy: drained}" in refusal(compacted, replaced(4, evacuate=True))
+    plan = compacted.plan(replaced(4, shrink=ShrinkRules(0), evacuate=True))
     (step,) = plan.steps
     assert isinstance(step, Replace)
     assert step.command.evacuate

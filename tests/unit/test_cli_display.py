@@ -132,7 +132,6 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
         "create_timestamp_ms": 1_700_000_000_000,
         "previous_count": 6,
         "accept_state_loss": [],
-        "evacuate": False,
     }
     assert (topics[0]["groups_complete"], topics[0]["waived"], topics[0]["groups_doubt"]) == (True, {}, None)
     for documented in (topics[0], topics[0]["deletion"], topics[0]["partitions"][4]):

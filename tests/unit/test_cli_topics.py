@@ -37,7 +37,6 @@ from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
-from modeaware.reports.describe import NOT_EVACUATED
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import ListedTopic, TopicState, named, named_for_change, topic_states
 from modeaware.wire.brokers import Brokers
@@ -56,7 +55,6 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
     ("arguments", "expected"),
     [
         ("shrink t --to 4", DeletePartitionsCommand("t", 4)),
-        ("shrink t --to 4 --evacuate", DeletePartitionsCommand("t", 4, evacuate=True)),
         ("shrink t --to 4 --delete-partitions-delay 0", DeletePartitionsCommand("t", 4, 0)),
         ("shrink t --to 4 --immediate-delete", DeletePartitionsCommand("t", 4, None, True)),
         (
@@ -174,11 +172,6 @@ SHRINK, GROW = DeletePartitionsCommand("t", 4, 0), CreatePartitionsCommand("t", 
         (GROW, FRESH, [GROWTH_WARNING]),
         (GROW, SHRUNK, [GROWTH_WARNING]),
         (GROW, SHRINKING, [GROWTH_WARNING, CHANGING_WARNING]),
-        (
-            replace(SHRINK, total_count=5, evacuate=True),
-            FRESH,
-            [FEATURE_WARNING, f"WARNING: {NOT_EVACUATED}. A target "],
-        ),
     ],
 )
 def test_each_warning_is_given_where_it_applies(

@@ -197,18 +197,6 @@ class TestAtRest:
         resting.run()
         assert resting.cluster.whole_looks == before + 1
 
-    def test_what_hangs_on_more_than_its_logs_is_looked_at_as_a_whole(self, world: World) -> None:
-        """The policy of the topic decides what becomes of evacuated records."""
-        world.shrink(4)
-        world.run(QUIET_MS)
-        evacuated = {p: replace(retired, evacuated=True) for p, retired in world.record.retired.items()}
-        record = replace(world.record, retired=evacuated, epoch=world.record.epoch + 1)
-        world.log.append([(record.topic_id, record.to_json())])
-        world.engine.claim("test")
-        world.run(3 * INTERVAL_MS)
-        assert topic_phase(world.record) == "done"
-        assert self.whole_looks(world) == 3
-
     def test_what_falls_due_is_looked_at_as_a_whole(self, resting: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(engine_module, "advance", lambda *_: Advance(alarms=("look again",)))
         resting.engine.check_at_once(resting.record.topic_id)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts, WriterFacts
+from modeaware.lifecycle.intent import why_evacuate
 from modeaware.plan.report import Blocker, find_blockers, group_lags
 
 NOW_MS = 1_700_000_000_000
@@ -39,6 +40,10 @@ def test_what_an_admission_would_refuse(facts: TopicFacts, code: str) -> None:
     assert refused(facts) == {code}
     blockers = find_blockers(facts, 2, NOW_MS)
     assert blockers[0].code == code, "refusals come first"
+
+
+def test_compacted_topic_is_refused_in_the_words_of_the_admission() -> None:
+    assert found(replace(FACTS, cleanup_policy="compact"))["compacted"].text == f"{why_evacuate('compact')}."
 
 
 def test_transactions_that_are_open_where_it_matters() -> None:

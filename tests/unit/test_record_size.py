@@ -114,18 +114,18 @@ def test_bound_holds_for_values_of_every_length_and_is_close() -> None:
     assert 0.8 * largest_bytes(record) < size <= largest_bytes(record)
 
 
-@pytest.mark.parametrize("evacuated", [False, True])
-@pytest.mark.parametrize("replaced", [False, True])
-def test_bound_counts_what_earlier_changes_have_left(evacuated: bool, replaced: bool) -> None:
+@pytest.mark.parametrize(
+    "replacement", [None, Replacement("orders-v2", 1, 5), Replacement("orders-v2", 1, 5, evacuation_epoch=2)]
+)
+def test_bound_counts_what_earlier_changes_have_left(replacement: Replacement | None) -> None:
     record = admitted(shrink(1), seen=seen(1_001, ["g"], 0))
     big = RetiredPartition(seal_offset=2**53, drained_by=2**31, lowest_commit=2**53, truncated_to=2**53)
     plain = replace(big, replica_state=ReplicaState.DELETION_INELIGIBLE, stragglers=2**31, resume_offset=2**53)
     plain = replace(plain, reason=max(reasons.CODES, key=len), seal_leader_epoch=2**31)
-    left = replace(plain, evacuated=True, evacuated_to=2**53, switch_offset=2**53) if evacuated else plain
-    rows = {p: replace(left if p == 1 else plain, seal_offset=2**53 - p) for p in record.retired}
-    record = replace(record, retired=rows)
-    if replaced:
-        record = replace(record, replacement=Replacement("orders-v2", 1, 5))
+    evacuated = replacement is not None and replacement.evacuation_epoch is not None
+    copied = replace(plain, evacuated_to=2**53) if evacuated else plain
+    rows = {p: replace(copied if p == 1 else plain, seal_offset=2**53 - p) for p in record.retired}
+    record = replace(record, retired=rows, replacement=replacement)
     assert len(record.to_json()) <= largest_bytes(record)
     mixed = {
         p: replace(row, stragglers=2**31 - p, lowest_commit=2**53 - p, truncated_to=2**53 - p)

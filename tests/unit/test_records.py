@@ -25,7 +25,6 @@ from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
 FULL = topic_record(
     rest=NONE,
     deletion=DeleteTopicPartitions(4, 3_600_000, False, 1_700_000_000_000, 12),
-    switch_offsets={0: 17, 3: 4},
     required_groups=("billing", "audit"),
     opening_since_ms=5,
     changed_ms=1_700_000_000_001,

@@ -9,13 +9,16 @@ import pytest
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.admission import alter_group_rules
 from modeaware.lifecycle.alias import refuse_alias
-from modeaware.lifecycle.commands import DeletePredecessor, ReplaceTopicCommand
-from modeaware.lifecycle.drain import evacuation_of
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePredecessor, ReplaceTopicCommand
+from modeaware.lifecycle.drain import evacuation_group, evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
+from modeaware.lifecycle.intent import why_evacuate
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import topic_phase
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
+from modeaware.modelog.group_rules import GroupRulesRecord
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from tests.support.lifecycle import (
     CONFIG,
@@ -32,6 +35,8 @@ from tests.support.lifecycle import (
     log,
     look,
     refusal,
+    rule,
+    shrink,
 )
 
 NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
@@ -92,8 +97,6 @@ def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() ->
 @pytest.mark.parametrize(
     ("command", "policy", "code", "says"),
     [
-        (replace(COMMAND, evacuate=False), "compact", ErrorCode.POLICY_VIOLATION, "replace it with --evacuate"),
-        (replace(COMMAND, evacuate=False), "compact,delete", ErrorCode.POLICY_VIOLATION, "modeaware.spark.evacuate"),
         (COMMAND, "delete", ErrorCode.INVALID_REQUEST, "omit --evacuate"),
         (replace(COMMAND, configs={"cleanup.policy": "delete"}), "compact", ErrorCode.INVALID_REQUEST, "compacted too"),
         (replace(COMMAND, delay_ms=None), "compact", ErrorCode.INVALID_REQUEST, "--delete-partitions-delay"),
@@ -103,6 +106,28 @@ def test_what_is_refused(command: ReplaceTopicCommand, policy: str, code: ErrorC
     found = refusal(command, seen=seen(cleanup_policy=policy, successor=TopicFacts(NAME, None)))
     assert found.code is code
     assert says in str(found)
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
+def test_compacted_topic_is_never_shrunk_and_refused_in_the_words_of_a_replacement(policy: str) -> None:
+    compacted = seen(cleanup_policy=policy, successor=TopicFacts(NAME, None))
+    found = [refusal(command, seen=compacted) for command in (shrink(1), replace(COMMAND, evacuate=False))]
+    assert [each.code for each in found] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert [str(each) for each in found] == [f"topic {TOPIC!r}: {why_evacuate(policy)}"] * 2
+
+
+@pytest.mark.parametrize("name", ["-orders-", "-orders-x", "-orders-1-5", "-orders", "-orders-2-7", "-orders-\u0661"])
+def test_groups_of_evacuations_of_other_topics_are_groups_like_any_other(name: str) -> None:
+    assert not is_evacuation_group("orders", "modeaware-evacuation" + name)
+    assert not is_evacuation_group("orders", "x-modeaware-evacuation-orders-7")
+    assert is_evacuation_group("orders", PROOF)
+
+
+@pytest.mark.parametrize("name", [PROOF, "modeaware-evacuation-*", evacuation_group("other", 3)])
+def test_evacuation_cannot_be_waived(name: str) -> None:
+    with pytest.raises(RequestRefused, match="cannot be waived") as caught:
+        alter_group_rules(GroupRulesRecord(), AlterGroupRulesCommand(add=(rule("waive", name),)), 1, NOW_MS)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_the_evacuation_is_on_the_record_and_the_switch_is_made() -> None:

@@ -1,1 +1,1 @@
-"""Evacuation of compacted topics that are shrunk: :func:`modeaware.spark.evacuate`."""
+"""Evacuation of compacted topics that are replaced: :func:`modeaware.spark.evacuate`."""

@@ -1,4 +1,4 @@
-"""Copies to one survivor, none of which overtakes what a producer writes meanwhile. Runs on executors.
+"""Copies to one partition of the new topic, none of which overtakes what a producer writes meanwhile. For executors.
 
 Kafka has no compare-and-set for a key, and producers keep writing. A copy appended behind a newer value of its key
 would become the value that consumers keep, and compaction would remove the newer one for good. So copies are written in
@@ -9,7 +9,7 @@ again with what is known then. A committed copy has overtaken nothing.
 ``read_committed`` consumers and compaction never see an aborted copy. A consumer of uncommitted records has seen it;
 for its sake the newer value is written once more, unless a later one has followed.
 
-The transactional id names topic and survivor: a later writer of copies there (a task that is run again, another job)
+The transactional id names topic and partition: a later writer of copies there (a task that is run again, another job)
 fences the earlier one, and aborts its open transaction.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from modeaware.config import split_client_config
 from modeaware.confluent.producer import Producer
@@ -29,7 +29,7 @@ from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 from modeaware.spark.errors import EvacuationFailed
-from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version, digest
+from modeaware.spark.evacuation.versions import HEADER, NewRecord, OldRecord, digest, is_newer
 
 MOST, FEWEST = 10_000, 1
 """How many copies a transaction has at most, and where producers write many of the same keys."""
@@ -57,18 +57,21 @@ _OURS = frozenset(
 Headers = list[tuple[str, bytes | None]]
 
 
-class Copy(NamedTuple):
-    """A value of a key, with all that a copy of it needs: to be written to a survivor, or found there."""
+_Record = TypeVar("_Record", bound=OldRecord | NewRecord, covariant=True)
+
+
+class Copy(NamedTuple, Generic[_Record]):
+    """A value of a key, with all that a copy of it needs. That of a record of the new topic is a *repair*."""
 
     key: bytes
     value: bytes | None
     headers: Headers
-    version: Version
+    record: _Record
 
 
 @dataclass
 class Copied:
-    """What became of the copies for one survivor; see ``EvacuationReport``."""
+    """What became of the copies for one partition; see ``EvacuationReport``."""
 
     copied: int = 0
     tombstones: int = 0
@@ -83,19 +86,18 @@ class CopyJob:
     """What all copies of one evacuation share. Picklable.
 
     Attributes:
-        topic: the one that has the survivors.
-        evacuated_id: the id of the topic that is evacuated: ``topic``, or its predecessor.
+        topic: the new one.
+        old_id: the id of the old one.
         epoch: the evacuation's.
         conf: as for :class:`modeaware.Producer`.
-        bases: survivor -> the offset up to which it was read when the copies were decided.
+        bases: partition of the new topic -> the offset up to which it was read when the copies were decided.
         tries: how often to try the copy of a key that producers keep writing.
     """
 
     topic: str
-    evacuated_id: str
+    old_id: str
     epoch: int
     conf: Mapping[str, Any]
-    order: Order
     bases: Mapping[int, int]
     tries: int
 
@@ -104,14 +106,14 @@ class CopyJob:
         return EvacuationFailed(text, topic=self.topic, partition=partition)
 
 
-def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
-    """Write ``copies``, each key once, unless what was written to the survivor since makes one needless.
+def copy_all(job: CopyJob, partition: int, copies: Iterable[Copy[OldRecord]]) -> Copied:
+    """Write ``copies``, each key once, unless what was written to the partition since makes one needless.
 
     EvacuationFailed, PartitionRetired and ModeSourceError say why that is not possible now.
     """
     conf = {"message.max.bytes": MAX_BYTES} | {name: value for name, value in job.conf.items() if name not in _OURS}
     conf |= {
-        "transactional.id": f"modeaware-evacuation-{job.topic}-{survivor}",
+        "transactional.id": f"modeaware-evacuation-{job.topic}-{partition}",
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
         "acks": "all",
         "enable.idempotence": True,
@@ -119,9 +121,9 @@ def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
         "modeaware.on.unknown": "error",
     }
     try:
-        with closing(Producer(conf)) as producer, closing(SurvivorLog(job, survivor)) as log:
+        with closing(Producer(conf)) as producer, closing(TargetLog(job, partition)) as log:
             producer.init_transactions(_TIMEOUT_S)
-            work, waiting = Copying(job, survivor, producer, log), iter(copies)
+            work, waiting = Copying(job, partition, producer, log), iter(copies)
             while chunk := list(islice(waiting, work.size)):
                 work.write(chunk)
             return work.done
@@ -131,22 +133,22 @@ def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
         cause, remedy = error.args[0], ""
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             remedy = ": give the job the producers' compression.type, or raise max.message.bytes of the topic"
-        raise job.failed(survivor, f"copies cannot be written: {cause.str()} ({cause.name()}){remedy}") from error
+        raise job.failed(partition, f"copies cannot be written: {cause.str()} ({cause.name()}){remedy}") from error
 
 
 @dataclass
 class Copying:
-    """The copies of one task for one survivor. For one thread."""
+    """The copies of one task for one partition of the new topic. For one thread."""
 
     job: CopyJob
-    survivor: int
+    partition: int
     producer: Producer  # its transactions are initialised, and none is open
-    log: SurvivorLog
+    log: TargetLog
     done: Copied = field(default_factory=Copied)
     size: int = MOST  # of the next transaction, in copies
     _failed: KafkaError | None = None
 
-    def write(self, copies: list[Copy]) -> None:
+    def write(self, copies: list[Copy[OldRecord]]) -> None:
         """Write ``copies``, in one transaction or in several. An error aborts the open one."""
         try:
             self._write(copies)
@@ -155,12 +157,12 @@ class Copying:
                 self.producer.abort_transaction(_ABORT_TIMEOUT_S)
             raise
 
-    def _write(self, copies: list[Copy]) -> None:
+    def _write(self, copies: list[Copy[OldRecord]]) -> None:
         tries = dict.fromkeys((copy.key for copy in copies), 0)
         aborted: dict[bytes, int] = {}  # key -> offset of its last aborted copy
         own: set[int] = set()
         undecided = 0  # records below are decided before a copy is tried again: they show what overtook it
-        waiting = deque(copies)
+        waiting: deque[Copy[OldRecord | NewRecord]] = deque(copies)
         while waiting:
             self.log.catch_up(undecided)
             batch = list(self._wanted(waiting, aborted))
@@ -174,7 +176,7 @@ class Copying:
                 self.producer.commit_transaction(_TIMEOUT_S)
                 self.log.pass_over()
                 for copy in batch:
-                    is_repair = copy.version.partition == self.survivor
+                    is_repair = isinstance(copy.record, NewRecord)
                     self.done.repaired += is_repair
                     self.done.copied += not is_repair
                     self.done.tombstones += copy.value is None and not is_repair
@@ -191,22 +193,23 @@ class Copying:
                 tries[key] += 1
                 if tries[key] > self.job.tries:
                     raise self.job.failed(
-                        self.survivor,
+                        self.partition,
                         f"producers wrote the key {key!r} during each of the {self.job.tries} tries of its copy; allow "
                         "more passes",
                     )
 
-    def _wanted(self, waiting: deque[Copy], aborted: Mapping[bytes, int]) -> Iterator[Copy]:
+    def _wanted(
+        self, waiting: deque[Copy[OldRecord | NewRecord]], aborted: Mapping[bytes, int]
+    ) -> Iterator[Copy[OldRecord | NewRecord]]:
         """The next copies that are still needed, up to :attr:`size`; the others are done."""
         taken = taken_bytes = 0
         while waiting and taken < self.size and taken_bytes < MOST_BYTES:
             copy = waiting.popleft()
             held = self.log.newest.get(copy.key)
-            if held is not None and self.job.order.is_newer(held.version, copy.version, self.survivor):
-                # A copy of the survivor's own record is a repair, which a later record makes needless.
-                is_repair, stands_for = copy.version.partition == self.survivor, self.job.order.stands_for
-                if held.version.offset > aborted.get(copy.key, -1):
-                    same = stands_for(held.version) == stands_for(copy.version)
+            if held is not None and is_newer(held.record, copy.record, self.partition):
+                is_repair = isinstance(copy.record, NewRecord)  # which a later record makes needless
+                if held.record.offset > aborted.get(copy.key, -1):
+                    same = held.record.source == copy.record
                     self.done.placed += same and not is_repair
                     self.done.superseded += not same and not is_repair
                     continue
@@ -216,7 +219,7 @@ class Copying:
             taken_bytes += len(copy.key) + len(copy.value or b"")
             yield copy
 
-    def _append(self, batch: list[Copy]) -> dict[bytes, int]:
+    def _append(self, batch: list[Copy[OldRecord | NewRecord]]) -> dict[bytes, int]:
         """Return key -> the offset of its copy, in an open transaction."""
         offsets: dict[bytes, int] = {}
 
@@ -229,38 +232,38 @@ class Copying:
 
         self.producer.begin_transaction()
         for copy in batch:
-            source = self.job.order.stands_for(copy.version)
-            headers = [header for header in copy.headers if header[0] != HEADER]
-            made = source.header(self.job.epoch, self.job.evacuated_id, digest(copy.key, copy.value))
-            headers.append((HEADER, made))
+            headers, record = copy.headers, copy.record
+            if isinstance(record, OldRecord):
+                made = record.header(self.job.epoch, self.job.old_id, digest(copy.key, copy.value))
+                headers = [*(header for header in headers if header[0] != HEADER), (HEADER, made)]
             # confluent_kafka takes 0 for "now"; a copy of a record without a timestamp gets one.
-            stamped = {"timestamp": source.timestamp_ms or 1} if source.timestamp_ms >= 0 else {}
+            stamped = {"timestamp": record.timestamp_ms or 1} if record.timestamp_ms >= 0 else {}
             self._produce(copy, delivered, {"headers": headers, **stamped})
         self.producer.flush(_TIMEOUT_S)
         if self._failed is not None:
             raise KafkaException(self._failed)
         if len(offsets) < len(batch):
             lacking = len(batch) - len(offsets)
-            raise self.job.failed(self.survivor, f"{lacking} copies were not acknowledged within {_TIMEOUT_S:g} s")
+            raise self.job.failed(self.partition, f"{lacking} copies were not acknowledged within {_TIMEOUT_S:g} s")
         return offsets
 
-    def _produce(self, copy: Copy, delivered: Any, more: dict[str, Any]) -> None:
+    def _produce(self, copy: Copy[OldRecord | NewRecord], delivered: Any, more: dict[str, Any]) -> None:
         while True:
             try:
-                self.producer.produce(self.job.topic, copy.value, copy.key, self.survivor, delivered, **more)
+                self.producer.produce(self.job.topic, copy.value, copy.key, self.partition, delivered, **more)
                 return
             except BufferError:
                 self.producer.poll(0.05)
 
 
-class SurvivorLog:
-    """Follows what others write to one survivor from its base on. For one thread; close it. A partition that cannot be
-    read raises EvacuationFailed."""
+class TargetLog:
+    """Follows what others write to one partition of the new topic from its base on. For one thread; close it. A
+    partition that cannot be read raises EvacuationFailed."""
 
     def __init__(self, job: CopyJob, partition: int) -> None:
         base = job.bases[partition]
-        self._evacuated_id = job.evacuated_id
-        self.newest: dict[bytes, Copy] = {}  # the last committed record of each key, as far as it was read
+        self._old_id = job.old_id
+        self.newest: dict[bytes, Copy[NewRecord]] = {}  # the last committed record of each key, as far as it was read
         self._partition = partition
         self._clean_up_to = base
         self._failed = job.failed
@@ -317,13 +320,13 @@ class SurvivorLog:
         with suppress(UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
             headers = [(str(h[0]), None if h[1] is None else _bytes(h[1])) for h in message.headers() or []]
         sources = (
-            Source.parse(found, self._evacuated_id, digest(key, value))
+            OldRecord.parse(found, self._old_id, digest(key, value))
             for name, found in reversed(headers)
             if name == HEADER
         )
         kind, timestamp_ms = message.timestamp()
-        version = Version(self._partition, offset, timestamp_ms if kind != _NO_TIMESTAMP else -1, next(sources, None))
-        self.newest[key] = Copy(key, value, headers, version)
+        record = NewRecord(self._partition, offset, timestamp_ms if kind != _NO_TIMESTAMP else -1, next(sources, None))
+        self.newest[key] = Copy(key, value, headers, record)
 
 
 class _Reader:

@@ -1,28 +1,18 @@
 """Which of several values of one key is the newest, what must be copied, and where to. Pure.
 
-Kafka orders records within a partition, and nothing orders them across partitions. An evacuation's rules are:
+Kafka orders records within a partition, and nothing orders them across partitions or topics. An evacuation's rules are:
 
-1. In one partition the record with the highest offset is the newest. A copy (:data:`HEADER`) stands for the record it
-   was copied from; where that record's partition holds a newer one of the key, the copy stands for nothing.
-   Applications pass on headers with values of their own, to other topics too, and such a record is no copy: the header
-   names the topic that was evacuated, and the key and value by a digest.
-2. Producers that honour modes write a key to its survivor from the switch on, and to a retired partition before it. So
-   a record in a survivor at or behind its switch offset is newer than what a retired partition held then, whatever the
-   producers' clocks say. So is every record written to the survivor while its copies are made.
-3. A record that arrived in a retired partition after the switch, before every producer had the new modes or from one
-   that honours none (a straggler), was written in parallel to 2.: the timestamp decides, and the record is newer than
-   all from before the switch.
-4. Of values from before the switch in different partitions (the topic was grown once, or a shrink was undone) the
-   timestamp decides.
+1. In one partition the record with the highest offset is the newest.
+2. Groups read the old topic to its seals before the new one. So a record that a producer wrote to the new topic is
+   newer than all records of the old one, whatever the clocks say, and whether copies are being made or not.
+3. A copy (:data:`HEADER`) stands for the record of the old topic that it was made of. Where that record's partition
+   holds a newer one of the key (a straggler), the copy stands for nothing. Applications pass on headers with values of
+   their own, to other topics too, and such a record is no copy: the header names the topic that was evacuated, and the
+   key and value by a digest.
+4. Of values in different partitions of the old topic (it was grown once) the timestamp decides.
 
-Of a topic that is replaced all partitions are evacuated, and the successor's are the survivors. The first rules are the
-same, with the switch at offset 0, and nothing is late: groups read the topic to its seals first, so whatever producers
-write to the successor is newer, without any clock. Partitions of the topic are numbered from -1 down (:func:`number`),
-in the headers of copies as well: a later evacuation of the successor takes such a copy for the record that it is there.
-
-At equal timestamps a survivor's record behind the switch is newer. Before the switch a retired partition's is: the
-count before the shrink was the last one in force. A copy at the key's home stands for its source; one that lies
-elsewhere (the count was another one then) ranks below its source, which is copied again.
+At equal timestamps a copy at the key's home ranks above its source, which need not be copied again. A copy that lies
+elsewhere (the new topic had another count then) ranks below its source, which is copied again.
 """
 
 from __future__ import annotations
@@ -46,13 +36,6 @@ HEADER = "modeaware.evacuated"
 DIGEST_SQL = "substring(sha2(concat_ws('@', hex(key), hex(value)), 256), 1, 16)"
 """:func:`digest` of a record in Spark's SQL."""
 
-_BEFORE, _SINCE = 0, 1
-
-
-def number(partition: int) -> int:
-    """Return the number of a predecessor's partition among those of its successor; of such a number, the partition."""
-    return -1 - partition
-
 
 def digest(key: bytes, value: bytes | None) -> str:
     """Return what the header of a copy says of its key and value."""
@@ -60,8 +43,8 @@ def digest(key: bytes, value: bytes | None) -> str:
     return hashlib.sha256("@".join(parts).encode()).hexdigest()[:16]
 
 
-class Source(NamedTuple):
-    """What a copy was made of: the record's place, and its timestamp in ms (-1: none)."""
+class OldRecord(NamedTuple):
+    """A record of the old topic: its place, and its timestamp in ms (-1: none)."""
 
     partition: int
     offset: int
@@ -72,12 +55,12 @@ class Source(NamedTuple):
         return f"{self.partition}@{self.offset}@{self.timestamp_ms}@{evacuation_epoch}@{topic_id}@{digest}".encode()
 
     @classmethod
-    def parse(cls, header: str | bytes | None, topic_id: str, digest: str | None) -> Source | None:
-        """Return what a header says; None where the record is no copy: it has no such header, or passes on that of
-        another record.
+    def parse(cls, header: str | bytes | None, topic_id: str, digest: str | None) -> OldRecord | None:
+        """Return the source of a copy by its header; None where the record is no copy: it has no such header, or passes
+        on that of another record.
 
         Args:
-            topic_id: of the topic that is evacuated.
+            topic_id: of the old topic.
             digest: of the record that has the header (:func:`digest`).
         """
         if header is None:
@@ -91,104 +74,62 @@ class Source(NamedTuple):
         return cls(partition, offset, timestamp_ms) if (of_topic, of_record) == (topic_id, digest) else None
 
 
-class Version(NamedTuple):
-    """A record of a key: its place, its timestamp in ms (-1: none), and what it is a copy of (None: no copy)."""
+class NewRecord(NamedTuple):
+    """A record of the new topic: its place, its timestamp in ms (-1: none), and its source (None: it is no copy)."""
 
     partition: int
     offset: int
     timestamp_ms: int
-    source: Source | None = None
-
-    @property
-    def itself(self) -> Source:
-        """The record as the source of a copy."""
-        return Source(
-            self.partition, self.offset, self.timestamp_ms if self.source is None else self.source.timestamp_ms
-        )
+    source: OldRecord | None = None
 
 
 class Verdict(Enum):
-    """What becomes of a key that lies in a retired partition."""
+    """What becomes of a key of the old topic."""
 
     COPY = "copy"
     PLACED = "placed"
     NEWER = "newer"
 
 
-@dataclass(frozen=True)
-class Order:
-    """The order of the versions of one key during one shrink.
+def rank(record: OldRecord | NewRecord, home: int) -> tuple[bool, int, int, int, int]:
+    """Return what orders the records of one key: the newest has the greatest."""
+    if isinstance(record, OldRecord):
+        source, place = record, 1
+    elif record.source is None:
+        return True, record.offset, 0, 0, 0
+    else:
+        source, place = record.source, 2 if record.partition == home else 0
+    return False, source.timestamp_ms, place, source.partition, source.offset
 
-    Attributes:
-        switch_offsets: survivor -> its end when the shrink was admitted. One that was revived since, when part of the
-            shrink was undone, has none: there the timestamps decide what was written since.
-        late_from: retired partition -> its end when the shrink was admitted; where the record lacks it, the seal that
-            the first straggler broke, or the one in force. Of a topic that is replaced: each partition -> its seal.
-        admitted_ms: when the shrink was admitted, by the controller's clock.
+
+def decide(old: Sequence[OldRecord], new: Sequence[NewRecord], home: int) -> tuple[Verdict, OldRecord]:
+    """Return what must be done for a key, and its newest record in the old topic.
+
+    ``COPY`` that record to ``home``; ``PLACED``: its copy is there already; ``NEWER``: the new topic has a newer value.
+
+    Args:
+        old: the last record in each partition of the old topic that holds the key; one at least.
+        new: the same of the new topic.
+        home: the partition of the new topic that the key belongs to.
     """
+    held = {record.partition: record.offset for record in old}
+    live = [r for r in new if r.source is None or r.source.offset >= held.get(r.source.partition, 0)]
+    newest_old = max(old, key=lambda record: rank(record, home))
+    newest = max(live, key=lambda record: rank(record, home), default=None)
+    if newest is None or rank(newest, home) < rank(newest_old, home):
+        return Verdict.COPY, newest_old
+    return Verdict.PLACED if newest.source == newest_old else Verdict.NEWER, newest_old
 
-    switch_offsets: Mapping[int, int]
-    late_from: Mapping[int, int]
-    admitted_ms: int
 
-    def source_of(self, version: Version) -> Source | None:
-        """Return what a version in a survivor is a copy of; None: no evacuation of these partitions made it."""
-        source, of_predecessor = version.source, next(iter(self.late_from), 0) < 0
-        return source if source is not None and (source.partition < 0) is of_predecessor else None
+def is_newer(found: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
+    """Return whether ``found``, which came to ``home`` after the decision to write ``than`` there, is as new or newer.
 
-    def stands_for(self, version: Version) -> Source:
-        """Return the record whose place a version has in this order: for a copy in a survivor, its source."""
-        source = None if version.partition in self.late_from else self.source_of(version)
-        return version.itself if source is None else source
-
-    def rank(self, version: Version, home: int) -> tuple[int, int, int, int, int]:
-        """Return what orders versions of different partitions: the newest has the greatest."""
-        origin = self.stands_for(version)
-        first_since = self.switch_offsets.get(origin.partition, self.late_from.get(origin.partition))
-        if first_since is not None:
-            era = _SINCE if origin.offset >= first_since else _BEFORE
-        else:
-            era = _SINCE if origin.timestamp_ms >= self.admitted_ms else _BEFORE
-        if version.partition in self.late_from:
-            place = 1
-        elif self.source_of(version) is not None:
-            place = 2 if version.partition == home else 0
-        else:
-            place = 2 if era == _SINCE else 0
-        return era, origin.timestamp_ms, place, origin.partition, origin.offset
-
-    def decide(self, retired: Sequence[Version], survivors: Sequence[Version], home: int) -> tuple[Verdict, Version]:
-        """Return what must be done for a key: ``COPY`` and the version to write to ``home``; ``PLACED`` and the copy
-        that is there already; ``NEWER`` and the survivor's version that is newer than all of ``retired``.
-
-        Args:
-            retired: the last version in each retired partition that holds the key; one at least.
-            survivors: the same of the survivors.
-            home: the survivor that the key belongs to now.
-        """
-        held = {version.partition: version.offset for version in retired}
-        sources = [(version, self.source_of(version)) for version in survivors]
-        live = [v for v, source in sources if source is None or source.offset >= held.get(source.partition, 0)]
-        newest_retired = max(retired, key=lambda version: self.rank(version, home))
-        if not live:
-            return Verdict.COPY, newest_retired
-        newest = max((newest_retired, *live), key=lambda version: self.rank(version, home))
-        if newest is newest_retired:
-            return Verdict.COPY, newest
-        placed = self.stands_for(newest) == self.stands_for(newest_retired)
-        return (Verdict.PLACED if placed else Verdict.NEWER), newest
-
-    def is_newer(self, version: Version, than: Version, home: int) -> bool:
-        """Whether ``version``, which came to ``home`` after the decision to write ``than`` there, is as new or newer,
-        so that ``than`` must not be written behind it. A producer's record always is."""
-        here, there = self.stands_for(version), self.stands_for(than)
-        if here.partition == there.partition:
-            return here.offset >= there.offset
-        if self.source_of(version) is None:
-            return True
-        if than.partition in self.late_from:
-            return self.decide([than], [version], home)[0] is not Verdict.COPY
-        return self.rank(version, home) >= self.rank(than, home)
+    Then ``than`` must not be written behind it. A producer's record always is.
+    """
+    source, other = found.source, than if isinstance(than, OldRecord) else than.source
+    if source is not None and other is not None and source.partition == other.partition:
+        return source.offset >= other.offset
+    return rank(found, home) >= rank(than, home)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from pyspark.sql import SparkSession
 
 from modeaware import Consumer, Producer
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_of
-from modeaware.modes import PartitionMode
 from modeaware.spark import EvacuationReport, evacuate
 from modeaware.spark.command import evacuate_main
 from modeaware.spark.errors import OtherPartitioner
@@ -96,53 +95,48 @@ def conf(served: Controlled, **more: Any) -> dict[str, Any]:
     return {**served.conf, "modeaware.mode.log.topic": served.log, **more}
 
 
-def shrink(served: Controlled, topic: str) -> None:
-    """Returns once the partitions are sealed."""
-    result = served.ask(DeletePartitionsCommand(topic, KEPT, evacuate=True))
+def replace_topic(served: Controlled, topic: str, **more: Any) -> str:
+    """Return the successor's name once the topic is sealed."""
+    name, configs = f"{topic}-v2", {"cleanup.policy": "compact"}
+    command = ReplaceTopicCommand(topic, name, KEPT, configs=configs, evacuate=True, **{"delay_ms": 0, **more})
+    result = served.ask(command)
     assert result.code is ErrorCode.NONE, result.message
-    served.wait_for(topic, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
+    served.wait_for(topic, lambda r: r.retired and all(p.seal_offset is not None for p in r.retired.values()), 120)
+    return name
 
 
-def moved(keys: Iterable[bytes] = KEYS) -> list[bytes]:
-    place = named().for_topic("").partition
-    return [key for key in keys if place(key, PARTITIONS) >= KEPT]
-
-
-def test_a_compacted_topic_is_shrunk(spark: SparkSession, served: Controlled, topic: str) -> None:
+def test_evacuation_is_reported_and_done_once(spark: SparkSession, served: Controlled, topic: str) -> None:
     before = last_values(served.servers, topic)
-    shrink(served, topic)
-    served.wait_for(topic, lambda record: {r.reason for r in record.retired.values()} == {"not-evacuated"})
+    name = replace_topic(served, topic, fence="none")
+    served.wait_for(topic, lambda record: "not-evacuated" in {r.reason for r in record.retired.values()})
     report = evacuate(spark, topic, conf(served))
-    deleted = sum(before[key].value is None for key in moved())
+    deleted = sum(value.value is None for value in before.values())
     record = served.wait_done(topic)
-    seals = {p: end for p, (_, end) in watermarks(served.servers, topic).items() if p >= KEPT}
-    assert report == EvacuationReport(
-        topic, str(evacuation_of(record)), seals, len(moved()), len(moved()), deleted, passes=1
-    )
+    seals = {p: end for p, (_, end) in watermarks(served.servers, topic).items()}
+    assert report == EvacuationReport(topic, str(evacuation_of(record)), seals, len(KEYS), len(KEYS), deleted, passes=1)
     assert deleted
-    assert last_values(served.servers, topic, range(KEPT)) == before
-    assert {record.modes[p] for p in range(KEPT, PARTITIONS)} == {PartitionMode.NONE}
+    assert last_values(served.servers, name) == before
     assert not evacuate(spark, topic, conf(served)).seals
 
 
 def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, served: Controlled, topic: str) -> None:
-    shrink(served, topic)
+    name = replace_topic(served, topic, fence="none")
     evacuate(spark, topic, conf(served))
     served.wait_done(topic)
     place = named().for_topic("").partition
-    partition = place(moved()[0], PARTITIONS)
-    key, written = [key for key in moved() if place(key, PARTITIONS) == partition][:2]
-    (copy,) = (m for m in drain_topic(served.servers, topic, range(KEPT)) if m.key() == written)
+    partition = place(KEYS[0], PARTITIONS)
+    key, written = [key for key in KEYS if place(key, PARTITIONS) == partition][:2]
+    (copy,) = (m for m in drain_topic(served.servers, name) if m.key() == written)
     assert HEADER in dict(copy.headers() or ())
     anew = {"key": written, "value": NEW, "timestamp": START_MS + 100_000, "headers": copy.headers()}
-    produce_all(PlainProducer(served.conf), topic, [{**anew, "partition": copy.partition()}])
+    produce_all(PlainProducer(served.conf), name, [{**anew, "partition": copy.partition()}])
     late = [(each, b"late", START_MS + 99_999) for each in (key, written)]
     produce_values(served.conf, topic, late, partition=partition)
     served.wait_for(topic, lambda record: record.retired[partition].reason == "not-evacuated")
     report = evacuate(spark, topic, conf(served))
     assert (report.copied, report.newer, set(report.seals)) == (1, 1, {partition}), "a header passed on is no copy's"
     served.wait_done(topic)
-    found = last_values(served.servers, topic, range(KEPT))
+    found = last_values(served.servers, name)
     assert (found[key].value, found[written].value) == (b"late", NEW)
 
 
@@ -160,22 +154,21 @@ def test_the_command(
     settings.write_text(f"modeaware.mode.log.topic={served.log}\n", encoding="utf-8")
     words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
     assert evacuate_main(words) == 1
-    assert "no shrink is in force" in capsys.readouterr().err
-    shrink(served, topic)
+    assert "it is not being replaced" in capsys.readouterr().err
+    name = replace_topic(served, topic)
     assert evacuate_main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["topic"], found["copied"]) == (topic, len(moved()))
-    served.wait_done(topic)
-    headers = {h[0] for m in drain_topic(served.servers, topic, range(KEPT)) for h in m.headers() or ()}
+    assert (found["topic"], found["copied"]) == (topic, len(KEYS))
+    served.wait_done(topic, 120)
+    headers = {h[0] for m in drain_topic(served.servers, name) for h in m.headers() or ()}
     assert headers == {"of", "none", HEADER}
 
 
 def test_another_partitioner_is_refused(spark: SparkSession, served: Controlled, topic: str) -> None:
-    shrink(served, topic)
-    ends = watermarks(served.servers, topic)
+    name = replace_topic(served, topic)
     with pytest.raises(OtherPartitioner, match=r"crc32 \(100.0%\)"):
         evacuate(spark, topic, conf(served, partitioner="murmur2_random"))
-    assert watermarks(served.servers, topic) == ends
+    assert {end for _, end in watermarks(served.servers, name).values()} == {0}
     assert served.reasons(topic) <= {None, "not-evacuated"}
 
 
@@ -188,7 +181,7 @@ def filled(served: Controlled, make_topic: MakeTopic, keys: int) -> tuple[str, d
 
 
 def last(served: Controlled, topic: str, **more: str) -> dict[bytes, bytes]:
-    """Key -> its last value in the partition of the survivors that it belongs to."""
+    """Key -> its last value in the partition of the successor that it belongs to."""
     place = named().for_topic(topic).partition
     settings = {name.replace("_", "."): value for name, value in more.items()}
     found = drain_topic(served.servers, topic, range(KEPT), **settings)
@@ -222,15 +215,14 @@ def test_producers_write_the_same_keys_meanwhile(
     spark: SparkSession, served: Controlled, make_topic: MakeTopic, keys: int, written: int
 ) -> None:
     topic, values = filled(served, make_topic, keys)
-    shrink(served, topic)
+    name = replace_topic(served, topic)
     with Writing(served, topic, list(values)[:written], values):
         report = evacuate(spark, topic, conf(served, **IGNORED))
     assert report.keys == report.copied + report.newer
     assert report.newer > 0
-    assert last(served, topic) == {key: values[key] for key in last(served, topic)}
-    assert last(served, topic, isolation_level="read_uncommitted") == last(served, topic)
-    assert last(served, topic).keys() >= {*moved(values)}
-    served.wait_done(topic)
+    assert last(served, name) == values
+    assert last(served, name, isolation_level="read_uncommitted") == values
+    served.wait_done(topic, 120)
 
 
 def run_and_kill(served: Controlled, topic: str, target: str, spark_conf_dir: Path, tmp_path: Path) -> None:
@@ -251,25 +243,6 @@ def run_and_kill(served: Controlled, topic: str, target: str, spark_conf_dir: Pa
         eventually(begun, 240, interval_s=0.01)
     finally:
         job.kill()
-
-
-def test_a_job_that_is_killed_is_run_again(
-    spark: SparkSession, served: Controlled, make_topic: MakeTopic, spark_conf_dir: Path, tmp_path: Path
-) -> None:
-    topic, values = filled(served, make_topic, 120_000)
-    shrink(served, topic)
-    run_and_kill(served, topic, topic, spark_conf_dir, tmp_path)
-    assert served.reasons(topic) == {"not-evacuated"}
-    assert PartitionMode.NONE not in served.modes(topic)
-    report = evacuate(spark, topic, conf(served, **IGNORED))
-    assert report.copied > 0
-    assert report.placed > 0
-    assert report.copied + report.placed == report.keys
-    served.wait_done(topic)
-    found = last(served, topic)
-    assert found == {key: values[key] for key in found}
-    assert found.keys() >= {*moved(values)}
-    assert last(served, topic, isolation_level="read_uncommitted") == found
 
 
 RECORDS, MANY = 1_000_000, 150_000
@@ -319,7 +292,7 @@ def test_a_compacted_topic_is_replaced(
     """1 000 000 records, 12 -> 4 partitions, with deleted keys and transactions. The job is killed and run again while
     producers write keys anew. The topic itself is deleted in the end."""
     topic = make_topic(PARTITIONS, cleanup_policy="compact")
-    name, keys = f"{topic}-v2", [b"key-%d" % n for n in range(MANY)]
+    keys = [b"key-%d" % n for n in range(MANY)]
     for first in range(0, RECORDS, 100_000):
         numbers = range(first, first + 100_000)
         records = ((keys[n * 7 % MANY], None if n % 20 == 0 else b"v%d" % n, START_MS + n) for n in numbers)
@@ -329,12 +302,7 @@ def test_a_compacted_topic_is_replaced(
     before = latest(served, topic, PARTITIONS)
     assert (len(before), before[keys[4_500]].value) == (MANY, b"committed")
     with Table(conf(served), topic) as table:
-        command = ReplaceTopicCommand(
-            topic, name, KEPT, configs={"cleanup.policy": "compact"}, delay_ms=0, evacuate=True
-        )
-        result = served.ask(command)
-        assert result.code is ErrorCode.NONE, result.message
-        served.wait_for(topic, lambda r: r.retired and all(p.seal_offset is not None for p in r.retired.values()), 120)
+        name = replace_topic(served, topic)
         run_and_kill(served, topic, name, spark_conf_dir, tmp_path)
         anew = {key: None if n % 2 else NEW for n, key in enumerate(keys[:20_000:10])}
         produce_values(conf(served), topic, ((key, value, START_MS) for key, value in anew.items()), kind=Producer)
