@@ -9,6 +9,7 @@ from typing import ClassVar
 from modeaware.clock import utc
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.durations import duration_text
 from modeaware.errors import RecordError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
@@ -481,7 +482,7 @@ def reclaim_text(command: DeletePartitionsCommand, deletes: bool) -> str:
         return "their records stay on the brokers, and no client reads them any more"
     if retention:
         return "their records stay until the topic's own retention removes them (a delay deletes them once consumed)"
-    earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
+    earliest = f", {duration_text(command.delay_ms)} from now at the earliest" if command.delay_ms else ""
     return f"their records are deleted once every group has consumed them{earliest}"
 
 
@@ -491,7 +492,7 @@ def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
         return f"{topic} is never deleted (--fence none)"
     if delay_ms is None:
         return f"{topic} is deleted once its own retention has emptied it, and every group has moved"
-    return f"{topic} is DELETED once every group has moved, {delay_ms} ms from now at the earliest"
+    return f"{topic} is DELETED once every group has moved, {duration_text(delay_ms)} from now at the earliest"
 
 
 def _group_lines(topic: TopicDescription) -> list[str]:

@@ -7,17 +7,15 @@ hide the function.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeaware.adoption.installing import from_environment
-from modeaware.config import read_properties
+from modeaware.adoption.installing import command_settings
+from modeaware.durations import duration_ms
 from modeaware.errors import ModeAwareError
 from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan
@@ -46,10 +44,11 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
     option("--partitioner", metavar="NAME", help=f"the partitioner of the topic's producers (default: {DEFAULT_NAME})")
     option(
         "--wait",
-        type=float,
-        default=DEFAULT_WAIT_S,
-        metavar="SECONDS",
-        help="how long to wait for seals (default: %(default)g)",
+        dest="wait_ms",
+        type=duration_ms,
+        default=round(DEFAULT_WAIT_S * 1000),
+        metavar="DURATION",
+        help=f"how long to wait for seals (default: {DEFAULT_WAIT_S:g}s)",
     )
     option(
         "--passes",
@@ -68,8 +67,9 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
         if args.partitioner is not None:
             conf["partitioner"] = args.partitioner
         check = not args.no_partitioner_check
-        report = evacuate(spark, args.topic, conf, wait_s=args.wait, passes=args.passes, check_partitioner=check)
-        print(json.dumps(asdict(report), indent=2) if args.json else report)
+        wait_s = args.wait_ms / 1000
+        report = evacuate(spark, args.topic, conf, wait_s=wait_s, passes=args.passes, check_partitioner=check)
+        print(json_text(report) if args.json else report)
 
     return _run(args, f"evacuate {args.topic}", run)
 
@@ -109,8 +109,9 @@ def _parser(name: str, description: str, epilog: str | None = None) -> argparse.
         formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
     )
     option = parser.add_argument
-    option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the brokers")
-    option("--topic", required=True, metavar="TOPIC")
+    option("topic", metavar="TOPIC")
+    servers_help = "the brokers (default: bootstrap.servers of --command-config, else MODEAWARE_BOOTSTRAP_SERVERS)"
+    option("--bootstrap-server", metavar="HOST:PORT[,...]", help=servers_help)
     settings_help = "client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's"
     option("--command-config", type=Path, metavar="FILE", help=settings_help)
     option("--json", action="store_true", help="print JSON" + (", see below" if epilog else ""))
@@ -133,10 +134,7 @@ def _run(args: argparse.Namespace, name: str, work: Callable[[SparkSession, dict
         return 1
     active = spark = SparkSession.getActiveSession()
     try:
-        conf: dict[str, Any] = dict(from_environment(os.environ))
-        if args.command_config is not None:
-            conf |= read_properties(args.command_config)
-        conf["bootstrap.servers"] = args.bootstrap_server
+        conf = command_settings(args.bootstrap_server, args.command_config, os.environ)
         settings = dict(args.spark_conf)
         if active is None and _SUBMITTED not in os.environ:
             settings = {"spark.app.name": name, "spark.jars.packages": connector, **settings}
