@@ -85,6 +85,7 @@ GROUPS = LOOK, CHANGE, RUN = ("See what is and what would be", "Change topics", 
 COMMANDS = tuple(
     Entry(name, f"modeaware.cli.{where}", help, group)
     for name, where, help, group in (
+        ("status", "status:Status", "show changes under way, what blocks them, what to run", LOOK),
         ("plan", "plan:Plan", "show what another number of partitions would do", LOOK),
         ("groups", "groups:Groups", "show the groups a change waits for; make rules for them", LOOK),
         ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", LOOK),

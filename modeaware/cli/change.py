@@ -317,7 +317,7 @@ def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> i
     except KeyboardInterrupt:
         state = "continues while a controller runs"
         if change.is_embedded:
-            state = f"rests until a controller runs: {command_line(args, 'controller')}"
+            state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
         hints = _hints(args, topic)
         tell(f"Left. The change {state}", *(hints if isinstance(command, DeletePartitionsCommand) else hints[:1]))
         return INTERRUPTED
@@ -336,8 +336,8 @@ def check_count(topic: str, seen: Sequence[TopicDescription], wanted: int) -> No
 
 def _hints(args: argparse.Namespace, topic: str) -> list[str]:
     return [
-        f"Watch it:     {command_line(args, 'topics', '--describe', '--topic', topic)}",
-        f"Take it back: {command_line(args, 'topics', '--undo', '--topic', topic)}",
+        f"Watch it:     {command_line(args, 'modeaware', 'topics', '--describe', '--topic', topic)}",
+        f"Take it back: {command_line(args, 'modeaware', 'topics', '--undo', '--topic', topic)}",
     ]
 
 

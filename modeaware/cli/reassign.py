@@ -212,7 +212,7 @@ def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> boo
     try:
         wait_until_settled(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
-        command = ("reassign-partitions", "--reassignment-json-file", str(args.reassignment_json_file))
+        command = ("modeaware", "reassign-partitions", "--reassignment-json-file", str(args.reassignment_json_file))
         tell(
             "The move continues in the cluster.", f"Watch it:     {command_line(args, *command, '--verify', '--wait')}"
         )

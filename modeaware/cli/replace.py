@@ -352,10 +352,12 @@ def _hints(
     args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand], switched: Collection[str] = ()
 ) -> list[str]:
     topics = [command.topic for command in commands]
-    hints = [f"Watch it:     {command_line(args, 'topics', '--describe', '--topic', topic)}" for topic in topics]
+    hints = [
+        f"Watch it:     {command_line(args, 'modeaware', 'topics', '--describe', '--topic', topic)}" for topic in topics
+    ]
     left = [topic for topic in topics if topic not in switched]
     if left and not args.undo:
-        hints.append(f"Take it back: {command_line(args, 'replace', *left, '--undo')} (until the switch)")
+        hints.append(f"Take it back: {command_line(args, 'modeaware', 'replace', *left, '--undo')} (until the switch)")
     return hints
 
 
@@ -432,7 +434,7 @@ def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTo
     except KeyboardInterrupt:
         state = "continues while a controller runs"
         if change.is_embedded:
-            state = f"rests until a controller runs: {command_line(args, 'controller')}"
+            state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
         switched = {topic for topic, watch in watches.items() if watch.is_switched}
         tell(f"Left. The replacement {state}", *_hints(args, list(left.values()), switched))
         return INTERRUPTED

@@ -71,10 +71,10 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command_line(args: argparse.Namespace, *words: str) -> str:
-    """Return a command that the user may type next, with the same options of the connection as this one."""
+    """Return a command that the user may type next, with the same options of the connection as this one has."""
     options = {"--bootstrap-server": args.bootstrap_server, "--command-config": args.command_config}
     given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    return shlex.join(["modeaware", *words, *given])
+    return shlex.join([*words, *given])
 
 
 def add_flags(parser: argparse.ArgumentParser, **texts: str) -> None:

@@ -26,7 +26,7 @@ from modeaware.modelog.records import (
 )
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
 from modeaware.printable import number, printable_lines, table
-from modeaware.reports.session import Session
+from modeaware.reports.session import ModeLog, Session
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,11 @@ class Description:
     topics: tuple[TopicDescription, ...]
 
 
-def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicDescription]:
-    """Describe ``topics``; None: every topic that has a usable record in the mode log."""
-    log = session.read_log()
+def describe_topics(
+    session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
+) -> list[TopicDescription]:
+    """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
+    log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     each = list(session.records(log, wanted, named=topics is not None))
     counts = {topic: range(shape.partition_count) for topic, shape, _ in each}

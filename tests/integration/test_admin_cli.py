@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import signal
 import socket
 from argparse import Namespace
@@ -90,6 +92,13 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     described = site.describe(filled)
     assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["ReadOnly"] * 4
     assert f"slow-{filled}" in described["partitions"][2]["waits_for"]
+    status = site.run("status")
+    assert f"shrink from 6 to 2  drain  2-5         group 'slow-{filled}' has not consumed it to the seal" in status.out
+    assert "No controller is running: these changes rest." in status.out
+    program, *command = shlex.split(
+        json.loads(site.run("status", filled, "--json").out)["changes"][0]["waiting"][0]["next"]
+    )
+    assert (program, cli.main(command)) == ("modeaware", 0), "it can be typed as it is"
 
     site.commit(filled, f"slow-{filled}", ends(site.servers, filled))
     again = site.run("shrink", filled, "--partitions", "2", *WAIT)

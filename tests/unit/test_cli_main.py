@@ -336,9 +336,12 @@ def test_brokers_are_those_of_the_option_the_file_or_the_environment(
 def test_proposed_command_repeats_the_options_that_were_given() -> None:
     parser = argparse.ArgumentParser()
     session.add_connection_options(parser)
-    assert session.command_line(parser.parse_args([]), "status", "a b") == "modeaware status 'a b'"
+    assert session.command_line(parser.parse_args([]), "modeaware", "status", "a b") == "modeaware status 'a b'"
     given = parser.parse_args(["--bootstrap-server", "k:1", "--command-config", "my conf"])
-    assert session.command_line(given, "status") == "modeaware status --bootstrap-server k:1 --command-config 'my conf'"
+    assert (
+        session.command_line(given, "modeaware", "status")
+        == "modeaware status --bootstrap-server k:1 --command-config 'my conf'"
+    )
 
 
 def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:

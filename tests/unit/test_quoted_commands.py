@@ -24,7 +24,10 @@ def typed_lines() -> Iterator[tuple[str, str]]:
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
                 command = line.strip().removeprefix("$ ")
                 if command.startswith("modeaware ") and not re.search(r"\[|\.\.\.|\bHOST:PORT\b", command):
-                    yield page, re.sub(r'"?\$\w+"?', "1", command.partition(" | ")[0].partition(" > ")[0].partition(" < ")[0])
+                    yield (
+                        page,
+                        re.sub(r'"?\$\w+"?', "1", command.partition(" | ")[0].partition(" > ")[0].partition(" < ")[0]),
+                    )
 
 
 @pytest.mark.parametrize(("page", "command"), list(typed_lines()))
