@@ -100,102 +100,56 @@ def _waiting(topic: TopicDescription, typed: Typed) -> Iterator[Waiting]:
 
 
 def _next(topic: TopicDescription, reason: str | None, typed: Typed) -> str | None:
-    if reason is None or (code := reasons.code_of(reason)) in BY_ITSELF:
+    code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
+    if reason is None or code in BY_ITSELF:
         return None
-    group, command = reasons.group_of(reason), NEXT.get(code, _describe)
-    if not group and command in (_waive, _waive_uncommitted, _prepare, _accept):  # it did not fit the record
-        command = _groups
-    return typed(*command(topic, group))
+    now, shrink = topic.replacement, topic.deletion
+    template = (NEXT if now is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
+    if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # not in the record
+        template = _GROUPS
+    filled = {"topic": topic.topic, "group": group, "new": now.successor if now is not None else ""}
+    if shrink is not None:
+        delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
+        policy = "--immediate-delete" if shrink.immediate_delete else delay
+        filled |= {"count": str(shrink.delete_partitions), "policy": policy}
+    words = (word.format_map(filled) for word in template.split())  # a name is one word, also with blanks in it
+    return typed(*(word for word in words if word))
 
 
-def _describe(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return "modeaware", "topics", "--describe", "--topic", topic.topic
-
-
-def _groups(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return "modeaware", "groups", "list", topic.topic
-
-
-def _unavailable(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return "modeaware", "topics", "--describe", "--unavailable-partitions", "--topic", topic.topic
-
-
-def _check(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    now = topic.replacement
-    successor = () if now is None else ("--successor", now.successor)
-    return "modeaware", "check", "--role", "controller", topic.topic, *successor
-
-
-def _waive(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return "modeaware", "groups", "waive", group, "--topic", topic.topic, "--reason", "WHY", "--expires", "7d"
-
-
-def _waive_uncommitted(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return *_waive(topic, group), "--uncommitted-only"
-
-
-def _prepare(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    assert topic.replacement is not None, "groups move to a successor"
-    return "modeaware", "groups", "prepare", group, "--topic", topic.replacement.successor
-
-
-def _accept(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return *_repeat(topic, group), "--accept-state-loss", group
-
-
-def _repeat(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    """Return the command that began the change, or continues it."""
-    shrink = topic.deletion
-    if topic.replacement is not None or shrink is None:
-        return "modeaware", "replace", topic.topic
-    delay = () if shrink.delay_ms is None else ("--delay", duration_text(shrink.delay_ms))
-    immediate = ("--immediate-delete",) if shrink.immediate_delete else ()
-    return "modeaware", "shrink", topic.topic, "--partitions", str(shrink.delete_partitions), *delay, *immediate
-
-
-def _undo(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    if topic.replacement is not None:
-        return "modeaware", "replace", topic.topic, "--undo"
-    return "modeaware", "topics", "--undo", "--topic", topic.topic
-
-
-def _predecessor(topic: TopicDescription, predecessor: str) -> tuple[str, ...]:
-    return "modeaware", "topics", "--describe", "--topic", predecessor
-
-
-def _delete(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return "modeaware", "topics", "--delete", "--topic", topic.topic
-
-
-def _evacuate(topic: TopicDescription, group: str) -> tuple[str, ...]:
-    return "python", "-m", "modeaware.spark.evacuate", topic.topic
-
-
-NEXT: dict[str, Callable[[TopicDescription, str], tuple[str, ...]]] = {
-    reasons.OPEN_TRANSACTION: _describe,
-    reasons.UNAVAILABLE: _unavailable,
-    reasons.COMPACTED: _undo,
-    reasons.GROUPS_UNKNOWN: _groups,
-    reasons.GROUPS_HIDDEN: _check,
-    reasons.GROUPS_TOO_MANY: _groups,
-    reasons.GROUP_SETTLING: _groups,
-    reasons.GROUP_LAG: _groups,
-    reasons.GROUP_NEVER_COMMITTED: _waive_uncommitted,
-    reasons.GROUP_GONE: _waive,
-    reasons.GROUP_BEYOND_END: _groups,
-    reasons.GROUP_TRUNCATED: _groups,
-    reasons.GROUP_STATEFUL: _accept,
-    reasons.NOT_EVACUATED: _evacuate,
-    reasons.PAUSED: _repeat,
-    reasons.FENCE_DENIED: _check,
-    reasons.FENCE_UNKNOWN: _unavailable,
-    reasons.GROUP_NOT_MOVED: _prepare,
-    reasons.SUCCESSOR_GONE: _describe,
-    reasons.GROUP_SUBSCRIBED: _groups,
-    reasons.PREDECESSOR_FIRST: _predecessor,
-    reasons.NO_SUCCESSOR: _delete,
+_DESCRIBE = "modeaware topics --describe --topic {topic}"
+_UNAVAILABLE = "modeaware topics --describe --unavailable-partitions --topic {topic}"
+_GROUPS = "modeaware groups list {topic}"
+_CHECK = "modeaware check --role controller {topic}"
+_WAIVE = "modeaware groups waive {group} --topic {topic} --reason WHY --expires 7d"
+NEXT = {
+    reasons.OPEN_TRANSACTION: _DESCRIBE,
+    reasons.UNAVAILABLE: _UNAVAILABLE,
+    reasons.COMPACTED: "modeaware topics --undo --topic {topic}",
+    reasons.GROUPS_UNKNOWN: _GROUPS,
+    reasons.GROUPS_HIDDEN: _CHECK,
+    reasons.GROUPS_TOO_MANY: _GROUPS,
+    reasons.GROUP_SETTLING: _GROUPS,
+    reasons.GROUP_LAG: _GROUPS,
+    reasons.GROUP_NEVER_COMMITTED: f"{_WAIVE} --uncommitted-only",
+    reasons.GROUP_GONE: _WAIVE,
+    reasons.GROUP_BEYOND_END: _GROUPS,
+    reasons.GROUP_TRUNCATED: _GROUPS,
+    reasons.GROUP_STATEFUL: "modeaware shrink {topic} --partitions {count} {policy} --accept-state-loss {group}",
+    reasons.NOT_EVACUATED: "python -m modeaware.spark.evacuate {topic}",
+    reasons.PAUSED: "modeaware replace {topic}",
+    reasons.FENCE_DENIED: f"{_CHECK} --successor {{new}}",
+    reasons.FENCE_UNKNOWN: _UNAVAILABLE,
+    reasons.GROUP_NOT_MOVED: "modeaware groups prepare {group} --topic {new}",
+    reasons.SUCCESSOR_GONE: _DESCRIBE,
+    reasons.GROUP_SUBSCRIBED: _GROUPS,
+    reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
+    reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
 }
 """Code of a reason -> the command that looks into it or resolves it."""
+_OF_REPLACEMENT = {
+    reasons.COMPACTED: "modeaware replace {topic} --undo",
+    reasons.GROUP_STATEFUL: "modeaware replace {topic} --accept-state-loss {group}",
+}
 BY_ITSELF = frozenset(
     {
         *(reasons.STILL_WRITTEN, reasons.STRAGGLER, reasons.TRUNCATED, reasons.DELAY, reasons.RETENTION),

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from modeaware.adoption.installing import command_settings
@@ -22,7 +23,7 @@ from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.spark.connector import packages
-from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate
+from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, EvacuationReport, evacuate
 from modeaware.spark.planning import DEFAULT_SAMPLE, plan
 from partitioners import DEFAULT_NAME
 
@@ -39,6 +40,7 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
         "evacuate",
         "Copy the latest values of a compacted topic's retired partitions to those that stay, or of a whole topic to "
         "its successor, and commit the proof, so that a shrink or a replacement with --evacuate continues.",
+        json_help(EvacuationReport),
     )
     option = parser.add_argument
     option("--partitioner", metavar="NAME", help=f"the partitioner of the topic's producers (default: {DEFAULT_NAME})")
@@ -101,12 +103,12 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
     return _run(args, "modeaware plan", run)
 
 
-def _parser(name: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m modeaware.spark.{name}",
-        description=description,
+        description=fill(description),
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = parser.add_argument
     option("topic", metavar="TOPIC")
@@ -114,7 +116,7 @@ def _parser(name: str, description: str, epilog: str | None = None) -> argparse.
     option("--bootstrap-server", metavar="HOST:PORT[,...]", help=servers_help)
     settings_help = "client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's"
     option("--command-config", type=Path, metavar="FILE", help=settings_help)
-    option("--json", action="store_true", help="print JSON" + (", see below" if epilog else ""))
+    option("--json", action="store_true", help="print JSON, see below")
     _repeated(parser, "--spark-conf", "a setting of the session, where spark-submit does not start it; may be repeated")
     return parser
 

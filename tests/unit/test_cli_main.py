@@ -289,6 +289,10 @@ def test_everything_that_prints_json_has_the_version_of_its_schema(
         with pytest.raises(SystemExit):
             cli.main([entry.name, *(["list"] if entry.name in ("groups", "alias") else []), "--help"])
         assert "schema_version: 1" in capsys.readouterr().out, entry.name
+    for program in (plan_main, evacuate_main):
+        with pytest.raises(SystemExit):
+            program(["--help"])
+        assert "schema_version: 1" in capsys.readouterr().out, program.__name__
 
 
 def takes_json(entry: cli.Entry) -> bool:

@@ -80,13 +80,13 @@ def test_growth_and_replacement_have_their_names() -> None:
         ("group-never-committed:b", "groups waive b --topic orders --reason WHY --expires 7d --uncommitted-only"),
         ("groups-hidden", "check --role controller orders"),
         ("partition-unavailable", "topics --describe --unavailable-partitions --topic orders"),
-        ("group-stateful:app", "shrink orders --partitions 4 --delay 1m --accept-state-loss app"),
+        ("group-stateful:app", "shrink orders --partitions 4 --delay=1m --accept-state-loss app"),
         ("compacted", "topics --undo --topic orders"),
         ("still-written", None),
         ("retention", None),
         (None, None),
         ("of-a-newer-controller", "topics --describe --topic orders"),
-        ("group-gone", "groups list orders"),
+        ("group-gone", "groups list orders"),  # the name did not fit the record
     ],
 )
 def test_next_command_of_a_shrink(reason: str | None, expected: str | None) -> None:
