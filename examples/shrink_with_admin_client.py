@@ -2,7 +2,7 @@
 
 Needs a running controller: modeaware controller --bootstrap-server localhost:9092
 
-    python examples/shrink_with_admin_client.py --bootstrap-server localhost:9092 --topic orders --to 4 --then 6
+    python examples/shrink_with_admin_client.py --bootstrap-server localhost:9092 --topic orders --partitions 4 --then 6
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-server", default="localhost:9092")
     parser.add_argument("--topic", default="orders")
-    parser.add_argument("--to", type=int, default=4, help="partitions to keep")
+    parser.add_argument("--partitions", type=int, default=4, help="partitions to keep")
     parser.add_argument("--then", type=int, default=6, help="partitions to grow to afterwards")
     parser.add_argument("--timeout-s", type=float, default=600.0, help="how long to wait for the reclaim")
     args = parser.parse_args()
@@ -28,7 +28,7 @@ def main() -> None:
 
     # delay_ms=0: delete as soon as every group has consumed the retired partitions. Without a delay nothing is deleted
     # early; the topic's own retention takes the records. The future is done when the shrink is in force.
-    shrink = admin.delete_partitions({args.topic: DeletePartitions(total_count=args.to)}, delay_ms=0)
+    shrink = admin.delete_partitions({args.topic: DeletePartitions(total_count=args.partitions)}, delay_ms=0)
     shrink[args.topic].result()
 
     deadline_s = time.monotonic() + args.timeout_s

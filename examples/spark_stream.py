@@ -28,7 +28,7 @@ def main() -> None:
     spark = SparkSession.builder.appName("copy").config("spark.jars.packages", packages()).getOrCreate()
     conf = {"bootstrap.servers": args.bootstrap_server, "partitioner": "murmur2_random"}
 
-    # The group is modeaware-spark-<name of the query>; see it with: modeaware groups list --topic ...
+    # The group is modeaware-spark-<name of the query>; see it with: modeaware groups list ...
     listener = ProgressListener(conf)
     spark.streams.addListener(listener)
     query = (

@@ -8,15 +8,26 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
-from modeaware.config import CLIENT_SETTING_NAMES, process_settings, set_process_settings
+from modeaware.config import (
+    CLIENT_SETTING_NAMES,
+    process_settings,
+    read_properties,
+    set_process_settings,
+    split_client_config,
+)
+from modeaware.errors import ConfigError
 
 NOT_TEXT = frozenset({"modeaware.resize_cb"})
 """A function: for ``install()`` alone."""
+_SERVERS = "bootstrap.servers"
+_SERVERS_VARIABLE = "MODEAWARE_BOOTSTRAP_SERVERS"
 
 
 def variable_of(name: str) -> str:
@@ -28,6 +39,40 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The client settings that ``environ`` gives. Other ``MODEAWARE_`` variables are no clients'."""
     found = {name: environ.get(variable_of(name)) for name in CLIENT_SETTING_NAMES if name not in NOT_TEXT}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def command_settings(servers: str | None, file: Path | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of a command, of which ``bootstrap.servers`` is always one.
+
+    Options outweigh the file, and that the environment (``MODEAWARE_BOOTSTRAP_SERVERS``, and the client settings).
+
+    Args:
+        servers: the value of ``--bootstrap-server``.
+        file: that of ``--command-config``.
+
+    Raises:
+        ConfigError: none of the three names a broker, the file cannot be read, or a variable has a bad value.
+    """
+    settings: dict[str, Any] = from_environment(environ)
+    for name, value in settings.items():
+        check_variable(name, partial(split_client_config, {name: value}))
+    settings[_SERVERS] = environ.get(_SERVERS_VARIABLE)
+    settings |= {} if file is None else read_properties(file)
+    settings[_SERVERS] = servers or settings[_SERVERS]
+    if not settings[_SERVERS]:
+        raise ConfigError(
+            f"no brokers to connect to: pass --bootstrap-server HOST:PORT, or set {_SERVERS} in the file of "
+            f"--command-config, or the environment variable {_SERVERS_VARIABLE}"
+        )
+    return settings
+
+
+def check_variable(name: str, check: Callable[[], object]) -> None:
+    """Have an environment variable's setting checked. Raises ConfigError, which names the variable."""
+    try:
+        check()
+    except ConfigError as error:
+        raise ConfigError(f"environment variable {variable_of(name)}: {error.message}") from error
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,12 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from modeaware.errors import ModeAwareError
+from modeaware.printable import nearest
 
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141
@@ -35,9 +36,11 @@ class Command:
 
     Attributes:
         epilog: what ``--help`` prints below the options.
+        actions: the words of which one follows the command's name; none: it has no actions.
     """
 
     epilog = ""
+    actions: Collection[str] = ()
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
@@ -49,11 +52,12 @@ class Command:
 
 
 class Entry(NamedTuple):
-    """A command that is not loaded yet: its name, where it is (``module:Class``), and a line for ``--help``."""
+    """A command that is not loaded yet: its name, where it is (``module:Class``), a line for ``--help``, its group."""
 
     name: str
     where: str
     help: str
+    group: str
 
     def load(self) -> Command:
         """Raises ModeAwareError where an extra is missing."""
@@ -77,51 +81,25 @@ class Entry(NamedTuple):
         return command
 
 
+GROUPS = LOOK, CHANGE, RUN = ("See what is and what would be", "Change topics", "Run")
 COMMANDS = tuple(
-    Entry(name, f"modeaware.cli.{where}", help)
-    for name, where, help in (
-        ("topics", "topics:Topics", "create, list, describe, alter and delete topics, partition modes included"),
-        (
-            "reassign-partitions",
-            "reassign:ReassignPartitions",
-            "move partitions to other brokers, watch the move, and cancel it",
-        ),
-        ("plan", "plan:Plan", "show what another number of partitions would do to a topic's keys and load"),
-        ("shrink", "change:Shrink", "retire a topic's last partitions"),
-        ("grow", "change:Grow", "revive retired partitions, then create new ones"),
-        (
-            "replace",
-            "replace:Replace",
-            "replace a topic by a new one of another number of partitions; keys keep their order",
-        ),
-        ("alias", "alias:Aliases", "show the names of replaced topics that are gone, and end one"),
-        (
-            "apply",
-            "apply:Apply",
-            "bring topics to what a file declares: fewer partitions are a shrink; others are not touched",
-        ),
-        ("groups", "groups:Groups", "show which groups a drain waits for, and make rules about groups"),
-        (
-            "certificate",
-            "check:PrintCertificate",
-            "print the proof that a topic's retired partitions, or a topic that is replaced, were drained",
-        ),
-        (
-            "check",
-            "check:Check",
-            "check that a client, controller or operator has every right it needs, with the ACLs to add",
-        ),
-        (
-            "controller",
-            "controller:RunController",
-            "run the controller that keeps the modes, or a standby that takes over from it",
-        ),
-        (
-            "run",
-            "run:Run",
-            "run a program with mode-aware clients in place of confluent_kafka's and kafka-python's",
-        ),
-        ("local", "local:Local", "run a real Kafka on this machine to try things out"),
+    Entry(name, f"modeaware.cli.{where}", help, group)
+    for name, where, help, group in (
+        ("status", "status:Status", "show changes under way, what blocks them, what to run", LOOK),
+        ("plan", "plan:Plan", "show what another number of partitions would do", LOOK),
+        ("groups", "groups:Groups", "show the groups a change waits for; make rules for them", LOOK),
+        ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", LOOK),
+        ("check", "check:Check", "check that a user has every right that a role needs", LOOK),
+        ("shrink", "change:Shrink", "retire a topic's last partitions", CHANGE),
+        ("grow", "change:Grow", "revive retired partitions, then create new ones", CHANGE),
+        ("replace", "replace:Replace", "replace a topic by one of another number of partitions", CHANGE),
+        ("apply", "apply:Apply", "bring topics to what files declare", CHANGE),
+        ("alias", "alias:Aliases", "list names of replaced topics that are gone; end one", CHANGE),
+        ("topics", "topics:Topics", "create, list, describe, alter and delete topics", CHANGE),
+        ("reassign-partitions", "reassign:ReassignPartitions", "move partitions to other brokers", CHANGE),
+        ("controller", "controller:RunController", "run the controller that keeps the modes, or a standby", RUN),
+        ("run", "run:Run", "run a program with mode-aware clients, unchanged", RUN),
+        ("local", "local:Local", "run a real Kafka on this machine to try things out", RUN),
     )
 )
 
@@ -180,19 +158,44 @@ def _logged_once(logger: logging.Logger) -> Iterator[None]:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse with the options of the chosen command only: the others are not loaded."""
     parser = argparse.ArgumentParser(
-        prog="modeaware", description="Shrink a live Kafka topic: partition modes on stock Apache Kafka."
+        prog="modeaware",
+        usage="modeaware COMMAND ...",
+        description="Shrink a live Kafka topic: partition modes on stock Apache Kafka.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    subparsers = parser.add_subparsers(prog="modeaware", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    words = [argument for argument in arguments if not argument.startswith("-")]
     for entry in COMMANDS:
         subparser = add_action(subparsers, entry.name, entry.help)
-        if entry.name == chosen:
+        if words[:1] == [entry.name]:
             command = entry.load()
             subparser.epilog = command.epilog
             subparser.set_defaults(command=command)
             command.configure(subparser)
+            _check_word(subparser, f"action of {entry.name}", words[1:2], command.actions)
+    if not arguments:
+        parser.print_help()
+        parser.exit()
+    _check_word(parser, "command", words[:1], [entry.name for entry in COMMANDS])
     return parser.parse_args(arguments)
+
+
+def _overview() -> str:
+    """Return all commands, a line each, by their groups."""
+    width = max(len(entry.name) for entry in COMMANDS)
+    lines = []
+    for group in GROUPS:
+        lines += [f"{group}:", *(f"  {e.name:{width}}  {e.help}" for e in COMMANDS if e.group == group), ""]
+    return "\n".join([*lines, "modeaware COMMAND --help shows the options of one."])
+
+
+def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str], known: Collection[str]) -> None:
+    """End with the name that is nearest to a mistyped one; argparse refuses what is like none."""
+    for word in words:
+        if known and word not in known and (near := nearest(word, known)) is not None:
+            parser.error(f"no {kind}: {word!r}; did you mean {near!r}?")
 
 
 def add_action(

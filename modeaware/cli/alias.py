@@ -65,6 +65,8 @@ class AliasesReport:
 class Aliases(Command):
     """``list`` and ``forget``."""
 
+    actions = tuple(_ACTIONS)
+
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", required=True)
         for name, text in _ACTIONS.items():

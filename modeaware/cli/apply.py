@@ -63,7 +63,7 @@ described in docs/apply.md:
       partitions: 12
       replication_factor: 3
       configs: {{retention.ms: 604800000}}
-      shrink: {{policy: drained, delay_ms: 3600000}}
+      shrink: {{policy: drained, delay: 1h}}
 
 {json_help(ApplyReport)}
 Exit status: 0 done, or nothing to do; 1 nothing was changed, because of an error, a refusal, or a no; {CHANGES_PENDING}
@@ -82,7 +82,7 @@ left by Ctrl-C.
         if args.json and not (args.yes or args.dry_run or args.check):
             raise BadUsage("--json needs --yes, --dry-run or --check: it cannot ask between its lines")
         desired = read_files(args.files)
-        with open_session(args, "apply the files") as session, Change(session, args.timeout) as change:
+        with open_session(args, "apply the files") as session, Change(session, args.timeout_ms / 1000) as change:
             return _Application(args, change, desired).run()
 
 

@@ -20,10 +20,10 @@ from modeaware.cli.progress import status_without_change, tell, wait_for_topics
 from modeaware.cli.session import (
     add_change_options,
     add_connection_options,
+    add_delay_option,
     add_flags,
+    command_line,
     open_session,
-    server_options,
-    whole_number,
 )
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
@@ -257,7 +257,7 @@ def run_change(
     notes: Callable[[Situation], list[str]] = lambda situation: [],
 ) -> int:
     """Change one topic as the options say, with ``notes`` among the lines shown before. Returns the exit status."""
-    with open_session(args, "change the topic") as session, Change(session, args.timeout) as change:
+    with open_session(args, "change the topic") as session, Change(session, args.timeout_ms / 1000) as change:
         minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
         seen: list[Situation] = []  # the last one
 
@@ -315,7 +315,7 @@ def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> i
     except KeyboardInterrupt:
         state = "continues while a controller runs"
         if change.is_embedded:
-            state = f"rests until a controller runs: modeaware controller {server_options(args)}"
+            state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
         hints = _hints(args, topic)
         tell(f"Left. The change {state}", *(hints if isinstance(command, DeletePartitionsCommand) else hints[:1]))
         return INTERRUPTED
@@ -333,8 +333,10 @@ def check_count(topic: str, seen: Sequence[TopicDescription], wanted: int) -> No
 
 
 def _hints(args: argparse.Namespace, topic: str) -> list[str]:
-    command = f"modeaware topics {server_options(args)}"
-    return [f"Watch it:     {command} --describe --topic {topic}", f"Take it back: {command} --undo --topic {topic}"]
+    return [
+        f"Watch it:     {command_line(args, 'modeaware', 'topics', '--describe', '--topic', topic)}",
+        f"Take it back: {command_line(args, 'modeaware', 'topics', '--undo', '--topic', topic)}",
+    ]
 
 
 # What a change will do, in words
@@ -457,15 +459,14 @@ def undo_note(situation: Situation) -> list[str]:
 # The commands
 
 
+DELAY_HELP = (
+    "delete the retired partitions' records once every group has consumed them, and no earlier than {delay} from now; "
+    "without it they stay until the topic's own retention removes them"
+)
+
+
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`shrink_command` reads."""
-    parser.add_argument(
-        "--delete-partitions-delay",
-        type=whole_number(0),
-        metavar="MS",
-        help="delete the retired partitions' records once every group has consumed them, and no earlier than this many "
-        "ms from now; without it they stay until the topic's own retention removes them",
-    )
+    """Add what :func:`shrink_command` reads, but for the delay, which ``topics`` takes in KIP-694's form."""
     parser.add_argument(
         "--accept-state-loss",
         action="append",
@@ -480,11 +481,10 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePartitionsCommand:
+def shrink_command(topic: str, count: int, delay_ms: int | None, args: argparse.Namespace) -> DeletePartitionsCommand:
     """Return the shrink that the options ask for."""
-    delay = args.delete_partitions_delay
     accepted = tuple(dict.fromkeys(args.accept_state_loss))
-    return DeletePartitionsCommand(topic, count, delay, args.immediate_delete, accepted)
+    return DeletePartitionsCommand(topic, count, delay_ms, args.immediate_delete, accepted)
 
 
 class _Resize(Command):
@@ -492,7 +492,7 @@ class _Resize(Command):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("topic", metavar="TOPIC")
-        parser.add_argument("--to", type=int, required=True, metavar="N", help=self.what)
+        parser.add_argument("--partitions", type=int, required=True, metavar="N", help=self.what)
         add_connection_options(parser)
         add_change_options(parser)
 
@@ -503,7 +503,7 @@ class Grow(_Resize):
     what = "how many partitions take writes then"
 
     def run(self, args: argparse.Namespace) -> int:
-        return run_change(args, args.topic, lambda _: CreatePartitionsCommand(args.topic, args.to))
+        return run_change(args, args.topic, lambda _: CreatePartitionsCommand(args.topic, args.partitions))
 
 
 class Shrink(_Resize):
@@ -513,7 +513,8 @@ class Shrink(_Resize):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         super().configure(parser)
+        add_delay_option(parser, DELAY_HELP.format(delay="this long"))
         add_shrink_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        return run_change(args, args.topic, lambda _: shrink_command(args.topic, args.to, args))
+        return run_change(args, args.topic, lambda _: shrink_command(args.topic, args.partitions, args.delay_ms, args))

@@ -33,7 +33,7 @@ Asks the brokers as the user of --command-config, and changes nothing. One line 
 unknown (not named, or the brokers do not say). Then the commands of kafka-acls.sh that grant what is missing, and what
 is lost without it. The rights are those of docs/permissions.md.
 
-A client is a producer of its topics, or with --group a consumer (check one that is both in two runs); without --topic
+A client is a producer of its topics, or with --group a consumer (check one that is both in two runs); without TOPIC
 only what modeaware adds is checked. It needs nothing on the mode log where a bootstrap server returns the modes, as the
 controller's endpoint does.
 
@@ -42,14 +42,15 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
+        what = "a topic to be shrunk or replaced, or used by the client"
+        parser.add_argument("topics", metavar="TOPIC", nargs="*", help=what)
         add_connection_options(parser)
         roles = [role.value for role in Role]
         parser.add_argument("--role", required=True, choices=roles, help="whose rights are checked")
         for name, text in (
-            ("topic", "a topic to be shrunk, or used by the client"),
             ("group", "a consumer group that uses the topics; the client's own"),
             ("transactional-id", "a client's own"),
-            ("successor", "the new topic of a replacement of --topic, which controllers create"),
+            ("successor", "the new topic of a replacement of TOPIC, which controllers create"),
         ):
             text += "; may be repeated"
             parser.add_argument(f"--{name}", action="append", default=[], metavar=name.upper(), help=text)
@@ -74,7 +75,7 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
 def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     """Raises ConfigError: an empty name, or an option of another role."""
     role = Role(args.role)
-    if not all((*args.topic, *args.group, *args.transactional_id, *args.successor)):
+    if not all((*args.topics, *args.group, *args.transactional_id, *args.successor)):
         raise ConfigError("a name cannot be empty")
     if role is not Role.CLIENT and args.transactional_id:
         raise ConfigError(
@@ -92,7 +93,7 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     return Scope(
         role,
         target.controller.mode_log_topic,
-        tuple(args.topic),
+        tuple(args.topics),
         tuple(args.group),
         tuple(args.transactional_id),
         tuple(args.successor),
@@ -121,8 +122,8 @@ Exit status: 0 if every partition is drained or reclaimed, and a topic that is r
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("topic", metavar="TOPIC")
         add_connection_options(parser)
-        parser.add_argument("--topic", required=True, metavar="TOPIC")
         parser.add_argument(
             "--partition",
             type=int,

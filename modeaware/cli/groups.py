@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections.abc import Collection
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -22,6 +21,7 @@ from modeaware.cli.session import (
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.group_listing import list_groups
 from modeaware.cluster.groups import find_groups, group_commits
+from modeaware.durations import parse_duration_ms
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import LATEST_MS
 from modeaware.lifecycle.admission import alter_group_rules as check_rules
@@ -63,6 +63,8 @@ _ACTIONS = {
 class Groups(Command):
     """``list``, ``require``, ``waive``, ``closed``, ``forget``, ``prepare``."""
 
+    actions = tuple(_ACTIONS)
+
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", required=True)
         for name, text in _ACTIONS.items():
@@ -71,7 +73,7 @@ class Groups(Command):
             if name == "list":
                 action.epilog = json_help(GroupsReport)
                 what = "the topic (without it: all whose partitions are in a change)"
-                action.add_argument("--topic", metavar="TOPIC", help=what)
+                action.add_argument("topic", metavar="TOPIC", nargs="?", help=what)
                 add_flags(action, json="print JSON, see below")
             elif name == "forget":
                 action.add_argument("kind", metavar="KIND", choices=KINDS, help="require, waive or closed")
@@ -113,7 +115,7 @@ def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
     what = "why; printed in the certificate"
     parser.add_argument("--reason", required=kind != REQUIRE, default="", metavar="TEXT", help=what)
     end = parser.add_mutually_exclusive_group(required=kind == WAIVE)
-    end.add_argument("--expires", metavar="WHEN", help="when the rule ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")
+    end.add_argument("--expires", metavar="WHEN", help="when the rule ends: 90s, 30m, 12h, 7d, or an ISO time")
     if kind == WAIVE:
         end.add_argument("--forever", action="store_true", help="no end: the rule holds until it is removed")
         add_flags(parser, uncommitted_only="only on partitions where the group has never committed")
@@ -287,9 +289,7 @@ def _alter(
     return 0
 
 
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"(\d+)([smhdw])")
-_FORMS = "a duration (90s, 30m, 12h, 7d, 2w) or an ISO time (2030-01-31T18:00:00Z; UTC where it names no zone)"
+_TIME = "an ISO time (2030-01-31T18:00:00Z; UTC where it names no zone)"
 
 
 def expiry(text: str, now_ms: int) -> int:
@@ -299,13 +299,13 @@ def expiry(text: str, now_ms: int) -> int:
         ValueError: it is neither, or not in the future.
     """
     text = text.strip()
-    if found := _DURATION.fullmatch(text):
-        expires_ms = now_ms + int(found[1]) * _UNITS_MS[found[2]]
-    else:
+    try:
+        expires_ms = now_ms + parse_duration_ms(text)
+    except ValueError as error:
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(text if not text.isdecimal() else "")
         except ValueError:
-            raise ValueError(f"{text!r} is not {_FORMS}") from None
+            raise ValueError(f"{error}; or {_TIME}") from None
         expires_ms = int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     if expires_ms <= now_ms:
         raise ValueError(f"{text!r} is not in the future")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 
 from modeaware.cli import Command, key_value
 from modeaware.local import cluster
 from modeaware.local.cluster import MOST_NODES
+from modeaware.reports.serialise import json_text
 
 
 class Local(Command):
     """Exit status of ``status``: 0 when all brokers run, 1 else."""
+
+    actions = ("up", "down", "status")
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="up|down|status", required=True)
@@ -32,7 +34,7 @@ class Local(Command):
         if args.json:
             brokers = [broker._asdict() | {"log_path": str(broker.log_path)} for broker in kafka.brokers]
             report = {"running": kafka.healthy, "bootstrap_servers": kafka.bootstrap_servers, "brokers": brokers}
-            print(json.dumps(report, indent=2))
+            print(json_text(report))
         else:
             print(*lines, sep="\n")
         return 0 if kafka.healthy or args.action != "status" else 1

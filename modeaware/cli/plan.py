@@ -31,8 +31,8 @@ It reads no more records than --sample says, joins no group and commits nothing;
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("topic", metavar="TOPIC")
         add_connection_options(parser)
-        parser.add_argument("--topic", required=True, metavar="TOPIC")
         parser.add_argument(
             "--partitions",
             required=True,

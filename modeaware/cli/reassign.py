@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import threading
 from collections import Counter
@@ -37,8 +36,8 @@ from modeaware.cli.session import (
     add_connection_options,
     add_flags,
     check_actions,
+    command_line,
     open_session,
-    server_options,
 )
 from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.printable import printable_lines
@@ -213,10 +212,11 @@ def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> boo
     try:
         wait_until_settled(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
-        file = shlex.quote(str(args.reassignment_json_file))
-        command = f"modeaware reassign-partitions {server_options(args)} --reassignment-json-file {file}"
-        tell("The move continues in the cluster.", f"Watch it:     {command} --verify --wait")
-        tell(f"Cancel it:    {command} --cancel")
+        command = ("modeaware", "reassign-partitions", "--reassignment-json-file", str(args.reassignment_json_file))
+        tell(
+            "The move continues in the cluster.", f"Watch it:     {command_line(args, *command, '--verify', '--wait')}"
+        )
+        tell(f"Cancel it:    {command_line(args, *command, '--cancel')}")
         raise
     return verify(brokers, wanted, _CATCH_UP_PAUSES_S)
 

@@ -21,10 +21,10 @@ from modeaware.cli.progress import status_without_change, tell
 from modeaware.cli.session import (
     add_change_options,
     add_connection_options,
+    add_delay_option,
     add_flags,
+    command_line,
     open_session,
-    server_options,
-    whole_number,
 )
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
@@ -41,7 +41,7 @@ from modeaware.reports.describe import ReplacementDescription, TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog
 
-_FIRST_ONLY = ("partitions", "replication_factor", "config", "delete_partitions_delay", "fence")
+_FIRST_ONLY = ("partitions", "replication_factor", "config", "delay_ms", "fence")
 VALIDATION_TIMEOUT_S = 10.0
 
 
@@ -88,12 +88,10 @@ group has read it and none is subscribed to it any more, and once the delay has 
             metavar="KEY=VALUE",
             help="a config of it, over those copied from TOPIC; may be repeated",
         )
-        parser.add_argument(
-            "--delete-partitions-delay",
-            type=whole_number(0),
-            metavar="MS",
-            help="TOPIC is deleted once every group has read it, and no earlier than this many ms from now; "
-            "without it, not before its own retention has emptied it",
+        add_delay_option(
+            parser,
+            "delete TOPIC once every group has read it, and no earlier than this long from now; without it, not "
+            "before its own retention has emptied it",
         )
         parser.add_argument(
             "--fence",
@@ -127,7 +125,7 @@ group has read it and none is subscribed to it any more, and once the delay has 
             raise BadUsage("--undo goes with topics and the names of their successors alone")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
-        with open_session(args, "replace the topic") as session, Change(session, args.timeout) as change:
+        with open_session(args, "replace the topic") as session, Change(session, args.timeout_ms / 1000) as change:
             looks = _look_at_all(args, successors, change)
             refused = len(looks) < len(successors)
             if args.json or not looks:
@@ -310,7 +308,7 @@ def _wanted(
         count,
         args.replication_factor,
         dict(args.config),
-        args.delete_partitions_delay,
+        args.delay_ms,
         fence or FENCES[0],
         tuple(args.accept_state_loss),
         args.accept_access_loss,
@@ -353,11 +351,13 @@ def _replace(args: argparse.Namespace, change: Change, commands: list[ReplaceTop
 def _hints(
     args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand], switched: Collection[str] = ()
 ) -> list[str]:
-    servers, topics = server_options(args), [command.topic for command in commands]
-    hints = [f"Watch it:     modeaware topics {servers} --describe --topic {topic}" for topic in topics]
+    topics = [command.topic for command in commands]
+    hints = [
+        f"Watch it:     {command_line(args, 'modeaware', 'topics', '--describe', '--topic', topic)}" for topic in topics
+    ]
     left = [topic for topic in topics if topic not in switched]
     if left and not args.undo:
-        hints.append(f"Take it back: modeaware replace {' '.join(left)} --undo {servers} (until the switch)")
+        hints.append(f"Take it back: {command_line(args, 'modeaware', 'replace', *left, '--undo')} (until the switch)")
     return hints
 
 
@@ -434,7 +434,7 @@ def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTo
     except KeyboardInterrupt:
         state = "continues while a controller runs"
         if change.is_embedded:
-            state = f"rests until a controller runs: modeaware controller {server_options(args)}"
+            state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
         switched = {topic for topic, watch in watches.items() if watch.is_switched}
         tell(f"Left. The replacement {state}", *_hints(args, list(left.values()), switched))
         return INTERRUPTED

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from modeaware.adoption.installing import from_environment, variable_of
+from modeaware.adoption.installing import check_variable, command_settings, variable_of
 from modeaware.cli import BadUsage, key_value
 from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.cluster.metadata import metadata_request
@@ -20,10 +20,10 @@ from modeaware.config import (
     ClientConfig,
     ControllerConfig,
     parse_controller_config,
-    read_properties,
     split_client_config,
 )
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
+from modeaware.durations import duration_above_zero_ms, duration_ms
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException
 from modeaware.reports.session import Session
@@ -56,7 +56,10 @@ _JAVA_ONLY = {
 def add_connection_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--bootstrap-server`` and ``--command-config``, as Kafka's own tools have them."""
     parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the Kafka brokers to connect to"
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="the Kafka brokers to connect to (default: bootstrap.servers of --command-config, else "
+        "MODEAWARE_BOOTSTRAP_SERVERS)",
     )
     parser.add_argument(
         "--command-config",
@@ -67,10 +70,11 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def server_options(args: argparse.Namespace) -> str:
-    """Return these options as a command line has them, for a command that the user may type next."""
-    words = ["--bootstrap-server", args.bootstrap_server]
-    return shlex.join(words if args.command_config is None else [*words, "--command-config", str(args.command_config)])
+def command_line(args: argparse.Namespace, *words: str) -> str:
+    """Return a command that the user may type next, with the same options of the connection as this one has."""
+    options = {"--bootstrap-server": args.bootstrap_server, "--command-config": args.command_config}
+    given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    return shlex.join([*words, *given])
 
 
 def add_flags(parser: argparse.ArgumentParser, **texts: str) -> None:
@@ -123,13 +127,19 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, wait=f"{wait}runs")
     parser.add_argument(
         "--timeout",
-        type=seconds,
-        default=REQUEST_TIMEOUT_S,
-        metavar="SECONDS",
+        dest="timeout_ms",
+        type=duration_above_zero_ms,
+        default=round(REQUEST_TIMEOUT_S * 1000),
+        metavar="DURATION",
         help="how long to retry while no controller or leader is available, and nothing was done (default: "
-        f"{REQUEST_TIMEOUT_S:g}); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
+        f"{REQUEST_TIMEOUT_S:g}s); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
     )
     add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
+
+
+def add_delay_option(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--delay``: what is retired or replaced is deleted no earlier than that from now."""
+    parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="DURATION", help=text)
 
 
 class Connection(NamedTuple):
@@ -150,15 +160,10 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
         log_level: librdkafka's; 0: a command prints one line where librdkafka would print many. None: the file's.
     """
     settings: dict[str, Any] = {} if log_level is None else {"log_level": log_level}
-    for name, value in from_environment(os.environ).items():
-        _checked_variable(name, partial(split_client_config, {name: value}))
-        settings[name] = value
-    if args.command_config is not None:
-        settings |= read_properties(args.command_config)
+    settings |= command_settings(args.bootstrap_server, args.command_config, os.environ)
     asked_for = dict(getattr(args, "controller_config", ()))
     if _MODE_LOG_TOPIC in asked_for:  # of the whole command: it must not look at one log and keep another
         settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
-    settings["bootstrap.servers"] = args.bootstrap_server
     config, conf = split_client_config(settings)
     for name, advice in _JAVA_ONLY.items():
         if name in conf:
@@ -168,16 +173,9 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
         own = [name for name in CONTROLLER_CONFIGS if name.startswith(PREFIX) and name != _MODE_LOG_TOPIC]
         controllers = {name: os.environ[variable_of(name)] for name in own if variable_of(name) in os.environ}
     for name, value in controllers.items():
-        _checked_variable(name, partial(parse_controller_config, {name: value}))
+        check_variable(name, partial(parse_controller_config, {name: value}))
     ours = {**controllers, _MODE_LOG_TOPIC: config.mode_log_topic, **asked_for}
     return Connection(conf, config, parse_controller_config(ours))
-
-
-def _checked_variable(name: str, check: Callable[[], object]) -> None:
-    try:
-        check()
-    except ConfigError as error:
-        raise ConfigError(f"environment variable {variable_of(name)}: {error.message}") from error
 
 
 @contextmanager
@@ -226,17 +224,6 @@ def kafka_errors(what: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise cluster_error(what, error) from error
-
-
-def seconds(text: str) -> float:
-    """argparse type: seconds, more than 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return number
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:

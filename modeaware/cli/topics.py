@@ -9,7 +9,7 @@ from typing import Any
 
 from modeaware.admin.new_topics import NewTopic
 from modeaware.cli import BadUsage, Command, key_value
-from modeaware.cli.change import Situation, add_shrink_options, run_change, shrink_command, undo_note
+from modeaware.cli.change import DELAY_HELP, Situation, add_shrink_options, run_change, shrink_command, undo_note
 from modeaware.cli.embedded import admin_client
 from modeaware.cli.progress import status_without_change, tell
 from modeaware.cli.session import (
@@ -20,6 +20,7 @@ from modeaware.cli.session import (
     check_actions,
     flag,
     open_session,
+    whole_number,
 )
 from modeaware.cluster.effects import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
@@ -145,6 +146,12 @@ class Topics(Command):
             **{name: f"--describe: only {text}" for name, text in _FILTERS.items()},
             json="--describe: print JSON, see below; without --topic of topics that were changed",
         )
+        add(
+            "--delete-partitions-delay",
+            type=whole_number(0),
+            metavar="MS",
+            help=f"--alter: {DELAY_HELP.format(delay='this many ms')}",
+        )
         add_shrink_options(parser)
         add_change_options(parser)
 
@@ -243,7 +250,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
             code=ErrorCode.INVALID_PARTITIONS,
             topic=situation.topic,
         )
-    return shrink_command(situation.topic, args.partitions, args)
+    return shrink_command(situation.topic, args.partitions, args.delete_partitions_delay, args)
 
 
 def undo_command(situation: Situation) -> ResizeCommand | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from modeaware.demo.audit import report_lines
 from modeaware.demo.story import Story
+from modeaware.durations import duration_ms
 from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import KafkaException
 from modeaware.local import start_kafka
@@ -27,7 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "KAFKA_BOOTSTRAP_SERVERS names, else starts one.",
     )
     parser.add_argument("--records", type=_positive, metavar="N", help="send the first N flights (default: all)")
-    parser.add_argument("--lead-s", type=float, default=14.0, metavar="S", help="seconds of work before and after")
+    parser.add_argument(
+        "--lead",
+        dest="lead_ms",
+        type=duration_ms,
+        default=14_000,
+        metavar="DURATION",
+        help="how long to work before and after the changes (default: 14s)",
+    )
     parser.add_argument("--report", type=Path, default=Path("demo-report.json"), metavar="FILE", help="the report")
     args = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -37,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with start_kafka() as kafka:
             print(f"Kafka at {kafka.bootstrap_servers} ({kafka.kind})", flush=True)
-            report = Story(kafka.bootstrap_servers, args.records, args.lead_s).tell()
+            report = Story(kafka.bootstrap_servers, args.records, args.lead_ms / 1000).tell()
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         log.unlink()

@@ -157,7 +157,7 @@ def _objections_to_shrink(
     if target == count:
         yield ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already"
     if target > count:
-        grow_it = f"'modeaware grow {topic} --to {target}' or AdminClient.create_partitions"
+        grow_it = f"'modeaware grow {topic} --partitions {target}' or AdminClient.create_partitions"
         why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
         yield ErrorCode.INVALID_PARTITIONS, why
     yield from _objections_to_change(command, current, facts)

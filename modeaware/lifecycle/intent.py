@@ -133,7 +133,7 @@ def objections_to_replacement(command: ReplaceTopicCommand, facts: TopicFacts) -
     if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
         yield ErrorCode.INVALID_REQUEST, "the successor has to be compacted too: retention would remove latest values"
     if command.evacuate and command.delay_ms is None and command.fence != "none":
-        why = "compaction never empties it: name the delay after which it may be deleted (--delete-partitions-delay)"
+        why = "compaction never empties it: name the delay after which it may be deleted (--delay)"
         yield ErrorCode.INVALID_REQUEST, why
     if facts.successor is not None and facts.successor.topic_id is not None:
         why = f"a topic {command.successor!r} exists already: choose another name for the successor"

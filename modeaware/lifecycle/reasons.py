@@ -6,6 +6,8 @@ The name is missing where the record has no room for it (:mod:`modeaware.lifecyc
 
 from __future__ import annotations
 
+import re
+
 STILL_WRITTEN = "still-written"
 STRAGGLER = "straggler"
 TRUNCATED = "truncated"
@@ -74,7 +76,7 @@ _TEXTS = {
     "keys: undo (--undo), or repeat the shrink with --accept-state-loss",
     NOT_EVACUATED: "not all latest values of its keys are copied to the successor: run "
     "the Spark job modeaware.spark.evacuate (spark-submit)",
-    OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
+    OPENING: "opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
     PAUSED: "the replacement was requested with --pause-before-switch: repeat it without, or undo it (--undo)",
     UNDOING: "the successor is being deleted; waiting until no broker returns it (30 s more where the answer to the "
     "deletion was lost; longer: see the controller's log)",
@@ -126,6 +128,8 @@ _OF_READERS = frozenset(
 )
 """Reasons that name one group which has to read on, or to move; others may hold up the same."""
 
+_BRIEF = re.compile(r"[:;.] | \(|, and")
+
 
 def of_group(code: str, group: str) -> str:
     """Return the reason ``code`` on account of ``group``, or of the topic of that name."""
@@ -142,15 +146,26 @@ def group_of(reason: str) -> str:
     return reason.partition(":")[2]
 
 
+def brief(reason: str) -> str:
+    """Return what a reason is, without its cause and remedy: the beginning of :func:`text`."""
+    template = _TEXTS.get(code_of(reason))
+    if template is None:
+        return reason
+    return _BRIEF.split(template, maxsplit=1)[0].format(group=_named(reason))
+
+
 def text(reason: str, *, others: int = 0) -> str:
     """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
 
     Args:
         others: how many groups have to read on, or to move, beside the one that the reason names.
     """
-    code, _, group = reason.partition(":")
-    template = _TEXTS.get(code)
-    named = repr(group) if group else "(its name did not fit the record)"
-    if others and code in _OF_READERS:
+    template, named = _TEXTS.get(code_of(reason)), _named(reason)
+    if others and code_of(reason) in _OF_READERS:
         named += f" (and {others} more)"
     return template.format(group=named) if template else reason
+
+
+def _named(reason: str) -> str:
+    group = group_of(reason)
+    return repr(group) if group else "(its name did not fit the record)"

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
+from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import is_compacted
@@ -395,7 +396,9 @@ def _check_added(current: CurrentTopic) -> None:
 def _other_rules(wanted: ShrinkRules, deletion: DeleteTopicPartitions) -> tuple[str, ...]:
     if (wanted.delay_ms, False) == (deletion.delay_ms, deletion.immediate_delete):
         return ()
-    how = f"policy {deletion.policy}" + (f", delay_ms {deletion.delay_ms}" if deletion.policy == "drained" else "")
+    how = f"policy {deletion.policy}" + (
+        f", delay {duration_text(deletion.delay_ms)}" if deletion.delay_ms is not None else ""
+    )
     return (f"the shrink in progress continues as it began ({how}): what the file says counts for the next one",)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from modeaware.durations import parse_duration_ms
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modelog.records import MAX_PARTITIONS
@@ -22,13 +23,13 @@ _T = TypeVar("_T")
 VERSION = 1
 _FILE = ("version", "topics")
 _TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace", "evacuate")
-_SHRINK = ("policy", "delay_ms", "accept_state_loss")
+_SHRINK = ("policy", "delay", "accept_state_loss")
 _OTHERS_WORDS = {
     "replicas": "replication_factor",
     "replication": "replication_factor",
     "config": "configs",
     "settings": "configs",
-    "delay": "delay_ms",
+    "delay_ms": "delay",
 }
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -37,8 +38,6 @@ _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "
 _MOST_REPLICAS = 32_767
 _MOST_CONFIGS = 250
 """Brokers have some 40 configs of a topic. Each topic is compared on its own, also where aliases share its configs."""
-_MOST_MS = 2**62
-"""Of a delay: with the time of the request added it is still a time."""
 
 
 RETENTION, DRAINED = "retention", "drained"
@@ -237,11 +236,11 @@ class _Reader:
         if policy not in POLICIES:
             hint = " (modeaware shrink --immediate-delete is for a person to say)" if "immediate" in policy else ""
             self._wrong(parts["policy"], f"policy: one of {', '.join(POLICIES)}, not {policy!r}{hint}")
-        if "delay_ms" in parts and policy == RETENTION:
-            self._wrong(parts["delay_ms"], f"delay_ms belongs to policy: {DRAINED}")
+        if "delay" in parts and policy == RETENTION:
+            self._wrong(parts["delay"], f"delay belongs to policy: {DRAINED}")
         delay_ms = None if policy == RETENTION else 0
-        if "delay_ms" in parts:
-            delay_ms = self._integer(parts["delay_ms"], "delay_ms", 0, _MOST_MS)
+        if "delay" in parts:
+            delay_ms = self._duration_ms(parts["delay"], "delay")
         groups = self._groups(parts["accept_state_loss"]) if "accept_state_loss" in parts else ()
         return ShrinkRules(delay_ms, groups)
 
@@ -288,6 +287,13 @@ class _Reader:
             self._wrong(node, f"{what}: a whole number from {least} to {most} is needed, not {text!r}")
             return least
         return int(text)
+
+    def _duration_ms(self, node: yaml.Node, what: str) -> int:
+        try:
+            return parse_duration_ms(self._text(node))
+        except ValueError as error:
+            self._wrong(node, f"{what}: {error}")
+            return 0
 
     def _boolean(self, node: yaml.Node, what: str) -> bool:
         text = self._text(node)

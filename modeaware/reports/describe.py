@@ -9,6 +9,7 @@ from typing import ClassVar
 from modeaware.clock import utc
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.durations import duration_text
 from modeaware.errors import RecordError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
@@ -25,7 +26,7 @@ from modeaware.modelog.records import (
 )
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
 from modeaware.printable import number, printable_lines, table
-from modeaware.reports.session import Session
+from modeaware.reports.session import ModeLog, Session
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,11 @@ class Description:
     topics: tuple[TopicDescription, ...]
 
 
-def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicDescription]:
-    """Describe ``topics``; None: every topic that has a usable record in the mode log."""
-    log = session.read_log()
+def describe_topics(
+    session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
+) -> list[TopicDescription]:
+    """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
+    log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     each = list(session.records(log, wanted, named=topics is not None))
     counts = {topic: range(shape.partition_count) for topic, shape, _ in each}
@@ -469,7 +472,7 @@ def reclaim_text(command: DeletePartitionsCommand) -> str:
         return "their records are deleted WITHOUT waiting for consumers (--immediate-delete)"
     if command.delay_ms is None:
         return "their records stay until the topic's own retention removes them (a delay deletes them once consumed)"
-    earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
+    earliest = f", {duration_text(command.delay_ms)} from now at the earliest" if command.delay_ms else ""
     return f"their records are deleted once every group has consumed them{earliest}"
 
 
@@ -479,7 +482,7 @@ def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
         return f"{topic} is never deleted (--fence none)"
     if delay_ms is None:
         return f"{topic} is deleted once its own retention has emptied it, and every group has moved"
-    return f"{topic} is DELETED once every group has moved, {delay_ms} ms from now at the earliest"
+    return f"{topic} is DELETED once every group has moved, {duration_text(delay_ms)} from now at the earliest"
 
 
 def _group_lines(topic: TopicDescription) -> list[str]:

@@ -23,6 +23,8 @@ from typing import Any, ClassVar, get_args, get_type_hints
 from modeaware.modelog.records import Straggler
 from modeaware.modes import PartitionMode
 
+SCHEMA_VERSION = 1
+"""Of everything that ``--json`` prints; goes up when a key goes, or changes its meaning. A new key changes nothing."""
 _WIDTH = 118
 _ROLE = re.compile(r":\w+:(?=`)")
 _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -41,8 +43,8 @@ def to_json(value: Any) -> Any:
 
 
 def json_text(report: Any) -> str:
-    """Return a report as ``--json`` prints it."""
-    return json.dumps(to_json(report), indent=2)
+    """Return a report as ``--json`` prints it, below its ``schema_version``."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **to_json(report)}, indent=2)
 
 
 @to_json.register
@@ -67,8 +69,9 @@ def json_names(report: type) -> dict[str, str]:
 
 def json_help(report: type, head: str = "--json prints one object:") -> str:
     """Return the documentation of a report's JSON object: each key with what its class says of it."""
+    version = f"  schema_version: {SCHEMA_VERSION}; another one where a key was removed, or has changed its meaning"
     foot = "Times are in ms since 1970. Null: does not apply, or is not known. Fields may be added."
-    return "\n".join([head, *_help_lines(report, "  ", {}), foot, ""])
+    return "\n".join([head, version, *_help_lines(report, "  ", {}), foot, ""])
 
 
 def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Iterator[str]:

@@ -7,24 +7,23 @@ hide the function.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from modeaware.adoption.installing import from_environment
-from modeaware.config import read_properties
+from modeaware.adoption.installing import command_settings
+from modeaware.durations import duration_ms
 from modeaware.errors import ModeAwareError
 from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.spark.connector import packages
-from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate
+from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, EvacuationReport, evacuate
 from modeaware.spark.planning import DEFAULT_SAMPLE, plan
 from partitioners import DEFAULT_NAME
 
@@ -41,15 +40,17 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
         "evacuate",
         "Copy the latest values of a compacted topic to its successor, and commit the proof, so that a replacement "
         "with --evacuate continues.",
+        json_help(EvacuationReport),
     )
     option = parser.add_argument
     option("--partitioner", metavar="NAME", help=f"the partitioner of the topic's producers (default: {DEFAULT_NAME})")
     option(
         "--wait",
-        type=float,
-        default=DEFAULT_WAIT_S,
-        metavar="SECONDS",
-        help="how long to wait for seals (default: %(default)g)",
+        dest="wait_ms",
+        type=duration_ms,
+        default=round(DEFAULT_WAIT_S * 1000),
+        metavar="DURATION",
+        help=f"how long to wait for seals (default: {DEFAULT_WAIT_S:g}s)",
     )
     option(
         "--passes",
@@ -68,8 +69,9 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
         if args.partitioner is not None:
             conf["partitioner"] = args.partitioner
         check = not args.no_partitioner_check
-        report = evacuate(spark, args.topic, conf, wait_s=args.wait, passes=args.passes, check_partitioner=check)
-        print(json.dumps(asdict(report), indent=2) if args.json else report)
+        wait_s = args.wait_ms / 1000
+        report = evacuate(spark, args.topic, conf, wait_s=wait_s, passes=args.passes, check_partitioner=check)
+        print(json_text(report) if args.json else report)
 
     return _run(args, f"evacuate {args.topic}", run)
 
@@ -101,19 +103,20 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
     return _run(args, "modeaware plan", run)
 
 
-def _parser(name: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m modeaware.spark.{name}",
-        description=description,
+        description=fill(description),
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = parser.add_argument
-    option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the brokers")
-    option("--topic", required=True, metavar="TOPIC")
+    option("topic", metavar="TOPIC")
+    servers_help = "the brokers (default: bootstrap.servers of --command-config, else MODEAWARE_BOOTSTRAP_SERVERS)"
+    option("--bootstrap-server", metavar="HOST:PORT[,...]", help=servers_help)
     settings_help = "client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's"
     option("--command-config", type=Path, metavar="FILE", help=settings_help)
-    option("--json", action="store_true", help="print JSON" + (", see below" if epilog else ""))
+    option("--json", action="store_true", help="print JSON, see below")
     _repeated(parser, "--spark-conf", "a setting of the session, where spark-submit does not start it; may be repeated")
     return parser
 
@@ -133,10 +136,7 @@ def _run(args: argparse.Namespace, name: str, work: Callable[[SparkSession, dict
         return 1
     active = spark = SparkSession.getActiveSession()
     try:
-        conf: dict[str, Any] = dict(from_environment(os.environ))
-        if args.command_config is not None:
-            conf |= read_properties(args.command_config)
-        conf["bootstrap.servers"] = args.bootstrap_server
+        conf = command_settings(args.bootstrap_server, args.command_config, os.environ)
         settings = dict(args.spark_conf)
         if active is None and _SUBMITTED not in os.environ:
             settings = {"spark.app.name": name, "spark.jars.packages": connector, **settings}

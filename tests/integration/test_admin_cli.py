@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import signal
 import socket
 from argparse import Namespace
@@ -21,7 +23,7 @@ TIMEOUT_S = 30.0
 
 
 def test_shrink_and_wait_where_no_controller_runs_then_undo(site: Site, filled: str) -> None:
-    told = site.run("shrink", filled, "--to", "2", *WAIT)
+    told = site.run("shrink", filled, "--partitions", "2", *WAIT)
     assert told.status == 0, told.err
     assert "WARNING: This feature is only enabled with Metadata version above 10" in told.err
     assert "2 divides 6" in told.err
@@ -46,7 +48,7 @@ def test_a_running_controller_is_used(site: Site, filled: str, controller: Contr
     assert told.status == 0, told.err
     assert "--undo" in told.out
     assert "No controller" not in told.err
-    waited = site.run("shrink", filled, "--to", "2", "--yes", "--wait", "--delete-partitions-delay", "0")
+    waited = site.run("shrink", filled, "--partitions", "2", "--yes", "--wait", "--delay", "0s")
     assert waited.status == 1, "the policy of a shrink in progress is not changed"
     grown = site.run("topics", "--alter", "--topic", filled, "--partitions", "8", "--yes", "--wait")
     assert grown.status == 0, grown.err
@@ -64,11 +66,11 @@ def test_a_silent_first_server_does_not_end_a_command(site: Site) -> None:
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -> None:
-    told = site.run("shrink", filled, "--to", "4", "--dry-run", "--immediate-delete")
+    told = site.run("shrink", filled, "--partitions", "4", "--dry-run", "--immediate-delete")
     assert told.status == 0, told.err
     assert "ReadOnly: 4-5" in told.err
     assert told.out == "Dry run: nothing was changed.\n"
-    assert site.run("grow", filled, "--to", "9", "--dry-run").status == 0
+    assert site.run("grow", filled, "--partitions", "9", "--dry-run").status == 0
     assert site.log() is None
     assert len(site.modes(filled)) == 6
 
@@ -76,7 +78,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -
 def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     """A group that lags holds the drain up; the one who waits leaves, and comes back when the group has read on."""
     site.commit(filled, f"slow-{filled}", dict.fromkeys(range(6), 0))
-    process = site.spawn("shrink", filled, "--to", "2", *WAIT)
+    process = site.spawn("shrink", filled, "--partitions", "2", *WAIT)
     try:
         eventually(lambda: site.describe(filled)["phase"] == "drain", interval_s=0.5)
         process.send_signal(signal.SIGINT)
@@ -90,14 +92,21 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     described = site.describe(filled)
     assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["ReadOnly"] * 4
     assert f"slow-{filled}" in described["partitions"][2]["waits_for"]
+    status = site.run("status")
+    assert f"shrink from 6 to 2  drain  2-5         group 'slow-{filled}' has not consumed it to the seal" in status.out
+    assert "No controller is running: these changes rest." in status.out
+    program, *command = shlex.split(
+        json.loads(site.run("status", filled, "--json").out)["changes"][0]["waiting"][0]["next"]
+    )
+    assert (program, cli.main(command)) == ("modeaware", 0), "it can be typed as it is"
 
     site.commit(filled, f"slow-{filled}", ends(site.servers, filled))
-    again = site.run("shrink", filled, "--to", "2", *WAIT)
+    again = site.run("shrink", filled, "--partitions", "2", *WAIT)
     assert again.status == 0, again.err
     assert "already under way" in again.err
     assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
     for command in ("shrink", "grow"):
-        done = site.run(command, filled, "--to", "2", "--wait", "--yes")
+        done = site.run(command, filled, "--partitions", "2", "--wait", "--yes")
         told = f"{filled}: it has 2 writable partitions already, nothing to do.\n"
         assert (done.status, done.out) == (0, told), done.err
 
@@ -117,7 +126,7 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
         ("grow", absent, "3", "does not exist"),
         ("shrink", f"{plain}x", "2", f"did you mean '{plain}'?"),
     ):
-        told = site.run(command, topic, "--to", count, "--yes")
+        told = site.run(command, topic, "--partitions", count, "--yes")
         assert (told.status, told.out) == (1, "")
         [error] = told.err.splitlines()
         assert error.startswith("error: ")
@@ -129,7 +138,7 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
 def test_the_controller_command_runs_until_it_is_told_to_stop(site: Site, filled: str, number: signal.Signals) -> None:
     process = site.spawn("controller", "--config", "modeaware.seal.quiet.ms=200")
     try:
-        told = site.run("shrink", filled, "--to", "2", "--yes")
+        told = site.run("shrink", filled, "--partitions", "2", "--yes")
         assert f"{filled}: ReadOnly now: 2-5." in told.out
         second = site.run("controller", "--once")
         assert second.status == 1

@@ -59,7 +59,7 @@ def exists(site: Site, topic: str) -> bool:
 @pytest.mark.usefixtures("controller")
 def test_a_file_is_applied_and_applied_again(site: Site, filled: str, make_topic: MakeTopic, write: Write) -> None:
     new, grows = f"new-{uuid.uuid4().hex[:8]}", make_topic(2)
-    drained = {"policy": "drained", "delay_ms": 0}
+    drained = {"policy": "drained", "delay": "0s"}
     topics = {
         filled: {"partitions": 2, "configs": {"retention.ms": 3600000}, "shrink": drained},
         new: {"partitions": 3, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}},
@@ -96,7 +96,7 @@ def test_a_file_is_applied_and_applied_again(site: Site, filled: str, make_topic
 @pytest.mark.usefixtures("controller")
 def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callable[[], str]) -> None:
     site.commit(filled, make_group(), dict.fromkeys(range(6), 0))  # it holds the drain up
-    drained = {"policy": "drained", "delay_ms": 0}
+    drained = {"policy": "drained", "delay": "0s"}
     assert site.run("apply", write(**{filled: {"partitions": 4, "shrink": drained}}), "--yes").status == 0
     eventually(lambda: site.describe(filled)["phase"] == "drain")
     before = site.describe(filled)["deletion"]

@@ -45,7 +45,7 @@ def test_shrink_outlasts_a_takeover(setting: Controlled, make_topic: MakeTopic, 
     by_client, by_command = make_topic(PARTITIONS), make_topic(PARTITIONS)
     file = tmp_path / "client.properties"
     file.write_text(f"modeaware.mode.log.topic={setting.log}\n")
-    command = [sys.executable, "-m", "modeaware", "shrink", by_command, "--to", str(KEPT), "--yes"]
+    command = [sys.executable, "-m", "modeaware", "shrink", by_command, "--partitions", str(KEPT), "--yes"]
     connection = ["--bootstrap-server", setting.servers, "--command-config", str(file)]
     active = ControllerProcess(setting.conf, setting.log, tmp_path)
     active.wait_until_it_says("active: epoch")

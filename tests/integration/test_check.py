@@ -46,13 +46,13 @@ NEEDED: dict[str, set[Right]] = {
 """What the documents name, and a client's own rights: alice produces, bob consumes."""
 BASE = {"replacer": CONTROLLER, "requester": OPERATOR}
 ASKED = {
-    "controller": ("--role", "controller", "--topic", TOPIC, "--group", GROUP),
-    "operator": ("--role", "operator", "--topic", TOPIC),
-    "replacer": ("--role", "controller", "--topic", TOPIC, "--group", GROUP, "--successor", SUCCESSOR),
-    "requester": ("--role", "operator", "--topic", TOPIC, "--successor", SUCCESSOR),
+    "controller": ("--role", "controller", TOPIC, "--group", GROUP),
+    "operator": ("--role", "operator", TOPIC),
+    "replacer": ("--role", "controller", TOPIC, "--group", GROUP, "--successor", SUCCESSOR),
+    "requester": ("--role", "operator", TOPIC, "--successor", SUCCESSOR),
     "client": ("--role", "client"),
-    "alice": ("--role", "client", "--topic", TOPIC, "--transactional-id", TRANSACTION),
-    "bob": ("--role", "client", "--topic", TOPIC, "--group", GROUP),
+    "alice": ("--role", "client", TOPIC, "--transactional-id", TRANSACTION),
+    "bob": ("--role", "client", TOPIC, "--group", GROUP),
 }
 EACH = [(who, right) for who, rights in NEEDED.items() for right in sorted(rights - BASE.get(who, set()), key=str)]
 LACKING = {each: f"lacking-{number}" for number, each in enumerate(EACH)}

@@ -15,7 +15,7 @@ from tests.support.command_line import Site
 from tests.support.plain import create_topic, ends, watermarks
 from tests.support.waiting import eventually
 
-DRAIN = ("--yes", "--delete-partitions-delay", "0")
+DRAIN = ("--yes", "--delay", "0s")
 
 
 def listed(site: Site, topic: str | None = None) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     slow, quick = f"slow-{filled}", f"quick-{filled}"
     site.commit(filled, slow, dict.fromkeys(range(6), 0))
     site.commit(filled, quick, ends(site.servers, filled))
-    assert site.run("shrink", filled, "--to", "4", *DRAIN).status == 0
+    assert site.run("shrink", filled, "--partitions", "4", *DRAIN).status == 0
     wait_for_phase(site, filled, "drain")
 
     groups = groups_of(site, filled)
@@ -65,7 +65,7 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     assert sum(groups[slow]["unread"].values()) == unread
     assert (groups[quick]["held_up"], sum(groups[quick]["unread"].values())) == ({}, 0)
 
-    assert site.run("certificate", "--topic", filled).status == 3, "not drained yet"
+    assert site.run("certificate", filled).status == 3, "not drained yet"
     waive = ("groups", "waive", slow, "--topic", filled, "--reason", "it is being retired", "--expires", "1d")
     asked = site.run(*waive)
     assert asked.status == 1
@@ -79,7 +79,7 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     wait_for_phase(site, filled, "done")
     assert all(start == end for p, (start, end) in watermarks(site.servers, filled).items() if p >= 4)
     assert site.describe(filled)["waived"] == {slow: "it is being retired"}
-    certified = site.run("certificate", "--topic", filled)
+    certified = site.run("certificate", filled)
     assert certified.status == 0
     document = json.loads(certified.out)
     assert document["waived"] == {slow: "it is being retired"}
@@ -93,18 +93,18 @@ def test_state_that_does_not_move_is_given_up_by_name_only(
     app = make_group()
     create_topic(site.servers, f"{app}-counts-changelog", 6, configs={"cleanup.policy": "compact"})
     site.commit(filled, app, ends(site.servers, filled))
-    refused = site.run("shrink", filled, "--to", "3", *DRAIN)
+    refused = site.run("shrink", filled, "--partitions", "3", *DRAIN)
     assert refused.status == 1
     assert app in refused.err
     assert "--accept-state-loss" in refused.err
-    told = site.run("shrink", filled, "--to", "3", "--accept-state-loss", app, *DRAIN)
+    told = site.run("shrink", filled, "--partitions", "3", "--accept-state-loss", app, *DRAIN)
     assert told.status == 0, told.err
     assert f"WARNING: group '{app}' keeps state per partition" in told.err
     described = site.describe(filled)
     assert described["deletion"]["accept_state_loss"] == [app]
     assert [group["stateful"] for group in described["groups"] if group["group"] == app] == [True]
     wait_for_phase(site, filled, "done")
-    assert json.loads(site.run("certificate", "--topic", filled).out)["accepted_state_loss"] == [app]
+    assert json.loads(site.run("certificate", filled).out)["accepted_state_loss"] == [app]
 
 
 def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
@@ -122,7 +122,7 @@ def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
             return str(listed(site, filled)["topics"][0]["doubt"])
 
         eventually(lambda: f"group '{stuck}' is in a rebalance" in doubt(), interval_s=0.5)
-        assert site.run("shrink", filled, "--to", "4", *DRAIN).status == 0
+        assert site.run("shrink", filled, "--partitions", "4", *DRAIN).status == 0
         wait_for_phase(site, filled, "drain")
         eventually(lambda: blocked(site, filled) == {"groups-unknown"}, interval_s=0.5)
         told = site.run("groups", "waive", stuck, "--topic", filled, "--reason", "reads others", "--forever", "--yes")

@@ -64,7 +64,7 @@ def by_kafka_python(servers: str, topic: str, keys: Iterable[str]) -> None:
 
 
 def planned(site: Site, topic: str, *options: str, partitions: int = 4) -> dict[str, Any]:
-    told = site.run("plan", "--topic", topic, "--partitions", str(partitions), "--json", *options)
+    told = site.run("plan", topic, "--partitions", str(partitions), "--json", *options)
     assert told.status == 0, told.err
     plan: dict[str, Any] = json.loads(told.out)
     return plan

@@ -47,7 +47,7 @@ def plan_as(
         login_as = {**login(secured.certificate, name, "PLAIN"), **settings}
         config.write_text("".join(f"{key}={value}\n" for key, value in login_as.items()))
         capsys.readouterr()
-        options = ("--topic", TOPIC, "--partitions", "3", "--json", "--command-config", str(config))
+        options = (TOPIC, "--partitions", "3", "--json", "--command-config", str(config))
         status = cli.main(["plan", "--bootstrap-server", secured.bootstrap_servers, *options])
         return Told(status, *capsys.readouterr())
 

@@ -45,7 +45,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     told = site.run("replace", filled, *options, "--yes")
     assert told.status == 0, told.err
     eventually(lambda: site.describe(filled)["replacement"]["reason"] == "paused")
-    for other in (("--config", "retention.ms=6000"), ("--fence", "none"), ("--delete-partitions-delay", "5")):
+    for other in (("--config", "retention.ms=6000"), ("--fence", "none"), ("--delay", "5ms")):
         refused = site.run("replace", filled, *other, "--yes")
         assert (refused.status, "is already being replaced, with another" in refused.err) == (1, True), refused.err
     repeated = site.run("replace", filled, *options, "--yes")
@@ -54,7 +54,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert going_on.status == 0, going_on.err
     assert f"{filled}: being replaced by {name} (4 partitions)." in told.out
     eventually(lambda: site.describe(filled)["replacement"]["not_moved"] == [group])
-    early = site.run("certificate", "--topic", filled)
+    early = site.run("certificate", filled)
     assert (early.status, json.loads(early.out)["replacement"]["let_go_ms"], "not let go" in early.err) == (
         3,
         None,
@@ -68,7 +68,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     text = site.run("topics", "--describe", "--topic", filled).out
     assert f"Replaced by {name} (id {shown['successor_id']}, 4 partitions)" in text
     assert f"Not on the successor yet: {group}" in text
-    (listed,) = json.loads(site.run("groups", "list", "--topic", filled, "--json").out)["topics"]
+    (listed,) = json.loads(site.run("groups", "list", filled, "--json").out)["topics"]
     (shown_group,) = [each for each in listed["groups"] if each["group"] == group]
     assert (shown_group["moved"], "groups prepare" in shown_group["to_do"]) == (False, True)
     prepare = ("groups", "prepare", group, "--topic", name)
@@ -91,7 +91,7 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     moved = "every group that is waited for has moved"
     assert f"{filled}: replaced by {name}; {moved}. {filled} is deleted once its own retention has" in again.out
     assert len(watermarks(site.servers, name)) == 4
-    told = site.run("certificate", "--topic", filled)
+    told = site.run("certificate", filled)
     assert told.status == 0, told.err
     shown = json.loads(told.out)
     assert {each["verdict"] for each in shown["partitions"]} == {"drained"}
@@ -102,8 +102,8 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     admin = AdminClient({"bootstrap.servers": site.servers})
     admin.delete_topics([filled])[filled].result(30)
     eventually(lambda: not exists(site, filled))
-    for command in (("topics", "--describe"), ("certificate",), ("replace", filled, "--yes")):
-        gone = site.run(*command, *(() if command[0] == "replace" else ("--topic", filled)))
+    for command in (("topics", "--describe"), ("certificate", filled), ("replace", filled, "--yes")):
+        gone = site.run(*command, *(("--topic", filled) if command[0] == "topics" else ()))
         assert (gone.status, f"its name leads to '{name}'" in gone.err) == (1, True), gone.err
     assert own_configs(site, name) == {"retention.ms": "5000"}
 
@@ -267,7 +267,7 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_
     site: Site, filled: str, controller: Controller, tmp_path: Path
 ) -> None:
     name = f"{filled}-v2"
-    told = site.run("replace", filled, "--with", name, "--partitions", "2", "--delete-partitions-delay", "0", *WAIT)
+    told = site.run("replace", filled, "--with", name, "--partitions", "2", "--delay", "0s", *WAIT)
     assert told.status == 0, told.err
     assert f"{filled} is DELETED once every group has moved" in told.err
     assert f"{filled}: replaced by {name} and deleted; 4 fewer partitions." in told.out
@@ -275,7 +275,7 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_
     shown = site.describe(filled)
     assert (shown["phase"], shown["partitions"], shown["replacement"]["gone_ms"] > 0) == ("done", [], True)
     assert ", deleted " in site.run("topics", "--describe", "--topic", filled).out
-    certified = site.run("certificate", "--topic", filled)
+    certified = site.run("certificate", filled)
     assert certified.status == 0, certified.err
     proof = json.loads(certified.out)
     assert {each["verdict"] for each in proof["partitions"]} == {"deleted"}
@@ -285,7 +285,7 @@ def test_with_a_delay_the_command_waits_until_the_topic_is_deleted_and_its_name_
     assert returned.status == 0, returned.err
     assert f"every group that is waited for has moved. {name} is deleted once its own retention" in returned.out
     assert "clients do not use" not in site.run("topics", "--describe", "--topic", filled).out
-    for command in (("grow", filled, "--to", "3"), ("replace", filled, "--with", name, "--partitions", "1")):
+    for command in (("grow", filled, "--partitions", "3"), ("replace", filled, "--with", name, "--partitions", "1")):
         waits = site.run(*command, "--yes")
         assert (waits.status, f"wait until {name!r} is deleted" in waits.err) == (1, True), waits.err
     topics = tmp_path / "topics.yaml"
@@ -299,7 +299,7 @@ def test_compacted_topic_is_deleted_once_its_evacuation_is_proved(
     topic = make_topic(3, cleanup_policy="compact")
     produce_keyed(site.servers, topic, [(b"key-%d" % n, b"v") for n in range(20)])
     name = f"{topic}-v2"
-    options = ("--with", name, "--partitions", "2", "--delete-partitions-delay", "0")
+    options = ("--with", name, "--partitions", "2", "--delay", "0s")
     refused = site.run("replace", topic, *options, "--yes")
     assert (refused.status, "replace it with --evacuate" in refused.err) == (1, True), refused.err
     told = site.run("replace", topic, *options, "--evacuate", "--yes")
@@ -313,14 +313,14 @@ def test_compacted_topic_is_deleted_once_its_evacuation_is_proved(
     )
     assert own_configs(site, name)["cleanup.policy"] == "compact"
     proof = described["evacuation_group"]
-    (listed,) = json.loads(site.run("groups", "list", "--topic", topic, "--json").out)["topics"]
+    (listed,) = json.loads(site.run("groups", "list", topic, "--json").out)["topics"]
     assert [(each["group"], each["because"]) for each in listed["groups"]] == [(proof, ["evacuation"])]
     site.commit(topic, proof, ends(site.servers, topic))
     done = site.run("replace", topic, *WAIT)
     assert done.status == 0, done.err
     assert f"{topic}: replaced by {name} and deleted; 1 fewer partitions." in done.out
     assert not exists(site, topic)
-    certified = site.run("certificate", "--topic", topic)
+    certified = site.run("certificate", topic)
     assert certified.status == 0, certified.err
     parts = json.loads(certified.out)["partitions"]
     assert [each["evacuated"] for each in parts] == [each["seal_offset"] > 0 for each in parts]

@@ -144,16 +144,18 @@ def test_the_documented_rights_are_enough_for_a_shrink_and_for_growth(site: Site
         send_in_transaction(site, 5)
         consume(group, 101)
         commit_before_the_last(site, site.idle)
-        site.run("shrink", site.topic, "--to", "4", "--delete-partitions-delay", "0", "--yes")
+        site.run("shrink", site.topic, "--partitions", "4", "--delay", "0s", "--yes")
         site.wait_done()
         assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 4 + ["None"] * 2
         assert all(p["log_start"] > 0 for p in site.describe()["partitions"][4:])
-        certificate = json.loads(site.run("certificate", "--topic", site.topic))
+        certificate = json.loads(site.run("certificate", site.topic))
         assert [p["verdict"] for p in certificate["partitions"]] == ["reclaimed"] * 2
         send(site, producer, 100)
         consume(group, 201)
-    assert site.group in site.run("groups", "list", "--topic", site.topic)
-    site.run("grow", site.topic, "--to", "8", "--yes")  # two are revived; on the two new ones the controller commits
+    assert site.group in site.run("groups", "list", site.topic)
+    site.run(
+        "grow", site.topic, "--partitions", "8", "--yes"
+    )  # two are revived; on the two new ones the controller commits
     site.wait_done()
     assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 8
 
@@ -162,7 +164,7 @@ def test_a_file_is_applied_with_the_documented_rights_and_nothing_without_one(si
     site.acls.grant("controller", site.controller)
     site.start_controller()
     file = tmp_path / "topics.yaml"
-    shrink = {"policy": "drained", "delay_ms": 0}
+    shrink = {"policy": "drained", "delay": "0s"}
     kept = {"configs": {"retention.ms": 3_600_000}}
     shrunk, made = {"partitions": 4, "shrink": shrink, **kept}, {"partitions": 2, "replication_factor": 1, **kept}
     file.write_text(json.dumps({"version": 1, "topics": {site.topic: shrunk, site.new: made}}))
@@ -196,9 +198,9 @@ def test_without_the_right_to_see_all_groups_only_a_closed_list_lets_a_drain_end
         for name in (site.idle, f"hidden-{site.group}"):
             commit_before_the_last(site, name)
         site.run("groups", "require", site.group, "--topic", site.topic)
-        site.run("shrink", site.topic, "--to", "4", "--delete-partitions-delay", "0", "--yes")
+        site.run("shrink", site.topic, "--partitions", "4", "--delay", "0s", "--yes")
         eventually(lambda: {p["reason"] for p in site.describe()["partitions"][4:]} == {"groups-hidden"})
         site.run("groups", "closed", "--topic", site.topic, "--reason", "no other group may read it", "--yes")
         site.wait_done()
-        certificate = json.loads(site.run("certificate", "--topic", site.topic))
+        certificate = json.loads(site.run("certificate", site.topic))
         assert all(set(p["proof"]) == {site.group, site.idle} for p in certificate["partitions"])

@@ -21,7 +21,8 @@ QUICK = (
     *("--controller-config", "modeaware.seal.quiet.ms=200"),
     *("--controller-config", "delete.topic.partition.check.interval.ms=1000"),
 )
-WAIT = ("--yes", "--wait", "--delete-partitions-delay", "0", *QUICK)
+LEAVE = ("--yes", "--wait", *QUICK)
+WAIT = (*LEAVE, "--delay", "0s")
 
 
 class Told(NamedTuple):

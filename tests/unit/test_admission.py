@@ -175,7 +175,7 @@ class TestGrow:
     [
         (shrink(0), None, {}, ErrorCode.INVALID_PARTITIONS, "at least 1"),
         (shrink(12), None, {}, ErrorCode.INVALID_PARTITIONS, "12 writable partitions already"),
-        (shrink(13), None, {}, ErrorCode.INVALID_PARTITIONS, f"modeaware grow {TOPIC} --to 13"),
+        (shrink(13), None, {}, ErrorCode.INVALID_PARTITIONS, f"modeaware grow {TOPIC} --partitions 13"),
         (shrink(4), done, {}, ErrorCode.INVALID_PARTITIONS, "4 writable partitions already"),
         (shrink(2), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "another tool"),
         (shrink(4, delay_ms=-2), None, {}, ErrorCode.INVALID_REQUEST, ""),

@@ -55,7 +55,7 @@ def test_what_is_shown() -> None:
     assert list(ApplyReport(DIFFS).lines()) == [
         "a (f, line 3)",
         "  ~ partitions: 12 -> 4",
-        f"      ReadOnly: 4-11; {DRAINED}, 60000 ms from now at the earliest",
+        f"      ReadOnly: 4-11; {DRAINED}, 1m from now at the earliest",
         "  ! WARNING: keys move",
         "    (so it is)",
         "b (f, line 9)",
@@ -78,7 +78,7 @@ def test_what_is_shown() -> None:
         "  ~ the shrink in progress continues although s, t keep state",
         "i (f, line 30)",
         "  ~ partitions: 12 -> 4, by the new topic i-v2",
-        "      policy drained: i is DELETED once every group has moved, 60000 ms from now at the earliest",
+        "      policy drained: i is DELETED once every group has moved, 1m from now at the earliest",
         "      + x: 1",
         "      + y: 2",
         "Topics: 6 to change, 1 in progress, 1 as declared, 1 refused.",
@@ -140,7 +140,7 @@ class Cluster:
         return Found(topics, {}, ModeLog("log", Replay()), frozenset(topics), lambda: None)
 
     def run(self, *options: str) -> int:
-        return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3", *options])
+        return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "300ms", *options])
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypa
     monkeypatch.setattr(ModeLog, "claim", property(lambda _: claims.pop(0) if len(claims) > 1 else claims[0]))
     monkeypatch.setattr(apply, "is_running", lambda _, claim: claim is not None)
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
-    assert (cluster.run("--yes", "--timeout", "30"), cluster.taken) == (0, ["a"])
+    assert (cluster.run("--yes", "--timeout", "30s"), cluster.taken) == (0, ["a"])
 
 
 def test_run_that_changes_nothing_or_is_left_says_so(

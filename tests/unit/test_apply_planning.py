@@ -87,7 +87,7 @@ def test_all_that_a_file_can_say() -> None:
     text = topic(
         "partitions: 4\nreplication_factor: 3\n"
         "configs: {retention.ms: 1, a: -1, b: true, c: 0.5, d: 'x y', e: null, f: False}\n"
-        "shrink: {policy: drained, delay_ms: 9, accept_state_loss: [g, h, g]}\nreplace: orders-v2\nevacuate: true"
+        "shrink: {policy: drained, delay: 9ms, accept_state_loss: [g, h, g]}\nreplace: orders-v2\nevacuate: true"
     )
     configs = {"retention.ms": "1", "a": "-1", "b": "true", "c": "0.5", "d": "x y", "e": None, "f": "false"}
     rules = ShrinkRules(9, ("g", "h"))
@@ -109,8 +109,13 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nconfigs: {a: 1_000}", "f, line 5: config a: a text, a decimal number"),
         ("partitions: 4\nshrink: {policy: soon}", "f, line 5: policy: one of retention, drained, not 'soon'"),
         ("partitions: 4\nshrink: {policy: immediate}", "(modeaware shrink --immediate-delete is for a person to say)"),
-        ("partitions: 4\nshrink: {delay_ms: 5}", "f, line 5: delay_ms belongs to policy: drained"),
-        ("partitions: 4\nshrink: {policy: drained, delay_ms: -1}", "f, line 5: delay_ms: a whole number from 0"),
+        ("partitions: 4\nshrink: {delay: 5s}", "f, line 5: delay belongs to policy: drained"),
+        ("partitions: 4\nshrink: {policy: drained, delay: -1s}", "f, line 5: delay: '-1s' is not a duration"),
+        (
+            "partitions: 4\nshrink: {policy: drained, delay: 3600000}",
+            "f, line 5: delay: '3600000' has no unit: 3600000ms",
+        ),
+        ("partitions: 4\nshrink: {policy: drained, delay_ms: 5}", "unknown key 'delay_ms': did you mean 'delay'?"),
         ("partitions: 4\nshrink: {accept_state_loss: g}", "f, line 5: accept_state_loss: a list"),
         ("partitions: 4\nshrink: {accept_state_loss: [7]}", "f, line 5: accept_state_loss: a group's name is needed"),
         ("partitions: 4\nreplace: orders", "f, line 5: replace: the name of a new topic is needed, not 'orders'"),
@@ -192,7 +197,7 @@ def test_what_aliases_share_is_read_once() -> None:
     topics, wrong = read_topics(shared("{retention.ms: 1}", "{policy: drained}"), "f")
     assert (len(topics), wrong) == (100, [])
     assert all(one.configs is topics[0].configs and one.shrink is topics[0].shrink for one in topics)
-    assert len(mistakes(shared("{a: 0x1}", "{delay_ms: 1}"))) == 2
+    assert len(mistakes(shared("{a: 0x1}", "{delay: 1s}"))) == 2
     many = ", ".join(f"c{n}: 1" for n in range(251))
     (wrong_number,) = mistakes(shared(f"{{{many}}}", "{}"))
     assert wrong_number == "f, line 3: configs: 251 of them; 250 are the most for a topic"
@@ -263,7 +268,7 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert (plan.status, plan.progress, plan.warnings) == ("in_progress", "seal of partitions 4-11", ())
     assert topic.plan(wanted(4)).warnings == (), "a file that says nothing of shrinks minds none"
     (warning,) = topic.plan(wanted(4, shrink=ShrinkRules())).warnings
-    assert "continues as it began (policy drained, delay_ms 0)" in warning
+    assert "continues as it began (policy drained, delay 0s)" in warning
     topic.settle()
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,9 @@ import modeaware.cli as cli
 from modeaware.cli import run as run_module
 from modeaware.cli import session
 from modeaware.config import read_properties
-from modeaware.errors import ModeAwareError
+from modeaware.errors import ConfigError, ModeAwareError
+from modeaware.local.cluster import DetachedKafka
+from modeaware.reports.serialise import json_text
 from modeaware.spark.command import evacuate_main, plan_main
 
 COMMANDS = cli.COMMANDS
@@ -45,8 +48,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> None:
     module.Sample = Sample  # type: ignore[attr-defined] - made here
     monkeypatch.setitem(sys.modules, "sample_command", module)
     entries = (
-        cli.Entry("sample", "sample_command:Sample", "try things"),
-        cli.Entry("missing", "no_such_package.command:Command", "needs an extra"),
+        cli.Entry("sample", "sample_command:Sample", "try things", "Run"),
+        cli.Entry("missing", "no_such_package.command:Command", "needs an extra", "Run"),
     )
     monkeypatch.setattr(cli, "COMMANDS", entries)
 
@@ -118,7 +121,7 @@ def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None
         ("no.such.setting=1\\", "topics --list", "client settings: No such configuration property"),
         ("sasl.jaas.config=org.apache", "topics --list", "use sasl.username and sasl.password"),
         ("", "topics --list", "environment variable MODEAWARE_VIEW_TIMEOUT_MS: "),
-        ("", "check --role client --topic=", "a name cannot be empty"),
+        ("", "check --role client --group=", "a name cannot be empty"),
         ("", "check --role operator --transactional-id t", "the operator has its own"),
         ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
         ("", "check --role client --closed-groups", "clients do not list groups"),
@@ -145,16 +148,20 @@ def test_settings_that_cannot_be_used_are_an_error(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("shrink t --to 1 --delete-partitions-delay x", "'x' is not a whole number"),
-        ("plan --topic t --partitions 100001", "100001 is more than 100000"),
-        ("shrink t --to 1 --timeout x", "'x' is not a number"),
-        ("shrink t --to 1 --timeout 0", "0 is not a number above 0"),
+        ("shrink t --partitions 1 --delay x", "'x' is not a duration"),
+        ("shrink t --partitions 1 --delay 3600000", "'3600000' has no unit"),
+        ("replace t=u --partitions 1 --delay 5", "'5' has no unit"),
+        ("shrink t --to 1", "the following arguments are required: --partitions"),
+        ("plan t --partitions 100001", "100001 is more than 100000"),
+        ("shrink t --partitions 1 --timeout 30", "'30' has no unit: 30ms, 30s, 30m, 30h or 30d?"),
+        ("shrink t --partitions 1 --timeout 0s", "0s is not above 0"),
         ("topics --alter --topic t --partitions 2 --replica-assignment 1,x", "'1,x' is not ID:ID,ID:ID,..."),
         ("topics --create --topic t --replica-assignment 1:1", "partition 0 has a broker twice"),
         ("apply f --json", "--json needs --yes, --dry-run or --check"),
         ("run", "name a program, or a module with -m"),
         ("topics --topic t", "one of the arguments --create --list --describe --alter --delete --undo is required"),
         ("topics --undo", "--topic is needed"),
+        ("topics --alter --topic t --partitions 3 --delete-partitions-delay 12h", "'12h' is not a whole number"),
         ("topics --alter --topic t", "--alter needs --partitions N"),
         ("topics --alter --topic t --partitions 3 --delete-partitions-delay -5", "below 0"),
         ("topics --alter --topic t --partitions 3 --json", "--json belongs to --describe"),
@@ -177,6 +184,8 @@ def test_settings_that_cannot_be_used_are_an_error(
         ("groups waive g --topic t --reason r", "one of the arguments --expires --forever is required"),
         ("groups waive g --topic t --reason r --expires soon", "'soon' is not a duration"),
         ("groups waive g --topic t --reason r --expires 0d", "not in the future"),
+        ("groups waive g --topic t --reason r --expires 20300131", "'20300131' has no unit"),
+        ("groups waive g --topic t --reason r --expires 2w", "'2w' is not a duration"),
         ("groups forget waive --topic t", "name the GROUP"),
         ("groups forget closed g --topic t", "takes no GROUP"),
         ("reassign-partitions", "one of the arguments --execute --verify --cancel --list is required"),
@@ -193,6 +202,35 @@ def test_bad_usage_is_named_and_ends_with_status_2(
         cli.main([*arguments.split(), *(() if arguments in ("run", "groups") else SERVER)])
     assert caught.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_without_a_command_all_are_listed_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([])
+    lines = capsys.readouterr().out.splitlines()
+    begin = lines.index(f"{cli.GROUPS[0]}:")
+    listed = [line for line in lines[begin:] if line.startswith("  ")]
+    assert (caught.value.code, sorted(line.split()[0] for line in listed)) == (0, sorted(e.name for e in COMMANDS))
+    assert [line for line in lines[begin:] if line.endswith(":")] == [f"{group}:" for group in cli.GROUPS]
+    assert all(len(line) <= 80 for line in listed), "a line each, also on a small terminal"
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        (("shrnk", "t", "--partitions", "1"), "no command: 'shrnk'; did you mean 'shrink'?"),
+        (("topic", "--list"), "no command: 'topic'; did you mean 'topics'?"),
+        (("xyz",), "invalid choice: 'xyz' (choose from"),
+        (("groups", "lst"), "no action of groups: 'lst'; did you mean 'list'?"),
+        (("alias", "xyz"), "invalid choice: 'xyz' (choose from"),
+    ],
+)
+def test_a_mistyped_command_gets_its_neighbour(
+    typed: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(typed)
+    assert (caught.value.code, complaint in capsys.readouterr().err) == (2, True)
 
 
 def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,6 +275,32 @@ def test_every_command_that_talks_to_a_cluster_takes_a_properties_file(capsys: p
     assert without_servers == {*OF_THIS_MACHINE, "run"}, "its program has its own configuration"
 
 
+def test_everything_that_prints_json_has_the_version_of_its_schema(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = json_text({"topics": []})
+    assert (json.loads(text), next(iter(json.loads(text)))) == ({"schema_version": 1, "topics": []}, "schema_version")
+    monkeypatch.setattr("modeaware.local.cluster.status", lambda: DetachedKafka(()))
+    assert cli.main(["local", "status", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["schema_version"] == 1
+    with_json = [entry for entry in COMMANDS if entry.name != "local" and takes_json(entry)]
+    assert len(with_json) >= 7
+    for entry in with_json:
+        with pytest.raises(SystemExit):
+            cli.main([entry.name, *(["list"] if entry.name in ("groups", "alias") else []), "--help"])
+        assert "schema_version: 1" in capsys.readouterr().out, entry.name
+    for program in (plan_main, evacuate_main):
+        with pytest.raises(SystemExit):
+            program(["--help"])
+        assert "schema_version: 1" in capsys.readouterr().out, program.__name__
+
+
+def takes_json(entry: cli.Entry) -> bool:
+    return any(
+        "--json" in parser.format_help() for name, parser in every_parser().items() if name.startswith(entry.name)
+    )
+
+
 def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
     file = write("client.id=me\nmodeaware.mode.log.topic=of-file\nbootstrap.servers=elsewhere:1\n")
     in_file, flag = ("--command-config", str(file)), ("--config", "modeaware.mode.log.topic=of-flag")
@@ -253,6 +317,35 @@ def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.Mo
     assert topics(*in_file, *flag) == ("of-flag",) * 2, "what looks at one log must not keep another"
     conf = session.connection(_parse(*in_file)).conf
     assert conf == {"client.id": "me", "bootstrap.servers": "kafka:9092", "log_level": 0}
+
+
+def test_brokers_are_those_of_the_option_the_file_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, write: Write
+) -> None:
+    file = ("--command-config", str(write("bootstrap.servers=of-file:1\n")))
+
+    def servers(*arguments: str) -> object:
+        parser = argparse.ArgumentParser()
+        session.add_connection_options(parser)
+        return session.connection(parser.parse_args(arguments)).conf["bootstrap.servers"]
+
+    with pytest.raises(ConfigError, match="no brokers to connect to: pass --bootstrap-server"):
+        servers()
+    monkeypatch.setenv("MODEAWARE_BOOTSTRAP_SERVERS", "of-environment:1")
+    assert servers() == "of-environment:1"
+    assert servers(*file) == "of-file:1"
+    assert servers(*file, "--bootstrap-server", "of-option:1") == "of-option:1"
+
+
+def test_proposed_command_repeats_the_options_that_were_given() -> None:
+    parser = argparse.ArgumentParser()
+    session.add_connection_options(parser)
+    assert session.command_line(parser.parse_args([]), "modeaware", "status", "a b") == "modeaware status 'a b'"
+    given = parser.parse_args(["--bootstrap-server", "k:1", "--command-config", "my conf"])
+    assert (
+        session.command_line(given, "modeaware", "status")
+        == "modeaware status --bootstrap-server k:1 --command-config 'my conf'"
+    )
 
 
 def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:

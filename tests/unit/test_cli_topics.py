@@ -54,15 +54,17 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("shrink t --to 4", DeletePartitionsCommand("t", 4)),
-        ("shrink t --to 4 --delete-partitions-delay 0", DeletePartitionsCommand("t", 4, 0)),
-        ("shrink t --to 4 --immediate-delete", DeletePartitionsCommand("t", 4, None, True)),
+        ("shrink t --partitions 4", DeletePartitionsCommand("t", 4)),
+        ("shrink t --partitions 4 --delay 0s", DeletePartitionsCommand("t", 4, 0)),
+        ("shrink t --partitions 4 --immediate-delete", DeletePartitionsCommand("t", 4, None, True)),
         (
-            "shrink t --to 4 --accept-state-loss b --accept-state-loss a",
+            "shrink t --partitions 4 --accept-state-loss b --accept-state-loss a",
             DeletePartitionsCommand("t", 4, accept_state_loss=("b", "a")),
         ),
-        ("grow t --to 13", CreatePartitionsCommand("t", 13)),
+        ("grow t --partitions 13", CreatePartitionsCommand("t", 13)),
         ("topics --alter --topic t --partitions 4", DeletePartitionsCommand("t", 4)),
+        ("topics --alter --topic t --partitions 4 --delete-partitions-delay 9", DeletePartitionsCommand("t", 4, 9)),
+        ("shrink t --partitions 4 --delay 12h", DeletePartitionsCommand("t", 4, 43_200_000)),
         ("topics --alter --topic t --partitions 13", CreatePartitionsCommand("t", 13)),
         (
             "topics --alter --topic t --partitions 13 --replica-assignment " + ",".join(["1:2"] * 13),
@@ -110,16 +112,16 @@ def test_proposed_commands_connect_as_this_one_did(
     monkeypatch.setattr(change, "wait_for_topics", interrupted)
     monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
     file = ("--command-config", "my conf/c")
-    assert cli.main(["shrink", "t", "--to", "4", "--delete-partitions-delay", "0", "--wait", *SERVER, *file]) == 130
+    assert cli.main(["shrink", "t", "--partitions", "4", "--delay", "0s", "--wait", *SERVER, *file]) == 130
     where = "--bootstrap-server 127.0.0.1:1 --command-config 'my conf/c'"
     assert capsys.readouterr().err.splitlines()[-3:] == [
         f"Left. The change rests until a controller runs: modeaware controller {where}",
-        f"Watch it:     modeaware topics {where} --describe --topic t",
-        f"Take it back: modeaware topics {where} --undo --topic t",
+        f"Watch it:     modeaware topics --describe --topic t {where}",
+        f"Take it back: modeaware topics --undo --topic t {where}",
     ]
     monkeypatch.setattr(Change, "carry_out", lambda *_: "growing")
-    assert cli.main(["grow", "t", "--to", "8", "--wait", "--yes", *SERVER, *file]) == 130
-    watch = f"Watch it:     modeaware topics {where} --describe --topic t"
+    assert cli.main(["grow", "t", "--partitions", "8", "--wait", "--yes", *SERVER, *file]) == 130
+    watch = f"Watch it:     modeaware topics --describe --topic t {where}"
     assert capsys.readouterr().err.splitlines()[-1] == watch, "an undo would not take a growth back"
 
 
@@ -181,7 +183,9 @@ def test_each_warning_is_given_where_it_applies(
     assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
 
 
-@pytest.mark.parametrize("options", ["shrink t --to 4", "grow t --to 14", "grow t --to 14 --yes"])
+@pytest.mark.parametrize(
+    "options", ["shrink t --partitions 4", "grow t --partitions 14", "grow t --partitions 14 --yes"]
+)
 def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_let_go(
     options: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

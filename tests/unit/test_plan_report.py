@@ -106,7 +106,7 @@ def test_command_prints_plain_characters_where_it_must_and_writes_the_page(
         monkeypatch.setattr(f"modeaware.cli.plan.{name}", lambda *_, value=value: value)
     monkeypatch.setattr("modeaware.cli.plan.open_session", lambda *_: nullcontext(session))
     written, page = io.BytesIO(), tmp_path / "plan.html"
-    command = ["plan", "--bootstrap-server", "x:1", "--topic", "t", "--partitions", "5", "--html"]
+    command = ["plan", "--bootstrap-server", "x:1", "t", "--partitions", "5", "--html"]
     with io.TextIOWrapper(written, "iso-8859-1") as stdout:
         monkeypatch.setattr("sys.stdout", stdout)
         assert cli.main([*command, str(page)]) == 0

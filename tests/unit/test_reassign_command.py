@@ -181,8 +181,8 @@ def test_commands_after_an_interruption_can_be_typed_as_they_are(
     assert seen == [b"started\n"]
     watch = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("Watch it:"))
     assert shlex.split(watch.removeprefix("Watch it:")) == [
-        *("modeaware", "reassign-partitions", "--bootstrap-server", "one:1,two:2"),
-        *("--command-config", "my client.conf", "--reassignment-json-file", "it's.json", "--verify", "--wait"),
+        *("modeaware", "reassign-partitions", "--reassignment-json-file", "it's.json", "--verify", "--wait"),
+        *("--bootstrap-server", "one:1,two:2", "--command-config", "my client.conf"),
     ]
 
 

@@ -99,7 +99,7 @@ def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() ->
     [
         (COMMAND, "delete", ErrorCode.INVALID_REQUEST, "omit --evacuate"),
         (replace(COMMAND, configs={"cleanup.policy": "delete"}), "compact", ErrorCode.INVALID_REQUEST, "compacted too"),
-        (replace(COMMAND, delay_ms=None), "compact", ErrorCode.INVALID_REQUEST, "--delete-partitions-delay"),
+        (replace(COMMAND, delay_ms=None), "compact", ErrorCode.INVALID_REQUEST, "(--delay)"),
     ],
 )
 def test_what_is_refused(command: ReplaceTopicCommand, policy: str, code: ErrorCode, says: str) -> None:

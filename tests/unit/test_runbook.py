@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from modeaware.cli import _parse
 from modeaware.lifecycle.reasons import CODES
 from tests.support.source_tree import ROOT, modules, tree
 
@@ -67,11 +65,3 @@ def test_reasons_are_the_codes() -> None:
     codes = {code for item in items for code in re.findall(r"[a-z-]+", item)}
     assert len(codes) > 5
     assert codes <= CODES
-
-
-COMMANDS = [line for line in lines("sh") if line.lstrip().startswith("modeaware ")]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split()[1])
-def test_commands_are_taken(command: str) -> None:
-    _parse(shlex.split(command, comments=True)[1:])  # private: what the command would do is not wanted

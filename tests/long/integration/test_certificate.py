@@ -11,7 +11,7 @@ from tests.support.plain import ends
 
 
 def certificate(site: Site, topic: str, *options: str) -> dict[str, Any]:
-    told = site.run("certificate", "--topic", topic, *options)
+    told = site.run("certificate", topic, *options)
     assert told.status == 0, told.err
     document: dict[str, Any] = json.loads(told.out)
     return document
@@ -27,7 +27,7 @@ def offset_of(output: str, topic: str, partition: int) -> int:
 
 def test_a_shrink_is_certified_and_kafkas_tools_agree(site: Site, filled: str) -> None:
     site.commit(filled, group := f"audit {filled}", ends(site.servers, filled))
-    assert site.run("shrink", filled, "--to", "4", *WAIT).status == 0
+    assert site.run("shrink", filled, "--partitions", "4", *WAIT).status == 0
     document = certificate(site, filled)
     assert [partition["verdict"] for partition in document["partitions"]] == ["reclaimed"] * 2
     assert document["shrink"]["policy"] == "drained"

@@ -457,7 +457,7 @@ def test_everything_is_killed_before_and_within_the_deletion(
             site.more()
             for phase in (lambda now: now.let_go_ms, lambda now: now.deleting_ms):
                 chain.append(f"{chain[0]}-v{len(chain) + 1}")
-                options = ("--partitions", "3", "--delete-partitions-delay", "0", "--yes")
+                options = ("--partitions", "3", "--delay", "0s", "--yes")
                 site.command(release, "replace", chain[-2], "--with", chain[-1], *options)
                 setting.wait_for(chain[-2], lambda record, phase=phase: phase(now(record)) is not None, 60)
                 for each in names:

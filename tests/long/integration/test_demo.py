@@ -50,7 +50,7 @@ def processes_of(session: int) -> list[int]:
 
 @pytest.mark.timeout(300)
 def test_a_short_demo_loses_nothing(kafka: Kafka, tmp_path: Path) -> None:
-    process = demo(kafka, tmp_path, "--records", str(RECORDS), "--lead-s", "4")
+    process = demo(kafka, tmp_path, "--records", str(RECORDS), "--lead", "4s")
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     report = json.loads((tmp_path / "report.json").read_text())
@@ -72,7 +72,7 @@ def test_a_short_demo_loses_nothing(kafka: Kafka, tmp_path: Path) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_demo(kafka: Kafka, tmp_path: Path, how: signal.Signals) -> None:
-    process = demo(kafka, tmp_path, "--records", str(RECORDS), "--lead-s", "60")
+    process = demo(kafka, tmp_path, "--records", str(RECORDS), "--lead", "1m")
     assert process.stdout is not None
     for line in process.stdout:
         if "producers at work" in line:

@@ -36,7 +36,7 @@ def test_produce_consume_shrink_and_grow(kafka: Kafka, make_topic: MakeTopic, ma
     assert consumed == f"500 records; partitions now: {list(range(12))}\n"
 
     with run_controller(kafka.bootstrap_servers):
-        story = run_example(kafka, "shrink_with_admin_client.py", "--topic", topic, "--to", "4", "--then", "6")
+        story = run_example(kafka, "shrink_with_admin_client.py", "--topic", topic, "--partitions", "4", "--then", "6")
     lines = [line.partition(": ")[2] for line in story.splitlines()]
     assert lines[-1] == "ReadWrite 0-5, None 6-11"
     assert "ReadWrite 0-3, None 4-11" in lines

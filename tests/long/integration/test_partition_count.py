@@ -52,7 +52,7 @@ def test_the_broker_has_eight_partitions_fewer(monkeypatch: pytest.MonkeyPatch) 
         owner.commit(offsets=ends, asynchronous=False)
         before = gauge(port), described(servers)
         log = ("--controller-config", f"modeaware.mode.log.topic={served.log}")
-        replaced = ("replace", "orders", "--with", "orders-v2", "--partitions", "4", "--delete-partitions-delay", "0")
+        replaced = ("replace", "orders", "--with", "orders-v2", "--partitions", "4", "--delay", "0s")
         assert cli.main([*replaced, "--bootstrap-server", servers, "--yes", *log]) == 0
         eventually(lambda: owner.list_topics("orders-v2", timeout=5).topics["orders-v2"].error is None, 30)
         owner.commit(offsets=[TopicPartition("orders-v2", p, 0) for p in range(4)], asynchronous=False)

@@ -62,7 +62,7 @@ def test_a_drain_from_blocked_to_done(
     topic, group = make_topic(4), make_group()
     produce_keyed(site.servers, topic, [(b"k%d" % n, b"v%d" % n) for n in range(41)], partition=3)
     site.commit(topic, group, dict.fromkeys(range(4), 0))
-    told = site.run("shrink", topic, "--to", "1", "--yes", "--delete-partitions-delay", "0")
+    told = site.run("shrink", topic, "--partitions", "1", "--yes", "--delay", "0s")
     assert told.status == 0, told.err
 
     errors: list[str] = []

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 
 from modeaware.controller.daemon import Controller
-from tests.support.command_line import WAIT, Site
+from tests.support.command_line import LEAVE, Site
 from tests.support.kafka_tools import finish_tool
 from tests.support.plain import create_topic
 from tests.support.waiting import eventually
@@ -116,7 +116,7 @@ def test_a_shrunk_topic_has_its_modes_and_what_it_waits_for(site: Site, filled: 
 
 def test_record_of_a_deleted_topic_of_that_name_is_shown_to_apply_to_nothing(site: Site, filled: str) -> None:
     """No controller runs that would remove it."""
-    ours(site, "--alter", "--topic", filled, "--partitions", "4", *WAIT)
+    ours(site, "--alter", "--topic", filled, "--partitions", "4", "--delete-partitions-delay", "0", *LEAVE)
     gone = site.describe(filled)["topic_id"]
     kafkas(site, "--delete", "--topic", filled)
     create_topic(site.servers, filled, 6, configs={})

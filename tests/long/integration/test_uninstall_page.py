@@ -209,7 +209,7 @@ def _adopt(machine: Machine, applications: dict[str, Deployment], servers: str) 
     _restart(applications, new_release())
     applications["shrunk"].start("controller-1", new_release())
     eventually(lambda: _claimed(servers), 60)
-    shrink = '--to 2 --yes --delete-partitions-delay 0 --bootstrap-server "$BOOTSTRAP"'
+    shrink = '--partitions 2 --yes --delay 0s --bootstrap-server "$BOOTSTRAP"'
     ends = {p: end for p, (_, end) in watermarks(servers, "shrunk").items()}
     commit(servers, HOLDS_IT_UP, "shrunk", {p: end for p, end in ends.items() if p < 2})
     for topic in applications:

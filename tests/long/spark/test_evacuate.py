@@ -152,7 +152,7 @@ def test_the_command(
 ) -> None:
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\n", encoding="utf-8")
-    words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
+    words = ["--bootstrap-server", served.servers, topic, "--command-config", str(settings)]
     assert evacuate_main(words) == 1
     assert "it is not being replaced" in capsys.readouterr().err
     name = replace_topic(served, topic)
@@ -230,7 +230,7 @@ def run_and_kill(served: Controlled, topic: str, target: str, spark_conf_dir: Pa
     before = watermarks(served.servers, target)
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
-    words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
+    words = ["--bootstrap-server", served.servers, topic, "--command-config", str(settings)]
     command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
     env = {**os.environ, "SPARK_CONF_DIR": str(spark_conf_dir), "PYSPARK_PYTHON": sys.executable}
     job = LoggedProcess(command, tmp_path / "evacuate.log", env=env, own_session=True)

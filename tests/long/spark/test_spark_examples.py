@@ -88,7 +88,7 @@ def test_the_plan_as_a_program(
     if submitted:
         submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
         start = [submit, "--packages", packages(), str(Path(modeaware.spark.__file__).with_name("plan.py"))]
-    asked = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--partitions", "3", "--json"]
+    asked = ["--bootstrap-server", kafka.bootstrap_servers, topic, "--partitions", "3", "--json"]
     printed = run(spark_conf_dir, [*start, *asked, "--html", str(page)])
     told = json.loads(printed[printed.index("{\n") :])  # Ivy tells which settings it reads, on standard output
     assert (told["topic"], told["target"], told["counted"]["records"]) == (topic, 3, RECORDS)

@@ -1,0 +1,52 @@
+"""Durations as people write them in options and files: ``500ms``, ``90s``, ``30m``, ``12h``, ``7d``.
+
+Settings and configs whose names end in ``.ms`` keep Kafka's form, a number of milliseconds, and so do the options of
+``modeaware topics``.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
+_MOST_MS = 2**62
+"""With the time of a request added it is still a time."""
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return a duration in milliseconds.
+
+    Raises:
+        ValueError: no whole number with a unit of ms, s, m, h or d; or more than 2^62 ms.
+    """
+    text = text.strip()
+    if found := _DURATION.fullmatch(text):
+        if len(found[1]) < 20 and (duration_ms := int(found[1]) * _UNITS_MS[found[2]]) <= _MOST_MS:
+            return duration_ms
+        raise ValueError(f"{text!r} is too long")
+    if text.isdecimal():
+        raise ValueError(f"{text!r} has no unit: {text}ms, {text}s, {text}m, {text}h or {text}d?")
+    raise ValueError(f"{text!r} is not a duration: a whole number and ms, s, m, h or d, such as 90s, 12h or 7d")
+
+
+def duration_text(duration_ms: int) -> str:
+    """Return a duration as :func:`parse_duration_ms` reads it, in the largest unit that divides it."""
+    unit = next(unit for unit, ms in _UNITS_MS.items() if duration_ms % ms == 0) if duration_ms else "s"
+    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+def duration_ms(text: str) -> int:
+    """argparse type: a duration, as :func:`parse_duration_ms`."""
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def duration_above_zero_ms(text: str) -> int:
+    """argparse type: as :func:`duration_ms`, and more than none."""
+    if (parsed_ms := duration_ms(text)) == 0:
+        raise ArgumentTypeError(f"{text} is not above 0")
+    return parsed_ms

@@ -1,0 +1,176 @@
+"""What ``modeaware status`` shows: every change under way, what it waits for, and the command to run next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from modeaware.durations import duration_text
+from modeaware.lifecycle import reasons
+from modeaware.modes import format_ranges
+from modeaware.printable import table
+from modeaware.reports.describe import TopicDescription, alike, waits_for
+
+Typed = Callable[..., str]
+"""Returns a command from its words, with the options of the connection."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Partitions that wait for the same.
+
+    Attributes:
+        partitions: their numbers; empty: the replacement waits as a whole.
+        reason: the code of what they wait for; null: the next step is due.
+        waits_for: the reason in words.
+        next: the command that looks into it or resolves it; null: it passes by itself, or waits as requested.
+    """
+
+    partitions: tuple[int, ...]
+    phase: str
+    reason: str | None
+    waits_for: str | None
+    next: str | None
+
+
+@dataclass(frozen=True)
+class ChangeStatus:
+    """A change under way.
+
+    Attributes:
+        change: in words: a shrink, growth or replacement, and to what.
+        phase: of the partition that is furthest behind.
+        waiting: a list of objects.
+    """
+
+    topic: str
+    change: str
+    phase: str
+    waiting: tuple[Waiting, ...]
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """What ``modeaware status`` shows.
+
+    Attributes:
+        controller_runs: whether a controller is running; null: this host or user cannot find out.
+        changes: a list of objects, by topic.
+    """
+
+    controller_runs: bool | None
+    changes: tuple[ChangeStatus, ...]
+
+
+def status_report(
+    topics: Iterable[TopicDescription], typed: Typed, controller_runs: bool | None = True
+) -> StatusReport:
+    """Return the changes under way of these topics."""
+    return StatusReport(
+        controller_runs,
+        tuple(
+            ChangeStatus(topic.topic, _change(topic), topic.phase, tuple(_waiting(topic, typed)))
+            for topic in sorted(topics, key=lambda topic: topic.topic)
+            if topic.phase != "done"
+        ),
+    )
+
+
+def _change(topic: TopicDescription) -> str:
+    if (now := topic.replacement) is not None:
+        undo = now.undone_ms is not None
+        return (
+            f"undo of the replacement by {now.successor}"
+            if undo
+            else f"replacement by {now.successor} ({now.num_partitions})"
+        )
+    if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
+        return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
+    return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"
+
+
+def _waiting(topic: TopicDescription, typed: Typed) -> Iterator[Waiting]:
+    changing = [p for p in topic.partitions if p.phase not in (None, "done")]
+    now = topic.replacement
+    if now is not None and (now.reason is not None or not changing):
+        yield Waiting((), topic.phase, now.reason, now.waits_for, _next(topic, now.reason, typed))
+    for group in alike(changing, lambda p: (p.phase, p.reason)):
+        first, ids = group[0], tuple(p.partition for p in group)
+        yield Waiting(ids, first.phase or "", first.reason, waits_for(group), _next(topic, first.reason, typed))
+
+
+def _next(topic: TopicDescription, reason: str | None, typed: Typed) -> str | None:
+    code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
+    if reason is None or code in BY_ITSELF:
+        return None
+    now, shrink = topic.replacement, topic.deletion
+    template = (NEXT if now is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
+    if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # not in the record
+        template = _GROUPS
+    filled = {"topic": topic.topic, "group": group, "new": now.successor if now is not None else ""}
+    if shrink is not None:
+        delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
+        policy = "--immediate-delete" if shrink.immediate_delete else delay
+        filled |= {"count": str(shrink.delete_partitions), "policy": policy}
+    words = (word.format_map(filled) for word in template.split())  # a name is one word, also with blanks in it
+    return typed(*(word for word in words if word))
+
+
+_DESCRIBE = "modeaware topics --describe --topic {topic}"
+_UNAVAILABLE = "modeaware topics --describe --unavailable-partitions --topic {topic}"
+_GROUPS = "modeaware groups list {topic}"
+_CHECK = "modeaware check --role controller {topic}"
+_WAIVE = "modeaware groups waive {group} --topic {topic} --reason WHY --expires 7d"
+NEXT = {
+    reasons.OPEN_TRANSACTION: _DESCRIBE,
+    reasons.UNAVAILABLE: _UNAVAILABLE,
+    reasons.COMPACTED: "modeaware topics --undo --topic {topic}",
+    reasons.GROUPS_UNKNOWN: _GROUPS,
+    reasons.GROUPS_HIDDEN: _CHECK,
+    reasons.GROUPS_TOO_MANY: _GROUPS,
+    reasons.GROUP_SETTLING: _GROUPS,
+    reasons.GROUP_LAG: _GROUPS,
+    reasons.GROUP_NEVER_COMMITTED: f"{_WAIVE} --uncommitted-only",
+    reasons.GROUP_GONE: _WAIVE,
+    reasons.GROUP_BEYOND_END: _GROUPS,
+    reasons.GROUP_TRUNCATED: _GROUPS,
+    reasons.GROUP_STATEFUL: "modeaware shrink {topic} --partitions {count} {policy} --accept-state-loss {group}",
+    reasons.NOT_EVACUATED: "python -m modeaware.spark.evacuate {topic}",
+    reasons.PAUSED: "modeaware replace {topic}",
+    reasons.FENCE_DENIED: f"{_CHECK} --successor {{new}}",
+    reasons.FENCE_UNKNOWN: _UNAVAILABLE,
+    reasons.GROUP_NOT_MOVED: "modeaware groups prepare {group} --topic {new}",
+    reasons.SUCCESSOR_GONE: _DESCRIBE,
+    reasons.GROUP_SUBSCRIBED: _GROUPS,
+    reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
+    reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
+}
+"""Code of a reason -> the command that looks into it or resolves it."""
+_OF_REPLACEMENT = {
+    reasons.COMPACTED: "modeaware replace {topic} --undo",
+    reasons.GROUP_STATEFUL: "modeaware replace {topic} --accept-state-loss {group}",
+}
+BY_ITSELF = frozenset(
+    {
+        *(reasons.STILL_WRITTEN, reasons.STRAGGLER, reasons.TRUNCATED, reasons.DELAY, reasons.RETENTION),
+        *(reasons.OPENING, reasons.UNDOING, reasons.NOT_FENCED, reasons.END_NOT_READ, reasons.DELETING),
+    }
+)
+"""Codes of reasons that pass without a command."""
+
+
+def status_text(report: StatusReport) -> list[str]:
+    """Return the report as one table."""
+    rows = [
+        (
+            change.topic,
+            change.change,
+            each.phase,
+            format_ranges(each.partitions) or "-",
+            "-" if each.reason is None else reasons.brief(each.reason),
+            each.next or "-",
+        )
+        for change in report.changes
+        for each in change.waiting
+    ]
+    return table(("Topic", "Change", "Phase", "Partitions", "Waits for", "Next"), rows)
