@@ -30,10 +30,13 @@ def written_topic(topic: str, views: Views) -> TopicView:
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic of that name; where it was replaced and is gone, of the first one in its chain that
-    is not."""
+    """Return the view of the topic of that name; where brokers have none, of the first one in its chain that they have.
+
+    A chain may lead back to its first name: then it is the new topic of that name, not the interim one before it.
+    """
     found = segments(topic, views)
-    return next((view for view in found if view.successor is None or not view.successor.gone), found[-1])
+    here = [view for view in found if view.successor is None or not view.successor.gone] or [found[-1]]
+    return next((view for view in here if view.topic == topic), here[0])
 
 
 def segments(topic: str, views: Views) -> tuple[TopicView, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, MethodDescriptorType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from modeaware.callouts import InnerLock
 
@@ -51,8 +51,8 @@ def stock_method(ours: type, of: type, name: str) -> Target:
     tracer's. It takes the client as its first argument."""
     classes = of.__mro__[of.__mro__.index(ours) + 1 :]
     found = next((vars(each)[name] for each in classes if name in vars(each)), None)
-    if isinstance(found, FunctionType | MethodDescriptorType):
-        return found
+    if type(found) in (FunctionType, MethodDescriptorType):  # not isinstance(): a wrapper (wrapt's) poses as a function
+        return cast(Target, found)
     return lambda client, *args, **kwargs: getattr(super(ours, client), name)(*args, **kwargs)
 
 

@@ -369,7 +369,7 @@ class Router(Routes):
         self._closed = False
         self._stock = (produce, produce_batch)
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
-        if isinstance(produce, MethodDescriptorType) and hash_function is not None:
+        if type(produce) is MethodDescriptorType and hash_function is not None:
             one = fast_produce(
                 *(produce, self._routes, self._counts, hash_function, self._doubt, self._unrouted, self._reports)
             )

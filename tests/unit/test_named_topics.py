@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -236,6 +237,24 @@ def test_a_chain_is_followed_to_the_first_topic_that_is_there(consumer: modeawar
     assert consumer.get_watermark_offsets(TopicPartition("orders", 0), timeout=10) == (0, 3)
     switch(views, "orders-v2", "orders-v3", gone=True)
     assert consumer.get_watermark_offsets(TopicPartition("orders", 0), 10) == (0, 0)
+
+
+def test_name_that_a_chain_leads_back_to_stands_for_the_topic_that_has_it_again(
+    consumer: modeaware.Consumer, views: FakeViews
+) -> None:
+    """orders (gone) -> an interim topic -> orders: brokers have both that are left."""
+    consumer.commit(offsets=[TopicPartition("orders", 1, 9), TopicPartition("orders-v2", 1, 2)], asynchronous=False)
+    switch(views, "orders", "orders-v2", gone=True)
+    back = announce(views, "orders-v2", "orders")
+    assert back.successor is not None
+    views.put(replace(back, version=(1, 9), successor=replace(back.successor, topic_id="id of the new one")))
+    assert consumer.committed([TopicPartition("orders", 1)], 10)[0].offset == 2, "announced: nothing has changed yet"
+    switched = replace(back.successor, topic_id="id of the new one", switched=True)
+    for state in ({}, {"let_go": True}):
+        views.put(replace(back, version=(1, views.view("orders-v2").epoch + 1), successor=replace(switched, **state)))
+        assert consumer.committed([TopicPartition("orders", 1)], 10)[0].offset == 9
+        assert consumer.get_watermark_offsets(TopicPartition("orders", 0), 10) == (0, 0)
+        assert consumer.committed([TopicPartition("orders-v2", 1)], 10)[0].offset == 2
 
 
 def test_bad_arguments_are_librdkafkas_to_refuse(consumer: modeaware.Consumer, views: FakeViews) -> None:
