@@ -16,7 +16,8 @@ import yaml
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modelog.records import MAX_PARTITIONS
-from modeaware.printable import nearest, printable_lines
+from modeaware.printable import printable_lines
+from modeaware.spelling import nearest
 
 _T = TypeVar("_T")
 VERSION = 1
