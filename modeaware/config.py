@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from modeaware.errors import ConfigError
-from modeaware.printable import nearest
+from modeaware.spelling import nearest
 
 PREFIX = "modeaware."
 OAUTH_CALLBACK = "oauth_cb"

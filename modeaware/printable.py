@@ -17,7 +17,6 @@ JSON stays exact: it has escapes of its own.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -46,17 +45,6 @@ def printable(text: object) -> Printable:
 def printable_lines(lines: Iterable[object]) -> Printable:
     """Return ``lines``, each of them :func:`printable`, joined by line ends."""
     return Printable("\n".join(printable(line) for line in lines))
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like one that is not known; None: none is like it."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
-
-
-def with_nearest(why: str, name: str, known: Iterable[str]) -> str:
-    """Return ``why`` a name is refused, and the known name that may be meant."""
-    near = nearest(name, known)
-    return why if near is None else f"{why}; did you mean {near!r}?"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()) -> list[str]:

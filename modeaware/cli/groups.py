@@ -37,7 +37,7 @@ from modeaware.modelog.group_rules import (
     has_glob_characters,
 )
 from modeaware.modes import format_ranges
-from modeaware.printable import nearest, number, with_nearest
+from modeaware.printable import number
 from modeaware.reports.groups import (
     GroupSituation,
     GroupsReport,
@@ -48,6 +48,7 @@ from modeaware.reports.groups import (
 )
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session
+from modeaware.spelling import NEARLY_SAME, nearest, with_nearest
 
 _GLOB = "* ? [...], case counts"
 _ACTIONS = {
@@ -240,7 +241,7 @@ def _check_names(session: Session, situation: GroupSituation, rule: GroupRule) -
         if name in known or nearest(name, known) is None:
             continue
         why = with_nearest(f"no such {kind} {name!r}", name, known)
-        if rule.kind == WAIVE:
+        if rule.kind == WAIVE and nearest(name, known, NEARLY_SAME) is not None:
             raise RequestRefused(f"{why} For a {kind} that does not exist yet, pass a glob", code=code)
         tell(f"WARNING: {why}")
 
@@ -252,6 +253,10 @@ def _forget(args: argparse.Namespace, session: Session) -> int:
     situation = look_at_topics(session, None, may_note)
     command = AlterGroupRulesCommand(remove=((args.kind, args.group, args.topic),))
     removed = [rule for rule in situation.rules if rule.key in command.remove]
+    if not removed:
+        of_topic = [rule.group for rule in situation.rules if (rule.kind, rule.topic) == (args.kind, args.topic)]
+        why = f"there is no rule {args.kind!r} for group {args.group!r} and topic {args.topic!r}"
+        raise RequestRefused(with_nearest(why, args.group, of_topic), code=ErrorCode.INVALID_REQUEST)
     lines = [f"To be removed: {rule_text(rule)}" for rule in removed]
     if args.kind == REQUIRE:
         lines.append(

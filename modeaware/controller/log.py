@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 from modeaware.callouts import get_logger
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
+from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordError
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_mode_log, read_to_end
 from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.topic import describe_mode_log, ensure_mode_log, log_weakness
+from modeaware.modelog.topic import LOOK_TIMEOUT_S, LogTopic, describe_mode_log, ensure_mode_log, log_weakness
 from modeaware.modelog.writer import APPEND_TIMEOUT_S, ModeLogWriter
 from modeaware.wire.retries import Deadline
 
@@ -103,27 +104,48 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        The topic is looked at first. What follows from a record on brokers is done right after an append, so this is
+        The topic is described first, whatever follows: a record on another topic of that name would look to the next
+        controller like all there is. What follows from a record on brokers is done right after an append, so this is
         the check of id and form before each effect, too; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.
-            ClusterError: not open, or the topic is gone or another one by now, or the append failed, or its outcome is
-                unknown. Unless :attr:`is_open` says otherwise, open it before the next append.
+            ClusterError: the append failed, or its outcome is unknown; with code NOT_BEGUN nothing was appended,
+                because the log is not open, or its topic cannot be described, or is another one by now. Unless
+                :attr:`is_open` says otherwise, open it before the next append.
         """
         if self._writer is None:
-            raise ClusterError(f"mode log: topic {self._topic!r} is not open for writing", topic=self._topic)
+            text = f"mode log: topic {self._topic!r} is not open for writing"
+            raise ClusterError(text, code=NOT_BEGUN, topic=self._topic)
         deadline = Deadline(APPEND_TIMEOUT_S if self.timeout_s is None else self.timeout_s)
-        found = self._of_brokers(lambda: describe_mode_log(self._cluster.admin, self._topic))
+        found = self._described(deadline)
         if found.topic_id != self._topic_id:
             self.close()
             raise ClusterError(
                 f"mode log: topic {self._topic!r} was deleted and created again: nothing was appended to it",
+                code=NOT_BEGUN,
                 topic=self._topic,
             )
         self.unfit = found.unfit
         self._writer.append(records, self._membership(), deadline.left_s())
         self.appends += 1
+
+    def _described(self, deadline: Deadline) -> LogTopic:
+        """Return the topic as brokers describe it; a request that times out is sent again on another connection."""
+
+        def describe() -> LogTopic:
+            timeout_s = min(LOOK_TIMEOUT_S, deadline.left_s())
+            return self._of_brokers(lambda: describe_mode_log(self._cluster.admin, self._topic, timeout_s))
+
+        try:
+            try:
+                return describe()
+            except ClusterError as error:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                return describe()
+        except ClusterError as error:
+            raise ClusterError(f"{error.message}; nothing was appended", code=NOT_BEGUN, topic=self._topic) from error
 
     def close(self) -> None:
         if self._writer is not None:
@@ -134,7 +156,9 @@ class ControllerLog:
         membership = self._election.group_metadata
         if membership is None:
             raise ControllerFenced(
-                f"mode log: this controller is not the elected one of topic {self._topic!r}", topic=self._topic
+                f"mode log: this controller is not the elected one of topic {self._topic!r}: nothing was appended",
+                code=NOT_BEGUN,
+                topic=self._topic,
             )
         return membership
 

@@ -19,7 +19,7 @@ from modeaware.config import ControllerConfig
 from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
 from modeaware.controller.election import Election, Seat, group_id
 from modeaware.controller.engine import Engine
-from modeaware.controller.inbox import Inbox, Job
+from modeaware.controller.inbox import NOT_BEGUN, Inbox, Job
 from modeaware.controller.log import ClaimWatch, Contact, ControllerLog, describe_claim
 from modeaware.controller.schedule import elapsed_ms
 from modeaware.controller.status import LEADERLESS_S, Role, Status, about_controller
@@ -247,10 +247,11 @@ class Worker:
             self.log.close()
         except (ClusterError, ConfigError, ModeSourceError) as error:
             if self.status.role is Role.STARTING:
-                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                if error.code not in (ErrorCode.REQUEST_TIMED_OUT, NOT_BEGUN):
                     raise
                 self.status.trouble = str(error)
-            # The outcome of the last append is unknown: a new claim reads the log again.
+            # The outcome of the last append is unknown: a new claim reads the log again. Where the log's topic cannot
+            # be described a leader claims anew as well: if that fails, too, another controller has its turn.
             self.status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
             self.log.close()
@@ -379,7 +380,8 @@ class Worker:
                 except (ClusterError, ControllerFenced) as error:
                     # A fenced append may have succeeded: the answer to its commit may be what was lost.
                     harmless = self._is_harmless(error)
-                    job.end([error] * len(commands), unknown=not harmless)
+                    nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
+                    job.end([error] * len(commands), unknown=not nothing)
                     if not harmless:
                         raise
                     continue

@@ -48,7 +48,6 @@ from modeaware.modelog.records import (
     TopicRecord,
 )
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.printable import with_nearest
 
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that dates can express."""
@@ -334,8 +333,7 @@ def alter_group_rules(
     for key in command.remove:
         if rules.pop(key, None) is None:
             kind, group, topic = key
-            why = f"there is no rule {kind!r} for group {group!r} and topic {topic!r}"
-            raise _invalid(with_nearest(why, group, (rule.group for rule in record.rules if rule.kind == kind)))
+            raise _invalid(f"there is no rule {kind!r} for group {group!r} and topic {topic!r}")
     for rule in command.add:
         held = rules.get(rule.key)
         if held is not None and held.glob is not rule.glob:

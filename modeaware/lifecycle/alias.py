@@ -22,7 +22,6 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.printable import with_nearest
 
 FORGOTTEN_MS = 600_000
 """Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
@@ -149,7 +148,7 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
         RequestRefused: there is none, or its name leads to another topic than the command says; or a topic that is not
             gone is replaced by one of that name: clients that use it would be led past what they have to read before.
     """
-    why = "it is no alias: no topic of that name was replaced and is gone"
+    why = "it is no alias ('modeaware alias list' has them): no topic of that name was replaced and is gone"
     for record in records:
         if record.topic != command.topic or record.replacement is None:
             continue
@@ -161,7 +160,6 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
             return record
         if record.replacement.switched_ms is not None and record.topic_id != facts.topic_id:
             why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
-    why = with_nearest(why, command.topic, (record.topic for record in records if is_alias(record)))
     raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
 
 

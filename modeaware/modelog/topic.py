@@ -136,14 +136,14 @@ def log_weakness(admin: AdminClient, topic: str) -> str | None:
     return weakness(min(found.replicas), found.configs.get("min.insync.replicas"), len(cluster.nodes))
 
 
-def describe_mode_log(admin: AdminClient, topic: str) -> LogTopic:
-    """Return the mode log as it is now, within :data:`LOOK_TIMEOUT_S`.
+def describe_mode_log(admin: AdminClient, topic: str, timeout_s: float) -> LogTopic:
+    """Return the mode log as it is now, within ``timeout_s``.
 
     Raises:
         ClusterError: it does not exist, or cannot be described; code REQUEST_TIMED_OUT: that may change.
     """
     try:
-        return _described(admin, topic, Deadline(LOOK_TIMEOUT_S))
+        return _described(admin, topic, Deadline(timeout_s))
     except KafkaException as error:
         raise _failed(topic, "cannot be described", error) from error
 

@@ -17,7 +17,8 @@ from modeaware.durations import parse_duration_ms
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modelog.records import MAX_PARTITIONS
-from modeaware.printable import nearest, printable_lines
+from modeaware.printable import printable_lines
+from modeaware.spelling import nearest
 
 _T = TypeVar("_T")
 VERSION = 1

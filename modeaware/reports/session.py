@@ -25,7 +25,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.printable import with_nearest
+from modeaware.spelling import with_nearest
 from modeaware.wire.security import bootstrap_servers
 
 READ_TIMEOUT_S = 20.0

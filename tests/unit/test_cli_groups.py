@@ -35,7 +35,7 @@ def situation(*rules: GroupRule) -> GroupSituation:
 def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
     """What would reach a controller; the topic ``orders`` is in a change, with the rule OLD."""
     commands: list[AlterGroupRulesCommand] = []
-    listed = {"audit": None, "old-2": None}
+    listed = {"audit": None, "old-2": None, "payment-audit": None}
     monkeypatch.setattr(groups, "list_groups", lambda _: SimpleNamespace(groups=listed))
     session = SimpleNamespace(cluster=SimpleNamespace(brokers=None, topic_names=lambda: ["orders", "t"]))
     monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext(session))
@@ -68,9 +68,9 @@ def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("waive audti --topic t", "no such group 'audti'; did you mean 'audit'?"),
+        ("waive payment-adit --topic t", "no such group 'payment-adit'; did you mean 'payment-audit'?"),
         ("waive gon --topic t", "no such group 'gon'; did you mean 'gone'?"),
-        ("waive audit --topic ordres", "no such topic 'ordres'; did you mean 'orders'?"),
+        ("waive audit --topic order", "no such topic 'order'; did you mean 'orders'?"),
         ("forget waive odl --topic orders", "no rule 'waive' for group 'odl' and topic 'orders'; did you mean 'old'?"),
     ],
 )
@@ -80,6 +80,24 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
     more = ["--forever", "--reason", "r"] if arguments.startswith("waive") else []
     assert cli.main(["groups", *arguments.split(), *more, "--yes", *SERVER]) == 1
     assert told in capsys.readouterr().err
+    assert altered == []
+
+
+def test_a_waiver_of_a_name_that_is_somewhat_like_another_is_accepted_with_a_warning(
+    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (rule,) = _made(altered, "waive billing-audit --topic t --forever --reason r").add
+    assert rule.group == "billing-audit"
+    assert "WARNING: no such group 'billing-audit'; did you mean 'billing'?" in capsys.readouterr().err
+
+
+def test_a_rule_to_forget_is_compared_with_those_of_its_topic_alone(
+    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["groups", "forget", "waive", "odl", "--topic", "t", "--yes", *SERVER]) == 1
+    told = capsys.readouterr().err
+    assert "no rule 'waive' for group 'odl' and topic 't'" in told
+    assert "did you mean" not in told
     assert altered == []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from modeaware.controller import log as log_module
+from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.controller.log import ControllerLog
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.modelog.replay import Replay
@@ -23,7 +24,8 @@ class Site:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.topic = FIT
-        self.failure: ClusterError | None = None
+        self.failures: list[ClusterError] = []
+        self.timeouts_s: list[float] = []
         self.appended: list[Any] = []
         self.renewed = 0
         writer = SimpleNamespace(
@@ -38,9 +40,10 @@ class Site:
         self.log = ControllerLog(cluster, {}, "modes", election)
         self.log.open()
 
-    def describe(self, *_: object) -> LogTopic:
-        if self.failure is not None:
-            raise self.failure
+    def describe(self, _admin: object, _topic: str, timeout_s: float) -> LogTopic:
+        self.timeouts_s.append(timeout_s)
+        if self.failures:
+            raise self.failures.pop(0)
         return self.topic
 
     def renew(self) -> None:
@@ -82,8 +85,22 @@ def test_a_log_that_is_not_fit_any_more_is_appended_to_and_says_so(site: Site, t
     assert site.log.unfit is None
 
 
-def test_without_an_answer_nothing_is_appended_and_other_connections_are_made(site: Site) -> None:
-    site.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-    with pytest.raises(ClusterError, match="no answer"):
+TIMED_OUT = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_without_an_answer_the_topic_is_described_once_more_on_another_connection(site: Site) -> None:
+    site.failures = [TIMED_OUT]
+    site.log.append(RECORDS)
+    assert (len(site.appended), site.renewed) == (1, 1)
+    first_s, second_s = site.timeouts_s
+    assert 0 < second_s <= first_s
+
+
+@pytest.mark.parametrize("failures", [[TIMED_OUT] * 2, [ClusterError("not allowed")]], ids=["silent", "refused"])
+def test_a_log_that_cannot_be_described_is_not_appended_to_and_that_is_no_doubt(
+    site: Site, failures: list[ClusterError]
+) -> None:
+    site.failures = failures
+    with pytest.raises(ClusterError, match="nothing was appended") as caught:
         site.log.append(RECORDS)
-    assert (site.appended, site.renewed) == ([], 1)
+    assert (site.appended, site.failures, caught.value.code) == ([], [], NOT_BEGUN)

@@ -13,6 +13,7 @@ import pytest
 
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
+from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.controller.status import Role
 from modeaware.errors import (
     ClusterError,
@@ -70,6 +71,39 @@ def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, fail
     assert isinstance(error, ClusterError)
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
     assert error.message.startswith(f"{failure}; it may have been carried out")
+
+
+@pytest.mark.parametrize("failure", [ControllerFenced, ClusterError])
+def test_a_command_of_which_nothing_was_appended_is_answered_so(
+    world: World, failure: type[ControllerFenced | ClusterError]
+) -> None:
+    error = failure("nothing was appended", code=NOT_BEGUN)
+    world.failures.append(error)
+    future = world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), nothing, nothing, nothing)
+    assert did == ["join after 70", "confirm", "claim", "confirm", "claim", "release", "leave"]
+    assert future.exception(0) is error
+
+
+def test_what_fails_after_an_append_of_the_same_commands_is_in_doubt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(*_: object) -> None:
+        world.log.appends += 1
+        raise ClusterError("nothing was appended", code=NOT_BEGUN)
+
+    monkeypatch.setattr(Engine, "execute", execute)
+    future = world.inbox.put([COMMAND])
+    run(world, sits(world, Seat.LEADER), nothing, nothing, nothing)
+    error = future.exception(0)
+    assert isinstance(error, ClusterError)
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_start_goes_on_where_the_log_cannot_be_described(world: World) -> None:
+    world.claim_errors.append(ClusterError("no answer; nothing was appended", code=NOT_BEGUN))
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 3)
+    assert did == ["join after 70", "confirm", "confirm", "claim", "release", "leave"]
 
 
 @pytest.mark.parametrize("how", ["lost", "a rebalance that never ends"])
