@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Requirement, requirement_of, unread_offsets
+from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import PHASES, held_up, in_progress, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, Replacement, TopicRecord
-from modeaware.modes import PartitionMode, format_ranges, to_ranges
+from modeaware.modes import format_ranges, to_ranges
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
 EFFECTS = (
@@ -365,7 +366,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
     """One topic."""
     record = seen.record
     phases = Counter(partition_phase(record.modes[p], retired) for p, retired in record.retired.items())
-    groups = unread_by_group(seen, snapshot)
+    groups = groups_in_progress(seen, snapshot)
     deletion = record.deletion
     return {
         "topic": record.topic,
@@ -383,7 +384,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
         "partitions": _partitions(seen),
         "blocked": _blocked(seen, groups),
-        "groups": [group | {"partitions": format_ranges(group["partitions"])} for group in groups[:MOST_GROUPS]],
+        "groups": [_group(group, seen) for group in groups[:MOST_GROUPS]],
         "groups_count": len(groups),
         "groups_doubt": doubt.detail if seen.facts and (doubt := seen.facts.any_doubt) else None,
         "stragglers": seen.stragglers,
@@ -413,17 +414,14 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     return max(now_ms - replacement.switched_ms, 0) / 1000
 
 
-def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """What each group that is waited for still has to read in retired partitions (``partitions``), as of the last look;
-    most first."""
+def groups_in_progress(seen: TopicSeen, snapshot: Snapshot) -> list[GroupProgress]:
+    """Return the required groups of a topic in a change, as of the last look; those with most to read first."""
     record, facts = seen.record, seen.facts
     if facts is None or not in_progress(record):
         return []
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
-    groups = [_group(name, facts, asked, record) for name in names]
-    groups = [group | _pace(group, seen) for group in groups]
-    return sorted(groups, key=lambda group: (-int(group["unread"]), str(group["group"])))
+    required = (group for group in progress_of(record, facts, asked).values() if group.required)
+    return sorted(required, key=lambda group: (-group.unread, group.group))
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
@@ -441,7 +439,7 @@ def _held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))
 
 
-def _blocked(seen: TopicSeen, groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _blocked(seen: TopicSeen, groups: Sequence[GroupProgress]) -> list[dict[str, Any]]:
     """Each reason, with the partitions that it holds up; the oldest first."""
     reasons_shown = [
         {
@@ -458,14 +456,10 @@ def _blocked(seen: TopicSeen, groups: Sequence[Mapping[str, Any]]) -> list[dict[
     return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
 
 
-def _holding(partitions: Collection[int], groups: Iterable[Mapping[str, Any]]) -> set[str]:
+def _holding(partitions: Collection[int], groups: Iterable[GroupProgress]) -> set[str]:
     """Return the groups that hold up any of these partitions, or a replacement as a whole."""
     held = set(partitions)
-    return {
-        group["group"]
-        for group in groups
-        if (not held.isdisjoint(group["partitions"]) if held else group["moved"] is False and not group["waived"])
-    }
+    return {each.group for each in groups if (not held.isdisjoint(each.holding) if held else each.must_move)}
 
 
 def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
@@ -487,53 +481,31 @@ def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
     return partitions
 
 
-def _pace(group: dict[str, Any], seen: TopicSeen) -> dict[str, Any]:
+def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     """The pace of a group's commits on retired partitions, and the time that what is left takes; None where it is not
     known. A first commit is no pace: the group may have skipped what lies before it."""
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
         return unknown
     before_ms, before = seen.earlier
-    passed_s, name, left = (seen.looked_ms - before_ms) / 1000, group["group"], group["unread"]
-    then, now = (facts.groups.get(name, GroupFacts()).committed for facts in (before, seen.facts))
+    passed_s = (seen.looked_ms - before_ms) / 1000
+    then, now = (facts.groups.get(group.group, GroupFacts()).committed for facts in (before, seen.facts))
     both = seen.record.retired.keys() & then.keys() & now.keys()
     if passed_s < SHORTEST_PACE_S or not both:
         return unknown
     per_s = sum(now[p] - then[p] for p in both) / passed_s
-    return {"read_per_s": round(per_s, 3), "left_s": round(left / per_s) if per_s > 0 else None}
+    return {"read_per_s": round(per_s, 3), "left_s": round(group.unread / per_s) if per_s > 0 else None}
 
 
-def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord) -> dict[str, Any]:
-    group = facts.groups.get(name)
-    unread, holding = 0, []
-    waived = facts.successor is not None and asked.waiver_of_topic(name, group) is not None
-    for partition, retired in record.retired.items():
-        log = facts.partitions.get(partition)
-        waits = record.modes[partition] is PartitionMode.READ_ONLY and not retired.opening
-        if log is None or not waits or (name == asked.evacuation and retired.evacuated_to_seal):
-            continue
-        until = log.end_offset if retired.seal_offset is None else retired.seal_offset
-        left = unread_offsets(group, partition, until, log.log_start)
-        if left and name != asked.evacuation and asked.waiver(name, group, partition) is not None:
-            waived = True
-        elif left:
-            unread += left
-            holding.append(partition)
+def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     return {
-        "group": name,
-        "kind": group.kind if group is not None else None,
-        "running": group.has_members if group is not None else False,
-        "unread": unread,
-        "partitions": holding,
-        "waived": waived,
-        "moved": _has_moved(name, facts),
-        "evacuation": name == asked.evacuation,
+        "group": group.group,
+        "kind": group.facts.kind if group.facts is not None else None,
+        "running": group.facts.has_members if group.facts is not None else False,
+        "unread": group.unread,
+        "partitions": format_ranges(group.holding),
+        "waived": group.is_waived,
+        "moved": group.moved,
+        "evacuation": group.evacuates,
+        **_pace(group, seen),
     }
-
-
-def _has_moved(name: str, facts: TopicFacts) -> bool | None:
-    """Whether the group has an offset on every partition of the successor; None: the topic is not replaced."""
-    if facts.successor is None:
-        return None
-    group = facts.successor.groups.get(name)
-    return group is not None and group.committed.keys() >= set(range(facts.successor.partition_count))

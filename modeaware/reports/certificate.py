@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
 from modeaware.cluster.fence import fences
-from modeaware.cluster.groups import find_groups
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, evacuation_of, is_evacuation_group, requirement_of
-from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
+from modeaware.lifecycle.facts import FenceFacts, TopicFacts
+from modeaware.lifecycle.progress import moving, not_moved, still_reading
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import partition_phase
@@ -66,7 +66,7 @@ class ReplacementReport:
         reason: the code of what holds that up.
         fence_proved_now: partitions whose leader refuses a probe, and whose replicas in sync all have the fence's
             configs; null: not known, which takes the right to WRITE to the topic. Looked up live.
-        not_moved_now: required groups without an offset on each partition of the successor. Looked up live.
+        not_moved_now: required groups that have still to move to the successor. Looked up live.
         check_with: commands of Kafka's own tools that show the same.
     """
 
@@ -248,7 +248,7 @@ class Evidence:
     """What a certificate is made of: a topic's record, and what the cluster shows now (at ``checked_ms``).
 
     ``requirement`` is what a drain waits for now, ``rules`` those of any topic, ``bootstrap_server`` for the commands.
-    ``fence`` and ``moved`` (groups of the successor) are looked up for a topic that is replaced.
+    ``fence`` is looked up for a topic that is replaced.
     """
 
     record: TopicRecord
@@ -259,11 +259,10 @@ class Evidence:
     checked_ms: int
     rules: tuple[GroupRule, ...] = ()
     fence: FenceFacts | None = None
-    moved: Mapping[str, GroupFacts] = field(default_factory=dict)
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
         """Return the groups one partition waits for: what was evacuated stays so."""
-        return self.requirement.of(retired)
+        return still_reading(self.requirement, self.record.replacement, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
@@ -284,10 +283,8 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
-    if (now := is_followed(record)) is not None:
-        moved = find_groups(session.cluster, {now.successor: range(now.num_partitions)})[now.successor].groups
-        fence = fences(session.cluster.brokers, [topic]).get(topic) if now.has_fence else None
-        evidence = replace(evidence, fence=fence, moved=moved)
+    if (now := is_followed(record)) is not None and now.has_fence:
+        evidence = replace(evidence, fence=fences(session.cluster.brokers, [topic]).get(topic))
     return certificate(evidence, chosen)
 
 
@@ -341,25 +338,24 @@ def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, 
 
 def _replacement(now: Replacement, evidence: Evidence) -> ReplacementReport:
     own = {f.name: getattr(now, f.name) for f in fields(ReplacementReport) if hasattr(now, f.name)}
-    fence, requirement, groups = evidence.fence, evidence.requirement, evidence.facts.groups
+    fence, facts, requirement = evidence.fence, evidence.facts, evidence.requirement
     proved = None
     if fence is not None and fence.failure is None:
-        logs = evidence.facts.partitions
+        logs = facts.partitions
         proved = tuple(p for p, epoch in sorted(fence.proved.items()) if p in logs and logs[p].leader_epoch == epoch)
-    held = [name for name in requirement.groups if requirement.waiver_of_topic(name, groups.get(name)) is None]
-    moved = {name for name, group in evidence.moved.items() if group.has_committed(now.num_partitions)}
+    moves = moving(evidence.record) is not None
     server, topic = ("--bootstrap-server", evidence.bootstrap_server), evidence.record.topic
     commands = []
     if now.has_fence and not _is_deleted(evidence):
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
-    for name in held:
+    for name in requirement.waited_for(facts.groups) if moves else ():
         offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
         expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"
         commands.append(_command(f"group {name} has moved", offsets, expect))
-    not_moved = tuple(name for name in held if name not in moved)
-    return ReplacementReport(**own, fence_proved_now=proved, not_moved_now=not_moved, check_with=tuple(commands))
+    left = tuple(not_moved(now, facts, requirement)) if moves else ()
+    return ReplacementReport(**own, fence_proved_now=proved, not_moved_now=left, check_with=tuple(commands))
 
 
 def _group_tool(group: str, evidence: Evidence) -> str:

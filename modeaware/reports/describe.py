@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from modeaware.clock import utc
-from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.cluster import TopicShape
+from modeaware.cluster.groups import find_groups
 from modeaware.errors import RecordError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.drain import Requirement, evacuation_of, is_evacuation_group, requirement_of, unread_offsets
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.replacement import is_followed
+from modeaware.lifecycle.drain import evacuation_of, requirement_of, unread_offsets
+from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.progress import GroupProgress, moving, progress_of
 from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
 from modeaware.modelog.records import (
     DeleteTopicPartitions,
@@ -133,8 +133,8 @@ class ReplacementDescription:
         undone_ms: when it was undone.
         changed_ms: when any of this last changed.
         reason: the code of what holds it up as a whole.
-        not_moved: required groups without a committed offset on each partition of the successor, since the switch;
-            without those that are waived.
+        not_moved: required groups that have still to move to the successor, since the switch; without those that are
+            waived.
         waits_for: the reason in words.
     """
 
@@ -166,18 +166,12 @@ class ReplacementDescription:
         return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
 
     @classmethod
-    def of(
-        cls, record: TopicRecord, moved: Mapping[str, GroupFacts] | None, waived: Collection[str] = ()
-    ) -> ReplacementDescription | None:
-        """Describe the replacement of a record's topic; ``moved``: the successor's groups, where that was looked at."""
-        replacement = record.replacement
-        if replacement is None:
+    def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementDescription | None:
+        """Describe the replacement of a record's topic."""
+        if record.replacement is None:
             return None
-        own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
-        count, groups = replacement.num_partitions, {} if moved is None else moved
-        through = {name for name, group in groups.items() if group.has_committed(count)}
-        left = [] if moved is None else sorted(set(record.required_groups) - through - set(waived))
-        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": tuple(left)})
+        own = {f.name: getattr(record.replacement, f.name) for f in fields(cls) if hasattr(record.replacement, f.name)}
+        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
 
 
 @dataclass(frozen=True)
@@ -236,84 +230,71 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     each = list(session.records(log, wanted, named=topics is not None))
     counts = {topic: range(shape.partition_count) for topic, shape, _ in each}
-    logs: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in counts}
+    now_ms = session.clock.now_ms()
+    logs: dict[str, dict[int, PartitionFacts]] = {topic: {} for topic in counts}
     for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
-        logs[topic][p] = offsets
+        logs[topic][p] = PartitionFacts(**vars(offsets), quiet_since_ms=now_ms)
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
-    moving = [now for _, _, record in each if (now := groups_move(record)) is not None]
-    used = {now.successor: range(now.num_partitions) for now in moving}
+    after = {topic: now for topic, _, record in each if (now := moving(record)) is not None}
+    used = {now.successor: range(now.num_partitions) for now in after.values()}
     found = find_groups(session.cluster, used | counts, also) if counts else {}
     try:
         rules = log.rules
     except RecordError:  # of a newer version, say: then waived groups stand among the others
         rules = ()
-    ignored, now_ms = session.controller.ignored_groups, session.clock.now_ms()
     described = []
     for topic, shape, record in each:
-        groups, seen = found[topic].groups, found[topic]
+        now, seen = after.get(topic), found[topic]
         facts = TopicFacts(
             topic,
             shape.topic_id,
             shape.partition_count,
-            groups=groups,
+            partitions=logs[topic],
+            groups=seen.groups,
             groups_doubt=seen.doubt,
             unclear_groups=seen.unclear,
+            successor=TopicFacts(now.successor, now.successor_id, groups=found[now.successor].groups) if now else None,
         )
-        asked = requirement_of(record, facts, rules, ignored, now_ms)
-        replacement = None
-        if record is not None:
-            waived = [name for name in record.required_groups if asked.waiver_of_topic(name, groups.get(name))]
-            replacement = ReplacementDescription.of(record, _moved(record, found), waived)
+        if record is None:
+            record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
+        groups = progress_of(
+            record, facts, requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
+        )
         described.append(
             replace(
-                _describe(shape, record, logs[topic], facts, asked, log.gone_ids(topic, shape.topic_id)),
+                _describe(shape, record, facts, groups, log.gone_ids(topic, shape.topic_id)),
                 leads_to=log.leads_to(topic, shape.topic_id),
-                replacement=replacement,
                 replaces=log.replaces.get(shape.topic_id),
             )
         )
     return described
 
 
-def groups_move(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of a topic whose groups are to move to the successor."""
-    now = is_followed(record)
-    return None if now is None or now.switched_ms is None or now.let_go_ms is not None else now
-
-
-def _moved(record: TopicRecord, found: Mapping[str, GroupsFound]) -> Mapping[str, GroupFacts] | None:
-    """Return the groups of the successor, while groups are to move to it."""
-    now = groups_move(record)
-    return None if now is None else found[now.successor].groups
-
-
 def _describe(
     shape: TopicShape,
-    record: TopicRecord | None,
-    logs: Mapping[int, LogOffsets],
+    record: TopicRecord,
     facts: TopicFacts,
-    asked: Requirement,
+    groups: Mapping[str, GroupProgress],
     gone_ids: tuple[str, ...],
 ) -> TopicDescription:
-    topic = facts.topic
-    if record is None:
-        record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
-    view, evacuation = record.view(), evacuation_of(record)
-    groups = {n: g for n, g in facts.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
+    view = record.view()
     listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
+    logs = facts.partitions
+    using = [GroupDescription(n, g.kind, g.has_members, g.stateful) for n in groups if (g := facts.groups.get(n))]
     return TopicDescription(
-        topic=topic,
+        topic=record.topic,
         topic_id=shape.topic_id,
         epoch=record.epoch,
         phase=topic_phase(record),
         deletion=ShrinkDescription.of(record.deletion),
         required_groups=record.required_groups,
-        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups, asked) for p in listed),
+        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups.values()) for p in listed),
         groups_complete=record.groups_complete,
         waived=record.waived,
-        groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
+        groups=tuple(sorted(using, key=lambda each: each.group)),
         groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
-        evacuation_group=evacuation,
+        evacuation_group=evacuation_of(record),
+        replacement=ReplacementDescription.of(record, tuple(name for name, g in groups.items() if g.must_move)),
         gone_ids=gone_ids,
     )
 
@@ -322,27 +303,15 @@ def _partition(
     partition: int,
     mode: PartitionMode,
     record: TopicRecord,
-    log: LogOffsets | None,
-    groups: Mapping[str, GroupFacts],
-    asked: Requirement,
+    log: PartitionFacts | None,
+    groups: Collection[GroupProgress],
 ) -> PartitionDescription:
     retired = record.retired.get(partition)
     shown = retired if retired is not None else RetiredPartition()
-    if retired is None or retired.evacuated_to_seal:
-        groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}
-    lag, lagging_group, lagging_groups = None, None, 0
-    if log is not None:
-        until = shown.seal_offset if shown.seal_offset is not None else log.end_offset
-        names = {*groups, *asked.groups} if retired is not None else groups.keys()
-        lags = {
-            name: unread_offsets(groups.get(name), partition, until, log.log_start)
-            for name in sorted(names)
-            if retired is None or asked.waiver(name, groups.get(name), partition) is None
-        }
-        lagging_group = max((name for name in lags if name in groups), key=lags.__getitem__, default=None)
-        lag = lags[lagging_group] if lagging_group is not None else None
-        if retired is not None and mode is PartitionMode.READ_ONLY:
-            lagging_groups = sum(lags[name] > 0 for name in lags.keys() & set(asked.groups))
+    lags = {each.group: _lag(partition, mode, log, each) for each in groups if each.facts is not None}
+    known = {name: lag for name, lag in lags.items() if lag is not None}
+    lagging_group = max(known, key=known.__getitem__, default=None)
+    lag = known[lagging_group] if lagging_group is not None else None
     return PartitionDescription(
         partition=partition,
         mode=mode,
@@ -357,8 +326,17 @@ def _partition(
         reason=shown.reason,
         stragglers=shown.stragglers,
         straggler=shown.straggler,
-        lagging_groups=lagging_groups,
+        lagging_groups=sum(each.required and partition in each.holding for each in groups),
     )
+
+
+def _lag(partition: int, mode: PartitionMode, log: PartitionFacts | None, group: GroupProgress) -> int | None:
+    """Return how far a group is behind; None: it is not known, or nothing waits for the group there."""
+    if partition in group.left:
+        return group.left[partition] if partition not in group.waivers else None
+    if log is None or mode is PartitionMode.NONE or group.evacuates:
+        return None
+    return unread_offsets(group.facts, partition, log.end_offset, log.log_start)
 
 
 def _phase(mode: PartitionMode, retired: RetiredPartition, replacement: Replacement | None) -> str:

@@ -15,21 +15,14 @@ from modeaware.clock import utc
 from modeaware.cluster.observer import Look, Observer
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import (
-    Requirement,
-    check_drain,
-    is_evacuation_group,
-    requirement_of,
-    unread_offsets,
-    using_groups,
-)
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.drain import requirement_of, using_groups
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.progress import GroupProgress, held_up_by, moving, progress_of
 from modeaware.lifecycle.state import drains, in_progress, topic_phase
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
-from modeaware.reports.describe import groups_move
 from modeaware.reports.session import Session
 
 logger = get_logger("modeaware.cli")
@@ -55,15 +48,15 @@ class GroupReport:
         because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (it uses the
             topic now), registered (by a rule), evacuation (its commits prove the evacuation of a compacted topic),
             ignored (not waited for until it commits).
-        unread: retired partition -> offsets it has still to consume, up to the seal (else the end).
+        unread: partition that drains -> offsets it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
         waived: retired partition -> reason of the waiver by which it does not.
-        moved: whether it has an offset on each partition of the successor; null where the topic is not being replaced.
+        moved: whether it has an offset on each partition of the successor; null where no group is to move.
         to_do: what has to be done for it to come to the successor; null: nothing.
         required: whether a drain waits for it.
     """
 
-    json_also: ClassVar = ("required", "waived", "to_do")
+    json_also: ClassVar = ("waived",)
 
     group: str
     kind: str | None
@@ -75,16 +68,8 @@ class GroupReport:
     held_up: Mapping[int, str] = field(default_factory=dict)
     waivers: Mapping[int, GroupRule] = field(default_factory=dict, metadata={"json": None})
     moved: bool | None = None
-
-    @property
-    def to_do(self) -> str | None:
-        if self.moved is not False or not self.required:
-            return None
-        return reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, self.group))
-
-    @property
-    def required(self) -> bool:
-        return IGNORED not in self.because
+    to_do: str | None = None
+    required: bool = True
 
     @property
     def waived(self) -> dict[int, str]:
@@ -184,12 +169,9 @@ def look_at_topics(
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
     looks = [Look(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
     looked_at = []
-    observer = session.observer()
-    for (name, record, *_), facts in zip(looks, look_at_groups(observer, looks, rules), strict=True):
+    for (name, record, *_), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
         if not isinstance(facts, ClusterError):
-            now = groups_move(record)
-            successor = None if now is None else observer.observe(now.successor, None)
-            looked_at.append((record, replace(facts, successor=successor)))
+            looked_at.append((record, facts))
         elif topic is not None:
             raise facts
         else:
@@ -200,17 +182,24 @@ def look_at_topics(
 def look_at_groups(
     observer: Observer, looks: Sequence[Look], rules: Sequence[GroupRule]
 ) -> list[TopicFacts | ClusterError]:
-    """Return the facts of topics' retired partitions, and of their groups whether or not a change is in progress."""
+    """Return the facts of topics' retired partitions, of the topics that groups are to move to, and of all groups
+    whether or not a change is in progress."""
     found = observer.observe_all(looks, rules, before_due=True)
     settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
-    whole = dict(zip(settled, observer.observe_all([Look(topic, None) for topic in settled], rules), strict=True))
-    both = ((facts, whole.get(topic, facts)) for (topic, *_), facts in zip(looks, found, strict=True))
-    return [
-        facts
-        if isinstance(facts, ClusterError) or isinstance(every, ClusterError)
-        else replace(facts, groups=every.groups, groups_doubt=every.groups_doubt, unclear_groups=every.unclear_groups)
-        for facts, every in both
-    ]
+    after = {topic: now.successor for topic, record, *_ in looks if (now := moving(record)) is not None}
+    names = list(dict.fromkeys((*settled, *after.values())))
+    whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
+    seen: list[TopicFacts | ClusterError] = []
+    for (topic, *_), facts in zip(looks, found, strict=True):
+        every, successor = whole.get(topic, facts), whole[after[topic]] if topic in after else None
+        if isinstance(successor, ClusterError):
+            seen.append(successor)
+        elif isinstance(facts, ClusterError) or isinstance(every, ClusterError):
+            seen.append(facts)
+        else:
+            groups, doubt, unclear = every.groups, every.groups_doubt, every.unclear_groups
+            seen.append(replace(facts, groups=groups, groups_doubt=doubt, unclear_groups=unclear, successor=successor))
+    return seen
 
 
 def report_groups(
@@ -224,82 +213,44 @@ def report_groups(
     if record is None:
         record = TopicRecord.unchanged(facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
-    seals = _seals(record, facts)
     noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     reports = []
-    if requirement.evacuation is not None:
-        left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated_to_seal}
-        reports.append(_report(requirement.evacuation, (EVACUATION,), record, left, facts, requirement))
-    for name in sorted({*requirement.groups, *facts.groups}):
-        if not is_evacuation_group(facts.topic, name):  # reported above; or of another change, and of no account
-            registered = any(rule.matches(name) for rule in requirement.registered)
-            why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
-            because = tuple(word for word, holds in why if holds) or (IGNORED,)
-            reports.append(_report(name, because, record, seals, facts, requirement))
+    for name, progress in progress_of(record, facts, requirement).items():
+        registered = any(rule.matches(name) for rule in requirement.registered)
+        why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
+        because = tuple(word for word, holds in why if holds) or (IGNORED,)
+        held_up = held_up_by(progress, record, facts, requirement)
+        reports.append(_report(progress, (EVACUATION,) if progress.evacuates else because, record, held_up))
     return TopicGroups(
         topic=facts.topic,
         phase=topic_phase(record),
-        retired=tuple(seals),
+        retired=tuple(sorted(p for p, r in record.retired.items() if not r.opening and p in facts.partitions)),
         groups=tuple(reports),
         doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         rules=tuple(rule for rule in rules if rule.applies(facts.topic, now_ms)),
     )
 
 
-def _seals(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
-    """Retired partitions with the offset up to which they are to be consumed: the seal, else the end now."""
-    return {
-        partition: retired.seal_offset if retired.seal_offset is not None else facts.partitions[partition].end_offset
-        for partition, retired in sorted(record.retired.items())
-        if not retired.opening and partition in facts.partitions
-    }
-
-
 def _report(
-    name: str,
-    because: tuple[str, ...],
-    record: TopicRecord,
-    seals: Mapping[int, int],
-    facts: TopicFacts,
-    requirement: Requirement,
+    progress: GroupProgress, because: tuple[str, ...], record: TopicRecord, held_up: Mapping[int, str]
 ) -> GroupReport:
-    group = facts.groups.get(name)
-    held_up: dict[int, str] = {}
-    waivers: dict[int, GroupRule] = {}
-    proves = name == requirement.evacuation
-    alone = replace(requirement, groups=() if proves else (name,), doubt=None, evacuation=name if proves else None)
-    for partition, seal in seals.items():
-        if IGNORED in because or not drains(partition, record):  # other policies wait for no group, unless it evacuates
-            continue
-        log = facts.partitions[partition]
-        drain = check_drain(partition, seal, record.retired[partition].truncated_to, log, facts, alone)
-        waiver = requirement.waiver(name, group, partition)
-        if drain.reason is not None:
-            held_up[partition] = drain.reason
-        elif waiver is not None and name in drain.waived:
-            waivers[partition] = waiver
+    name, facts, change = progress.group, progress.facts or GroupFacts(), record.replacement or record.deletion
     return GroupReport(
         group=name,
-        kind=group.kind if group is not None else None,
-        has_members=group is not None and group.has_members,
-        stateful=group is not None and group.stateful,
-        state_loss_accepted=name in requirement.accept_state_loss,
+        kind=progress.facts.kind if progress.facts is not None else None,
+        has_members=facts.has_members,
+        stateful=facts.stateful,
+        state_loss_accepted=change is not None and name in change.accept_state_loss,
         because=because,
-        unread={p: unread_offsets(group, p, seal, facts.partitions[p].log_start) for p, seal in seals.items()},
+        unread=progress.left,
         held_up=held_up,
-        waivers=waivers,
-        moved=_moved(name, record, facts, is_waived=requirement.waiver(name, group, next(iter(seals), -1)) is not None),
+        # A partition that waits for no group is spared nothing by a waiver.
+        waivers={p: rule for p, rule in progress.waivers.items() if drains(p, record)},
+        moved=progress.moved,
+        to_do=reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, name)) if progress.must_move else None,
+        required=progress.required,
     )
-
-
-def _moved(name: str, record: TopicRecord, facts: TopicFacts, *, is_waived: bool) -> bool | None:
-    """Return whether a group has come to the successor; None where it need not."""
-    now = groups_move(record)
-    if now is None or facts.successor is None or is_waived:
-        return None
-    group = facts.successor.groups.get(name)
-    return group is not None and group.has_committed(now.num_partitions)
 
 
 def groups_text(report: GroupsReport) -> str:

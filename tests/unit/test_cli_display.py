@@ -382,11 +382,13 @@ def of_replaced(now: Replacement = REPLACED, **changes: Any) -> Evidence:
     record = TopicRecord(
         "orders", "id", 4, 2, (RO,), retired={0: SEALED}, required_groups=("billing",), replacement=now
     )
+    moved = changes.pop("moved", {"billing": GroupFacts(dict.fromkeys(range(4), 0))})
     facts = TopicFacts("orders", "id", 1, partitions={0: READ}, groups={"billing": GroupFacts({0: 10})})
+    facts = replace(facts, successor=TopicFacts(now.successor, now.successor_id, 4, groups=moved))
     requirement = required_of(record.required_groups, facts, changes.pop("rules", ()), (), 3_000)
     shown = Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000)
     fence = FenceFacts(dict(FENCE_CONFIGS), {0: 0}, frozenset({0}))
-    return replace(shown, **({"fence": fence, "moved": {"billing": GroupFacts(dict.fromkeys(range(4), 0))}} | changes))
+    return replace(shown, **({"fence": fence} | changes))
 
 
 LIFTED = FenceFacts({}, {}, frozenset({0}))

@@ -340,12 +340,10 @@ SWITCHED = replace(BEGUN, switched_ms=5_000, reason="group-not-moved:billing")
 
 
 def described(
-    replacement: Replacement | None, phase: str, changed_ms: int = 0, groups: tuple[str, ...] = (), waived: str = ""
+    replacement: Replacement | None, phase: str, changed_ms: int = 0, not_moved: tuple[str, ...] = ("billing",)
 ) -> TopicDescription:
-    required = ("audit", "billing", *groups)
-    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms, required_groups=required)
-    moved = {"audit": GroupFacts(dict.fromkeys(range(4), 0)), "billing": GroupFacts({0: 0})}
-    shown = ReplacementDescription.of(record, moved, (waived,))
+    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms)
+    shown = ReplacementDescription.of(record, not_moved)
     return TopicDescription("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
 
 
@@ -355,7 +353,7 @@ def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
     assert "Waits: group 'billing' has no offset on the successor" in told
     assert "Not on the successor yet: billing" in told
     assert "Fence none" in told
-    told = describe_text([described(SWITCHED, "drain", groups=("late", "old"), waived="old")], expand=False)
+    told = describe_text([described(SWITCHED, "drain", not_moved=("billing", "late"))], expand=False)
     assert "Waits: group 'billing' (and 1 more) has no offset on the successor" in told
     assert "Not on the successor yet: billing, late\n" in told
     assert "Successor of payments" in describe_text(
