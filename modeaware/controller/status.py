@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import requirement_of
+from modeaware.lifecycle.drain import Requirement, requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.progress import GroupProgress, progress_of
-from modeaware.lifecycle.state import PHASES, held_up, in_progress, partition_phase, topic_phase
+from modeaware.lifecycle.progress import GroupProgress
+from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic
+from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import ClaimRecord, Replacement, TopicRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges, to_ranges
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
@@ -364,46 +365,56 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
 
 def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
     """One topic."""
-    record = seen.record
-    phases = Counter(partition_phase(record.modes[p], retired) for p, retired in record.retired.items())
-    groups = groups_in_progress(seen, snapshot)
-    deletion = record.deletion
+    record, report = seen.record, report_of(seen, snapshot)
+    phases = Counter(each.phase for each in report.partitions)
+    groups = sorted(required_groups(report), key=lambda group: (-group.behind, group.group))
+    deletion = report.deletion
     return {
-        "topic": record.topic,
-        "topic_id": record.topic_id,
-        "epoch": record.epoch,
-        "phase": topic_phase(record),
+        "topic": report.topic,
+        "topic_id": report.topic_id,
+        "epoch": report.epoch,
+        "phase": report.phase,
         "changed_ms": record.changed_ms,
         "looked_ms": seen.looked_ms,
         "trouble": seen.trouble,
         "count": len(record.modes),
-        "writable": record.writable_count,
+        "writable": report.writable,
         "target": deletion.delete_partitions if deletion is not None else None,
         "policy": deletion.policy if deletion is not None else None,
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
-        "partitions": _partitions(seen),
+        "partitions": [_fields(each, _OF_PARTITION) for each in report.partitions],
         "blocked": _blocked(seen, groups),
         "groups": [_group(group, seen) for group in groups[:MOST_GROUPS]],
         "groups_count": len(groups),
-        "groups_doubt": doubt.detail if seen.facts and (doubt := seen.facts.any_doubt) else None,
+        "groups_doubt": report.groups_doubt,
         "stragglers": seen.stragglers,
-        "replacement": _replacement(record.replacement),
+        "replacement": _fields(report.replacement, _OF_REPLACEMENT) if report.replacement is not None else None,
         "fences_lifted": seen.fences_lifted,
     }
 
 
-def _replacement(replacement: Replacement | None) -> dict[str, Any] | None:
-    if replacement is None:
-        return None
-    return {
-        "successor": replacement.successor,
-        "count": replacement.num_partitions,
-        "switched_ms": replacement.switched_ms,
-        "fenced_ms": replacement.fenced_ms,
-        "let_go_ms": replacement.let_go_ms,
-        "gone_ms": replacement.gone_ms,
-    }
+_OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_start", "log_end")
+_OF_REPLACEMENT = ("successor", "num_partitions", "switched_ms", "fenced_ms", "let_go_ms", "gone_ms")
+
+
+def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(report, name) for name in names}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+
+
+def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
+    """Return the report of a topic's retired partitions, as of the last look."""
+    record, facts = seen.record, seen.facts
+    if facts is None:
+        return report_topic(record, TopicFacts(record.topic, None), Requirement(), sorted(record.retired))
+    asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
+    return report_topic(record, facts, asked, sorted(record.retired))
+
+
+def required_groups(report: TopicReport) -> list[GroupProgress]:
+    """Return the groups that a change in progress waits for."""
+    return [group for group in report.groups if group.required and report.phase != "done"]
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
@@ -412,16 +423,6 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     if replacement is None or replacement.switched_ms is None or replacement.let_go_ms is not None:
         return None
     return max(now_ms - replacement.switched_ms, 0) / 1000
-
-
-def groups_in_progress(seen: TopicSeen, snapshot: Snapshot) -> list[GroupProgress]:
-    """Return the required groups of a topic in a change, as of the last look; those with most to read first."""
-    record, facts = seen.record, seen.facts
-    if facts is None or not in_progress(record):
-        return []
-    asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    required = (group for group in progress_of(record, facts, asked).values() if group.required)
-    return sorted(required, key=lambda group: (-group.unread, group.group))
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
@@ -462,25 +463,6 @@ def _holding(partitions: Collection[int], groups: Iterable[GroupProgress]) -> se
     return {each.group for each in groups if (not held.isdisjoint(each.holding) if held else each.must_move)}
 
 
-def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
-    """The retired and opening ones, one by one."""
-    record, logs = seen.record, seen.facts.partitions if seen.facts is not None else {}
-    partitions = []
-    for partition, retired in sorted(record.retired.items()):
-        log = logs.get(partition)
-        partitions.append(
-            {
-                "partition": partition,
-                "phase": partition_phase(record.modes[partition], retired),
-                "replica_state": retired.replica_state.value,
-                "seal": retired.seal_offset,
-                "start": log.log_start if log is not None else None,
-                "end": log.end_offset if log is not None else None,
-            }
-        )
-    return partitions
-
-
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     """The pace of a group's commits on retired partitions, and the time that what is left takes; None where it is not
     known. A first commit is no pace: the group may have skipped what lies before it."""
@@ -494,15 +476,15 @@ def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     if passed_s < SHORTEST_PACE_S or not both:
         return unknown
     per_s = sum(now[p] - then[p] for p in both) / passed_s
-    return {"read_per_s": round(per_s, 3), "left_s": round(group.unread / per_s) if per_s > 0 else None}
+    return {"read_per_s": round(per_s, 3), "left_s": round(group.behind / per_s) if per_s > 0 else None}
 
 
 def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     return {
         "group": group.group,
-        "kind": group.facts.kind if group.facts is not None else None,
-        "running": group.facts.has_members if group.facts is not None else False,
-        "unread": group.unread,
+        "kind": group.kind,
+        "running": group.has_members,
+        "unread": group.behind,
         "partitions": format_ranges(group.holding),
         "waived": group.is_waived,
         "moved": group.moved,

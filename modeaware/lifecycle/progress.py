@@ -7,8 +7,8 @@ The one place of both: the controller decides by these functions, and every repo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, unread_offsets
@@ -61,35 +61,55 @@ class GroupProgress:
 
     Attributes:
         facts: on the topic; None: the brokers do not list the group there.
+        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
+        stateful: it keeps state per partition.
         required: whether a drain waits for it, where it is not waived.
         evacuates: its commits prove the evacuation.
-        left: retired partition -> offsets it has still to consume, up to the seal (else the end). Of those that clients
-            still read and whose leader answered.
-        waivers: partition -> the rule by which it need not wait for the group.
-        moved: whether it has an offset on each partition of the new topic; None: no group is to move.
+        unread: retired partition -> offsets it has still to consume, up to the seal (else the end). Of partitions that
+            clients still read and whose leader answered.
+        waived: partition -> reason of the waiver by which it need not wait for the group.
+        moved: whether it has an offset on each partition of the successor; null where no group is to move.
         must_move: a replacement waits for it to move.
         is_waived: where partitions, or the replacement as a whole, need not wait for it.
     """
 
+    json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "stateful", "waived")
+
     group: str
-    facts: GroupFacts | None
+    facts: GroupFacts | None = field(metadata={"json": None})
     required: bool
     evacuates: bool
-    left: Mapping[int, int]
-    waivers: Mapping[int, GroupRule]
+    unread: Mapping[int, int]
+    waivers: Mapping[int, GroupRule] = field(metadata={"json": None})
     moved: bool | None
     must_move: bool
     is_waived: bool
 
-    @cached_property
-    def holding(self) -> dict[int, int]:
-        """Return partition -> the offsets that it has still to read there, where it is not waived."""
-        return {p: offsets for p, offsets in self.left.items() if offsets and p not in self.waivers}
+    @property
+    def kind(self) -> str | None:
+        return self.facts.kind if self.facts is not None else None
 
     @property
-    def unread(self) -> int:
-        """Return how many offsets it has still to read, where it is not waived."""
-        return sum(self.holding.values())
+    def has_members(self) -> bool:
+        return self.facts is not None and self.facts.has_members
+
+    @property
+    def stateful(self) -> bool:
+        return self.facts is not None and self.facts.stateful
+
+    @property
+    def waived(self) -> dict[int, str]:
+        return {partition: rule.reason for partition, rule in self.waivers.items()}
+
+    @property
+    def holding(self) -> list[int]:
+        """Return the partitions that it has still to read, and is not waived on."""
+        return [partition for partition, offsets in self.unread.items() if offsets and partition not in self.waivers]
+
+    @property
+    def behind(self) -> int:
+        """Return how many offsets it has still to read of these."""
+        return sum(self.unread[partition] for partition in self.holding)
 
 
 def progress_of(record: TopicRecord, facts: TopicFacts, requirement: Requirement) -> dict[str, GroupProgress]:
@@ -103,19 +123,19 @@ def progress_of(record: TopicRecord, facts: TopicFacts, requirement: Requirement
         group, evacuates = facts.groups.get(name), name == requirement.evacuation
         moves = None if evacuates else now
         mine = [p for p in read if name not in through and not (evacuates and record.retired[p].evacuated_to_seal)]
-        spared = ((p, requirement.waiver(name, group, p)) for p in mine if name in required)
-        left = {p: unread_offsets(group, p, read[p], facts.partitions[p].log_start) for p in mine}
-        waivers = {p: rule for p, rule in spared if rule is not None}
+        spared = mine if name in required and requirement.waivers else ()
+        unread = {p: unread_offsets(group, p, read[p], facts.partitions[p].log_start) for p in mine}
+        waivers = {p: rule for p in spared if (rule := requirement.waiver(name, group, p)) is not None}
         return GroupProgress(
             group=name,
             facts=group,
             required=evacuates or name in required,
             evacuates=evacuates,
-            left=left,
+            unread=unread,
             waivers=waivers,
             moved=None if moves is None else _has_moved(name, moves, facts),
             must_move=name in must_move,
-            is_waived=any(left[p] for p in waivers)
+            is_waived=any(unread[p] for p in waivers)
             or (moves is not None and requirement.waiver_of_topic(name, group) is not None),
         )
 
@@ -144,7 +164,7 @@ def held_up_by(
     alone = replace(requirement, groups=groups, doubt=None, evacuation=evacuation)
     found = {}
     for partition, until in _still_read(record, facts).items():
-        if partition in group.left and drains(partition, record):  # other policies wait for no group
+        if partition in group.unread and drains(partition, record):  # other policies wait for no group
             log, truncated_to = facts.partitions[partition], record.retired[partition].truncated_to
             found[partition] = check_drain(partition, until, truncated_to, log, facts, alone).reason
     return {partition: reason for partition, reason in found.items() if reason is not None}

@@ -2,229 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
-from modeaware.cluster.cluster import TopicShape
 from modeaware.cluster.groups import find_groups
 from modeaware.errors import RecordError
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.drain import evacuation_of, requirement_of, unread_offsets
+from modeaware.lifecycle.drain import evacuation_of, requirement_of
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
-from modeaware.lifecycle.progress import GroupProgress, moving, progress_of
-from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
-from modeaware.modelog.records import (
-    DeleteTopicPartitions,
-    Replacement,
-    RetiredPartition,
-    Straggler,
-    TopicRecord,
-)
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
+from modeaware.lifecycle.progress import moving
+from modeaware.lifecycle.report import PartitionReport, ReplacementReport, ShrinkReport, TopicReport, report_topic
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import Session
-
-
-@dataclass(frozen=True)
-class PartitionDescription:
-    """One partition.
-
-    Attributes:
-        mode: ReadWrite, ReadOnly or None (a string).
-        phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
-        seal_offset: null until sealed.
-        log_start, log_end: the log's offsets; null when its leader does not answer.
-        lag: the most offsets a group has still to consume, up to the seal (else the end). Groups that are waived do not
-            count in a retired partition.
-        lagging_group: the group with that lag.
-        lagging_groups: how many groups a retired partition waits for that have still to consume.
-        reason: the code of what holds the partition up.
-        stragglers: how often a record arrived at or after a seal.
-        straggler: the record that broke the last of these seals, with its producer where it is known.
-        waits_for: the reason in words.
-    """
-
-    json_also: ClassVar = ("waits_for",)
-
-    partition: int
-    mode: PartitionMode
-    partition_state: PartitionState
-    replica_state: ReplicaState
-    phase: str | None
-    seal_offset: int | None
-    log_start: int | None
-    log_end: int | None
-    lag: int | None
-    lagging_group: str | None
-    reason: str | None
-    stragglers: int = 0
-    straggler: Straggler | None = None
-    lagging_groups: int = 0
-
-    @property
-    def waits_for(self) -> str | None:
-        others = max(self.lagging_groups - 1, 0)
-        return reasons.text(self.reason, rests=self.phase == "done", others=others) if self.reason is not None else None
-
-
-@dataclass(frozen=True)
-class GroupDescription:
-    """A group that uses the topic.
-
-    Attributes:
-        kind: classic, consumer, share or streams.
-        stateful: it keeps state per partition.
-    """
-
-    group: str
-    kind: str
-    has_members: bool
-    stateful: bool
-
-
-@dataclass(frozen=True)
-class ShrinkDescription:
-    """The shrink in force.
-
-    Attributes:
-        delete_partitions: the partition count to keep.
-        policy: retention, drained or immediate.
-        delay_ms: null for retention.
-        previous_count: the number that was writable before, which an undo restores.
-        accept_state_loss: groups whose loss of state was accepted.
-        evacuate: the latest values of a compacted topic are copied first.
-    """
-
-    delete_partitions: int
-    policy: str
-    delay_ms: int | None
-    immediate_delete: bool
-    create_timestamp_ms: int
-    previous_count: int
-    accept_state_loss: tuple[str, ...]
-    evacuate: bool
-
-    @classmethod
-    def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkDescription | None:
-        """Describe the shrink of a topic's record."""
-        if deletion is None:
-            return None
-        own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
-        return cls(**own)
-
-
-@dataclass(frozen=True)
-class ReplacementDescription:
-    """The replacement of the topic by another one.
-
-    Attributes:
-        successor_id: null until the successor exists.
-        fence: config or none.
-        delay_ms: null: the topic is not deleted before its own retention has emptied it.
-        announced_ms: when clients were first able to see the successor.
-        switched_ms: since when producers write to the successor.
-        fenced_ms: since when brokers are seen to refuse data for the topic.
-        let_go_ms: since when every required group has read the topic and may read the successor.
-        deleting_ms: since when a controller is deleting the topic, or has.
-        gone_ms: when the topic itself was found to be gone; its name leads to the successor.
-        undone_ms: when it was undone.
-        changed_ms: when any of this last changed.
-        reason: the code of what holds it up as a whole.
-        not_moved: required groups that have still to move to the successor, since the switch; without those that are
-            waived.
-        waits_for: the reason in words.
-    """
-
-    json_also: ClassVar = ("waits_for",)
-
-    successor: str
-    successor_id: str | None
-    num_partitions: int
-    fence: str
-    delay_ms: int | None
-    pause_before_switch: bool
-    accept_state_loss: tuple[str, ...]
-    requested_ms: int
-    announced_ms: int | None
-    switched_ms: int | None
-    fenced_ms: int | None
-    let_go_ms: int | None
-    deleting_ms: int | None
-    gone_ms: int | None
-    undone_ms: int | None
-    reason: str | None
-    changed_ms: int = 0
-    not_moved: tuple[str, ...] = ()
-
-    @property
-    def waits_for(self) -> str | None:
-        if self.reason is None:
-            return None
-        return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
-
-    @classmethod
-    def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementDescription | None:
-        """Describe the replacement of a record's topic."""
-        if record.replacement is None:
-            return None
-        own = {f.name: getattr(record.replacement, f.name) for f in fields(cls) if hasattr(record.replacement, f.name)}
-        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
-
-
-@dataclass(frozen=True)
-class TopicDescription:
-    """One topic.
-
-    Attributes:
-        epoch: -1 for a topic that was never changed.
-        phase: create, announce, seal, drain, reclaim, opening or done.
-        required_groups: noted when the change was admitted; not all, if groups_complete is false.
-        waived: group -> reason of the waiver, for each group that a partition did not wait for.
-        groups: those that use the topic now.
-        groups_doubt: why there may be more.
-        evacuation_group: the group whose commits prove that retired partitions are evacuated.
-        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
-        replacement: null where the topic is not being replaced, and was not.
-        replaces: the topic whose successor this one is; null for others.
-        writable: the number of writable partitions.
-    """
-
-    json_also: ClassVar = ("writable",)
-
-    topic: str
-    topic_id: str
-    epoch: int
-    phase: str
-    deletion: ShrinkDescription | None
-    required_groups: tuple[str, ...]
-    partitions: tuple[PartitionDescription, ...]
-    groups_complete: bool = True
-    waived: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[GroupDescription, ...] = ()
-    groups_doubt: str | None = None
-    evacuation_group: str | None = None
-    gone_ids: tuple[str, ...] = ()
-    leads_to: str | None = None
-    replacement: ReplacementDescription | None = None
-    replaces: str | None = None
-
-    @property
-    def writable(self) -> int:
-        return sum(partition.mode.writable for partition in self.partitions)
 
 
 @dataclass(frozen=True)
 class Description:
     """What ``--describe --json`` prints."""
 
-    topics: tuple[TopicDescription, ...]
+    topics: tuple[TopicReport, ...]
 
 
-def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicDescription]:
+def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicReport]:
     """Describe ``topics``; None: every topic that has a usable record in the mode log."""
     log = session.read_log()
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
@@ -257,12 +59,12 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
         )
         if record is None:
             record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
-        groups = progress_of(
-            record, facts, requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
-        )
+        requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
+        listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
         described.append(
             replace(
-                _describe(shape, record, facts, groups, log.gone_ids(topic, shape.topic_id)),
+                report_topic(record, facts, requirement, listed),
+                gone_ids=log.gone_ids(topic, shape.topic_id),
                 leads_to=log.leads_to(topic, shape.topic_id),
                 replaces=log.replaces.get(shape.topic_id),
             )
@@ -270,97 +72,23 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     return described
 
 
-def _describe(
-    shape: TopicShape,
-    record: TopicRecord,
-    facts: TopicFacts,
-    groups: Mapping[str, GroupProgress],
-    gone_ids: tuple[str, ...],
-) -> TopicDescription:
-    view = record.view()
-    listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
-    logs = facts.partitions
-    using = [GroupDescription(n, g.kind, g.has_members, g.stateful) for n in groups if (g := facts.groups.get(n))]
-    return TopicDescription(
-        topic=record.topic,
-        topic_id=shape.topic_id,
-        epoch=record.epoch,
-        phase=topic_phase(record),
-        deletion=ShrinkDescription.of(record.deletion),
-        required_groups=record.required_groups,
-        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups.values()) for p in listed),
-        groups_complete=record.groups_complete,
-        waived=record.waived,
-        groups=tuple(sorted(using, key=lambda each: each.group)),
-        groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
-        evacuation_group=evacuation_of(record),
-        replacement=ReplacementDescription.of(record, tuple(name for name, g in groups.items() if g.must_move)),
-        gone_ids=gone_ids,
-    )
-
-
-def _partition(
-    partition: int,
-    mode: PartitionMode,
-    record: TopicRecord,
-    log: PartitionFacts | None,
-    groups: Collection[GroupProgress],
-) -> PartitionDescription:
-    retired = record.retired.get(partition)
-    shown = retired if retired is not None else RetiredPartition()
-    lags = {each.group: _lag(partition, mode, log, each) for each in groups if each.facts is not None}
-    known = {name: lag for name, lag in lags.items() if lag is not None}
-    lagging_group = max(known, key=known.__getitem__, default=None)
-    lag = known[lagging_group] if lagging_group is not None else None
-    return PartitionDescription(
-        partition=partition,
-        mode=mode,
-        partition_state=partition_state(mode, shown),
-        replica_state=shown.replica_state,
-        phase=_phase(mode, retired, record.replacement) if retired is not None else None,
-        seal_offset=shown.seal_offset,
-        log_start=log.log_start if log is not None else None,
-        log_end=log.end_offset if log is not None else None,
-        lag=lag,
-        lagging_group=lagging_group if lag else None,
-        reason=shown.reason,
-        stragglers=shown.stragglers,
-        straggler=shown.straggler,
-        lagging_groups=sum(each.required and partition in each.holding for each in groups),
-    )
-
-
-def _lag(partition: int, mode: PartitionMode, log: PartitionFacts | None, group: GroupProgress) -> int | None:
-    """Return how far a group is behind; None: it is not known, or nothing waits for the group there."""
-    if partition in group.left:
-        return group.left[partition] if partition not in group.waivers else None
-    if log is None or mode is PartitionMode.NONE or group.evacuates:
-        return None
-    return unread_offsets(group.facts, partition, log.end_offset, log.log_start)
-
-
-def _phase(mode: PartitionMode, retired: RetiredPartition, replacement: Replacement | None) -> str:
-    let_go = replacement is not None and replacement.let_go_ms is not None
-    return "done" if let_go else partition_phase(mode, retired)
-
-
-def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
+def describe_text(descriptions: Iterable[TopicReport], *, expand: bool) -> str:
     """Return all topics as text: partitions that are alike in one line, or each in its own (``expand``)."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
 
 
 def alike(
-    partitions: Sequence[PartitionDescription], key: Callable[[PartitionDescription], Hashable]
-) -> list[list[PartitionDescription]]:
+    partitions: Sequence[PartitionReport], key: Callable[[PartitionReport], Hashable]
+) -> list[list[PartitionReport]]:
     """Return partitions in groups of equal ``key``, the groups in the order of their first partition."""
-    groups: dict[Hashable, list[PartitionDescription]] = {}
+    groups: dict[Hashable, list[PartitionReport]] = {}
     for partition in partitions:
         groups.setdefault(key(partition), []).append(partition)
     return list(groups.values())
 
 
-def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
+def _topic_lines(topic: TopicReport, expand: bool) -> list[str]:
     lines = [
         (
             f"Topic: {topic.topic}  Id: {topic.topic_id}  Epoch: {topic.epoch if topic.epoch >= 0 else '-'}  "
@@ -393,7 +121,7 @@ def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
     return lines
 
 
-def _change_lines(topic: TopicDescription) -> list[str]:
+def _change_lines(topic: TopicReport) -> list[str]:
     lines, deletion = [], topic.deletion
     if deletion is not None and deletion.delete_partitions < deletion.previous_count:
         lines += [
@@ -410,7 +138,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
 
 
-def _replacement_lines(now: ReplacementDescription) -> list[str]:
+def _replacement_lines(now: ReplacementReport) -> list[str]:
     times = {
         "requested": now.requested_ms,
         "announced": now.announced_ms,
@@ -434,7 +162,7 @@ def _replacement_lines(now: ReplacementDescription) -> list[str]:
     return lines
 
 
-def _policy(deletion: ShrinkDescription) -> str:
+def _policy(deletion: ShrinkReport) -> str:
     if deletion.policy == "immediate":
         return "immediate: records are deleted without waiting for consumers"
     if deletion.policy == "retention":
@@ -472,7 +200,7 @@ def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
     return f"{topic} is DELETED once every group has moved, {delay_ms} ms from now at the earliest"
 
 
-def _group_lines(topic: TopicDescription) -> list[str]:
+def _group_lines(topic: TopicReport) -> list[str]:
     lines = []
     if topic.phase != "done" and topic.required_groups:
         lines.append(f"Required groups: {', '.join(topic.required_groups)}")
@@ -493,16 +221,16 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     return lines
 
 
-def _appearance(p: PartitionDescription) -> Hashable:
+def _appearance(p: PartitionReport) -> Hashable:
     return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
 
 
-def waits_for(partitions: Iterable[PartitionDescription]) -> str | None:
+def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
     """Return what partitions wait for that have the same reason."""
     return max(partitions, key=lambda p: p.lagging_groups).waits_for
 
 
-def _row(group: Sequence[PartitionDescription]) -> tuple[str, ...]:
+def _row(group: Sequence[PartitionReport]) -> tuple[str, ...]:
     first = group[0]
     lags = [p.lag for p in group if p.lag is not None]
     behind = sorted({p.lagging_group for p in group if p.lagging_group is not None})

@@ -16,9 +16,10 @@ from modeaware.cluster.observer import Look, Observer
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import requirement_of, using_groups
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.progress import GroupProgress, held_up_by, moving, progress_of
-from modeaware.lifecycle.state import drains, in_progress, topic_phase
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.progress import GroupProgress, held_up_by, moving
+from modeaware.lifecycle.report import TopicReport, report_topic
+from modeaware.lifecycle.state import drains, in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
@@ -37,59 +38,35 @@ _BECAUSE = {
 }
 
 
-@dataclass(frozen=True)
-class GroupReport:
+@dataclass(frozen=True, kw_only=True)
+class GroupReport(GroupProgress):
     """One group, as a drain of one topic sees it.
 
     Attributes:
-        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
-        stateful: it keeps state per partition.
         state_loss_accepted: the change names it as one that may lose state.
         because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (it uses the
             topic now), registered (by a rule), evacuation (its commits prove the evacuation of a compacted topic),
             ignored (not waited for until it commits).
-        unread: partition that drains -> offsets it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
-        waived: retired partition -> reason of the waiver by which it does not.
-        moved: whether it has an offset on each partition of the successor; null where no group is to move.
         to_do: what has to be done for it to come to the successor; null: nothing.
-        required: whether a drain waits for it.
     """
 
-    json_also: ClassVar = ("waived",)
+    json_also: ClassVar = (*GroupProgress.json_also, "to_do")
 
-    group: str
-    kind: str | None
-    has_members: bool
-    stateful: bool
     state_loss_accepted: bool
     because: tuple[str, ...]
-    unread: Mapping[int, int] = field(default_factory=dict)
-    held_up: Mapping[int, str] = field(default_factory=dict)
-    waivers: Mapping[int, GroupRule] = field(default_factory=dict, metadata={"json": None})
-    moved: bool | None = None
-    to_do: str | None = None
-    required: bool = True
+    held_up: Mapping[int, str]
 
     @property
-    def waived(self) -> dict[int, str]:
-        return {partition: rule.reason for partition, rule in self.waivers.items()}
+    def to_do(self) -> str | None:
+        return reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, self.group)) if self.must_move else None
 
 
-@dataclass(frozen=True)
-class TopicGroups:
-    """The groups of one topic; ``rules`` are those in force for it.
+@dataclass(frozen=True, kw_only=True)
+class TopicGroups(TopicReport):
+    """One topic, with its retired partitions; ``rules`` are those in force for it."""
 
-    Attributes:
-        phase: seal, drain, reclaim, opening or done.
-        doubt: why there may be more groups than these.
-    """
-
-    topic: str
-    phase: str
-    retired: tuple[int, ...]
     groups: tuple[GroupReport, ...]
-    doubt: str | None
     rules: tuple[GroupRule, ...] = field(metadata={"json": None})
 
 
@@ -215,42 +192,24 @@ def report_groups(
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
-    reports = []
-    for name, progress in progress_of(record, facts, requirement).items():
+    retired = sorted(p for p, each in record.retired.items() if not each.opening and p in facts.partitions)
+    report = report_topic(record, facts, requirement, retired)
+    change, groups = record.replacement or record.deletion, []
+    for group in report.groups:
+        name = group.group
         registered = any(rule.matches(name) for rule in requirement.registered)
-        why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
-        because = tuple(word for word, holds in why if holds) or (IGNORED,)
-        held_up = held_up_by(progress, record, facts, requirement)
-        reports.append(_report(progress, (EVACUATION,) if progress.evacuates else because, record, held_up))
-    return TopicGroups(
-        topic=facts.topic,
-        phase=topic_phase(record),
-        retired=tuple(sorted(p for p, r in record.retired.items() if not r.opening and p in facts.partitions)),
-        groups=tuple(reports),
-        doubt=requirement.doubt.detail if requirement.doubt is not None else None,
-        rules=tuple(rule for rule in rules if rule.applies(facts.topic, now_ms)),
-    )
-
-
-def _report(
-    progress: GroupProgress, because: tuple[str, ...], record: TopicRecord, held_up: Mapping[int, str]
-) -> GroupReport:
-    name, facts, change = progress.group, progress.facts or GroupFacts(), record.replacement or record.deletion
-    return GroupReport(
-        group=name,
-        kind=progress.facts.kind if progress.facts is not None else None,
-        has_members=facts.has_members,
-        stateful=facts.stateful,
-        state_loss_accepted=change is not None and name in change.accept_state_loss,
-        because=because,
-        unread=progress.left,
-        held_up=held_up,
+        why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered), (EVACUATION, group.evacuates)]
         # A partition that waits for no group is spared nothing by a waiver.
-        waivers={p: rule for p, rule in progress.waivers.items() if drains(p, record)},
-        moved=progress.moved,
-        to_do=reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, name)) if progress.must_move else None,
-        required=progress.required,
-    )
+        waivers = {p: rule for p, rule in group.waivers.items() if drains(p, record)}
+        of_group = GroupReport(
+            **vars(replace(group, waivers=waivers)),
+            state_loss_accepted=change is not None and name in change.accept_state_loss,
+            because=tuple(word for word, holds in why if holds) or (IGNORED,),
+            held_up=held_up_by(group, record, facts, requirement),
+        )
+        groups.append(of_group)
+    in_force = tuple(rule for rule in rules if rule.applies(facts.topic, now_ms))
+    return TopicGroups(**vars(report) | {"groups": tuple(groups)}, rules=in_force)
 
 
 def groups_text(report: GroupsReport) -> str:
@@ -262,17 +221,17 @@ def groups_text(report: GroupsReport) -> str:
 
 
 def _topic_lines(topic: TopicGroups) -> list[str]:
-    retired = format_ranges(topic.retired) if topic.retired else "none"
+    retired = format_ranges(p.partition for p in topic.partitions) if topic.partitions else "none"
     lines = [f"Topic: {topic.topic}  Phase: {topic.phase}  Retired: {retired}"]
-    if topic.doubt is not None:
-        lines.append(f"  There may be more groups than these, so nothing is deleted: {topic.doubt}")
+    if topic.groups_doubt is not None:
+        lines.append(f"  There may be more groups than these, so nothing is deleted: {topic.groups_doubt}")
     if not topic.groups:
         return [*lines, "  No group uses it."]
     rows = [
         (
             group.group,
             (group.kind or "not listed") + (", keeps state" if group.stateful else ""),
-            number(sum(group.unread.values())) if topic.retired else "-",
+            number(sum(group.unread.values())) if topic.partitions else "-",
             ", ".join(_BECAUSE[word] for word in group.because),
             _blocks(group),
         )
@@ -333,8 +292,10 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:
             freed = [line for group in waived.groups if (line := _freed(group, waiver)) is not None]
-            if topic.doubt not in (None, waived.doubt):
-                freed.append(f"{topic.doubt}. That is not waited for any more: what it has not read may be deleted.")
+            if topic.groups_doubt not in (None, waived.groups_doubt):
+                freed.append(
+                    f"{topic.groups_doubt}. That is not waited for any more: what it has not read may be deleted."
+                )
             lines += [f"{topic.topic}: {line}" for line in freed or ["no group is waited for less by it now."]]
     return lines or ["No topic that is in a change matches; the rule applies to later shrinks."]
 

@@ -86,8 +86,8 @@ def test_what_a_group_that_has_come_to_the_successor_shows() -> None:
     )
     groups = dict.fromkeys(("moved", "half", "not"), at_end)
     facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
-    shown = status.groups_in_progress(TopicSeen(replaced(), facts, NOW_MS), busy_snapshot(NOW_MS))
-    assert {group.group: group.moved for group in shown} == {"moved": True, "half": False, "not": False}
+    shown = status.topic_status(TopicSeen(replaced(), facts, NOW_MS), busy_snapshot(NOW_MS))["groups"]
+    assert {group["group"]: group["moved"] for group in shown} == {"moved": True, "half": False, "not": False}
 
 
 def test_how_long_a_group_takes_at_its_pace() -> None:
