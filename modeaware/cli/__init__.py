@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from modeaware.errors import ModeAwareError
-from modeaware.printable import nearest
+from modeaware.spelling import nearest
 
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141

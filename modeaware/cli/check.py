@@ -138,7 +138,7 @@ Exit status: 0 if every partition is drained or reclaimed, and a topic that is r
             certificate = take_certificate(session, args.topic, args.partition)
         print(json_text(certificate))
         for partition in certificate.partitions:
-            if partition.reason is not None:
+            if partition.verdict_reason is not None:
                 print(printable(f"{args.topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)
         for line in (certificate.objection, certificate.not_checked):
             if line is not None:

@@ -35,9 +35,9 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import FENCES
+from modeaware.lifecycle.report import ReplacementReport, TopicReport
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
-from modeaware.reports.describe import ReplacementDescription, TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog
 
@@ -271,7 +271,7 @@ def _look(
     quiet_ms, ignored = session.controller.seal_quiet_ms, session.controller.ignored_groups
     facts, now_ms = situation.facts, session.clock.now_ms()
     requirement = required_of((), facts, situation.rules, ignored, now_ms)
-    required = [name for name in requirement.groups if requirement.waiver_of_topic(name, None) is None]
+    required = requirement.waited_for(facts.groups)
     plan = plan_replacement(command, facts, found, dict(args.config), quiet_ms, acls, seen.names(), required)
     return _Look(situation, command, admission, plan, refusal)
 
@@ -361,7 +361,7 @@ def _hints(
     return hints
 
 
-def waits_for_retention(topic: TopicDescription) -> bool:
+def waits_for_retention(topic: TopicReport) -> bool:
     """Return whether all groups have moved, and the topic stays until its own retention has emptied it."""
     now = topic.replacement
     return topic.phase == "reclaim" and now is not None and now.delay_ms is None
@@ -375,11 +375,11 @@ class _Watch:
         self._seen_unsealed = False
         self.count = 0
         """Of its partitions, while it was there."""
-        self.last: TopicDescription | None = None
+        self.last: TopicReport | None = None
         self.pause_ms: int | None = None
         """From the switch until all partitions were sealed, where that was seen."""
 
-    def ended(self, topic: TopicDescription) -> bool:
+    def ended(self, topic: TopicReport) -> bool:
         self.last, now = topic, topic.replacement
         self.count = len(topic.partitions) or self.count
         if now is None:
@@ -407,7 +407,7 @@ def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTo
     left, watches = {c.topic: c for c in commands}, {c.topic: _Watch(c.undo) for c in commands}
     failed = False
 
-    def ended(topic: TopicDescription) -> bool:
+    def ended(topic: TopicReport) -> bool:
         nonlocal failed
         if not watches[topic.topic].ended(topic):
             return False
@@ -458,7 +458,7 @@ def _outcome(change: Change, command: ReplaceTopicCommand, watch: _Watch) -> lis
     return lines
 
 
-def _end_of(topic: str, watch: _Watch, now: ReplacementDescription) -> str:
+def _end_of(topic: str, watch: _Watch, now: ReplacementReport) -> str:
     """Return what has become of a topic that is let go."""
     if now.gone_ms is not None:
         fewer = watch.count - now.num_partitions

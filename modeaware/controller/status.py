@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Requirement, requirement_of, unread_offsets
+from modeaware.lifecycle.drain import Requirement, requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.state import PHASES, held_up, in_progress, partition_phase, topic_phase
+from modeaware.lifecycle.progress import GroupProgress
+from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic
+from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import ClaimRecord, Replacement, TopicRecord
-from modeaware.modes import PartitionMode, format_ranges, to_ranges
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modes import format_ranges, to_ranges
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
 EFFECTS = (
@@ -363,46 +365,56 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
 
 def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
     """One topic."""
-    record = seen.record
-    phases = Counter(partition_phase(record.modes[p], retired) for p, retired in record.retired.items())
-    groups = unread_by_group(seen, snapshot)
-    deletion = record.deletion
+    record, report = seen.record, report_of(seen, snapshot)
+    phases = Counter(each.phase for each in report.partitions)
+    groups = sorted(required_groups(report), key=lambda group: (-group.behind, group.group))
+    deletion = report.deletion
     return {
-        "topic": record.topic,
-        "topic_id": record.topic_id,
-        "epoch": record.epoch,
-        "phase": topic_phase(record),
+        "topic": report.topic,
+        "topic_id": report.topic_id,
+        "epoch": report.epoch,
+        "phase": report.phase,
         "changed_ms": record.changed_ms,
         "looked_ms": seen.looked_ms,
         "trouble": seen.trouble,
         "count": len(record.modes),
-        "writable": record.writable_count,
+        "writable": report.writable,
         "target": deletion.delete_partitions if deletion is not None else None,
         "policy": deletion.policy if deletion is not None else None,
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
-        "partitions": _partitions(seen),
+        "partitions": [_fields(each, _OF_PARTITION) for each in report.partitions],
         "blocked": _blocked(seen, groups),
-        "groups": [group | {"partitions": format_ranges(group["partitions"])} for group in groups[:MOST_GROUPS]],
+        "groups": [_group(group, seen) for group in groups[:MOST_GROUPS]],
         "groups_count": len(groups),
-        "groups_doubt": doubt.detail if seen.facts and (doubt := seen.facts.any_doubt) else None,
+        "groups_doubt": report.groups_doubt,
         "stragglers": seen.stragglers,
-        "replacement": _replacement(record.replacement),
+        "replacement": _fields(report.replacement, _OF_REPLACEMENT) if report.replacement is not None else None,
         "fences_lifted": seen.fences_lifted,
     }
 
 
-def _replacement(replacement: Replacement | None) -> dict[str, Any] | None:
-    if replacement is None:
-        return None
-    return {
-        "successor": replacement.successor,
-        "count": replacement.num_partitions,
-        "switched_ms": replacement.switched_ms,
-        "fenced_ms": replacement.fenced_ms,
-        "let_go_ms": replacement.let_go_ms,
-        "gone_ms": replacement.gone_ms,
-    }
+_OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_start", "log_end")
+_OF_REPLACEMENT = ("successor", "num_partitions", "switched_ms", "fenced_ms", "let_go_ms", "gone_ms")
+
+
+def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(report, name) for name in names}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+
+
+def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
+    """Return the report of a topic's retired partitions, as of the last look."""
+    record, facts = seen.record, seen.facts
+    if facts is None:
+        return report_topic(record, TopicFacts(record.topic, None), Requirement(), sorted(record.retired))
+    asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
+    return report_topic(record, facts, asked, sorted(record.retired))
+
+
+def required_groups(report: TopicReport) -> list[GroupProgress]:
+    """Return the groups that a change in progress waits for."""
+    return [group for group in report.groups if group.required and report.phase != "done"]
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
@@ -411,19 +423,6 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     if replacement is None or replacement.switched_ms is None or replacement.let_go_ms is not None:
         return None
     return max(now_ms - replacement.switched_ms, 0) / 1000
-
-
-def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """What each group that is waited for still has to read in retired partitions (``partitions``), as of the last look;
-    most first."""
-    record, facts = seen.record, seen.facts
-    if facts is None or not in_progress(record):
-        return []
-    asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
-    groups = [_group(name, facts, asked, record) for name in names]
-    groups = [group | _pace(group, seen) for group in groups]
-    return sorted(groups, key=lambda group: (-int(group["unread"]), str(group["group"])))
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
@@ -441,7 +440,7 @@ def _held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))
 
 
-def _blocked(seen: TopicSeen, groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _blocked(seen: TopicSeen, groups: Sequence[GroupProgress]) -> list[dict[str, Any]]:
     """Each reason, with the partitions that it holds up; the oldest first."""
     reasons_shown = [
         {
@@ -458,82 +457,37 @@ def _blocked(seen: TopicSeen, groups: Sequence[Mapping[str, Any]]) -> list[dict[
     return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
 
 
-def _holding(partitions: Collection[int], groups: Iterable[Mapping[str, Any]]) -> set[str]:
+def _holding(partitions: Collection[int], groups: Iterable[GroupProgress]) -> set[str]:
     """Return the groups that hold up any of these partitions, or a replacement as a whole."""
     held = set(partitions)
-    return {
-        group["group"]
-        for group in groups
-        if (not held.isdisjoint(group["partitions"]) if held else group["moved"] is False and not group["waived"])
-    }
+    return {each.group for each in groups if (not held.isdisjoint(each.holding) if held else each.must_move)}
 
 
-def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
-    """The retired and opening ones, one by one."""
-    record, logs = seen.record, seen.facts.partitions if seen.facts is not None else {}
-    partitions = []
-    for partition, retired in sorted(record.retired.items()):
-        log = logs.get(partition)
-        partitions.append(
-            {
-                "partition": partition,
-                "phase": partition_phase(record.modes[partition], retired),
-                "replica_state": retired.replica_state.value,
-                "seal": retired.seal_offset,
-                "start": log.log_start if log is not None else None,
-                "end": log.end_offset if log is not None else None,
-            }
-        )
-    return partitions
-
-
-def _pace(group: dict[str, Any], seen: TopicSeen) -> dict[str, Any]:
+def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     """The pace of a group's commits on retired partitions, and the time that what is left takes; None where it is not
     known. A first commit is no pace: the group may have skipped what lies before it."""
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
         return unknown
     before_ms, before = seen.earlier
-    passed_s, name, left = (seen.looked_ms - before_ms) / 1000, group["group"], group["unread"]
-    then, now = (facts.groups.get(name, GroupFacts()).committed for facts in (before, seen.facts))
+    passed_s = (seen.looked_ms - before_ms) / 1000
+    then, now = (facts.groups.get(group.group, GroupFacts()).committed for facts in (before, seen.facts))
     both = seen.record.retired.keys() & then.keys() & now.keys()
     if passed_s < SHORTEST_PACE_S or not both:
         return unknown
     per_s = sum(now[p] - then[p] for p in both) / passed_s
-    return {"read_per_s": round(per_s, 3), "left_s": round(left / per_s) if per_s > 0 else None}
+    return {"read_per_s": round(per_s, 3), "left_s": round(group.behind / per_s) if per_s > 0 else None}
 
 
-def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord) -> dict[str, Any]:
-    group = facts.groups.get(name)
-    unread, holding = 0, []
-    waived = facts.successor is not None and asked.waiver_of_topic(name, group) is not None
-    for partition, retired in record.retired.items():
-        log = facts.partitions.get(partition)
-        waits = record.modes[partition] is PartitionMode.READ_ONLY and not retired.opening
-        if log is None or not waits or (name == asked.evacuation and retired.evacuated_to_seal):
-            continue
-        until = log.end_offset if retired.seal_offset is None else retired.seal_offset
-        left = unread_offsets(group, partition, until, log.log_start)
-        if left and name != asked.evacuation and asked.waiver(name, group, partition) is not None:
-            waived = True
-        elif left:
-            unread += left
-            holding.append(partition)
+def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
     return {
-        "group": name,
-        "kind": group.kind if group is not None else None,
-        "running": group.has_members if group is not None else False,
-        "unread": unread,
-        "partitions": holding,
-        "waived": waived,
-        "moved": _has_moved(name, facts),
-        "evacuation": name == asked.evacuation,
+        "group": group.group,
+        "kind": group.kind,
+        "running": group.has_members,
+        "unread": group.behind,
+        "partitions": format_ranges(group.holding),
+        "waived": group.is_waived,
+        "moved": group.moved,
+        "evacuation": group.evacuates,
+        **_pace(group, seen),
     }
-
-
-def _has_moved(name: str, facts: TopicFacts) -> bool | None:
-    """Whether the group has an offset on every partition of the successor; None: the topic is not replaced."""
-    if facts.successor is None:
-        return None
-    group = facts.successor.groups.get(name)
-    return group is not None and group.committed.keys() >= set(range(facts.successor.partition_count))

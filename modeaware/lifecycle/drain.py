@@ -108,6 +108,10 @@ class Requirement:
         """Return the waiver by which a topic need not wait for the group: one that holds wherever it has committed."""
         return self.waiver(name, group, -1 if group is None else next(iter(group.committed), -1))
 
+    def waited_for(self, groups: Mapping[str, GroupFacts]) -> list[str]:
+        """Return the required groups that are not waived for the topic as a whole; ``groups``: those listed."""
+        return [name for name in self.groups if self.waiver_of_topic(name, groups.get(name)) is None]
+
 
 def requirement_of(
     record: TopicRecord | None,

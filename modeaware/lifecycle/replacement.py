@@ -70,6 +70,7 @@ from modeaware.lifecycle.drain import (
     requirement_of,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.progress import not_moved_reason
 from modeaware.lifecycle.record_size import TOO_MANY, fits, fitted
 from modeaware.lifecycle.seal import (
     break_seal,
@@ -80,7 +81,7 @@ from modeaware.lifecycle.seal import (
     seal_partition,
 )
 from modeaware.lifecycle.state import all_retired, blocked, carried
-from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, not_moved, why_it_stays
+from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
@@ -549,7 +550,7 @@ class _Move:
         logs = self._facts.partitions
         if replacement.has_fence and not (self._in_force and all(self._is_final(p, log) for p, log in logs.items())):
             return self._not_fenced
-        return not_moved(replacement, self._facts, self._requirement)
+        return not_moved_reason(replacement, self._facts, self._requirement)
 
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:

@@ -30,12 +30,12 @@ A topic without a fence is never deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, doubt_reason
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.progress import not_moved_reason, still_reading
 from modeaware.modelog.records import Replacement, RetiredPartition
 
 FENCE_SETTLE_MS = 10_000
@@ -71,21 +71,6 @@ def why_it_stays(
         or _not_at_rest(retired, facts)
         or _needed_by(replacement, retired, facts, requirement, now_ms)
     )
-
-
-def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
-    """Return the reason on account of the first required group that has no offset on some partition of the successor;
-    None: every one has, or is waived."""
-    for name in requirement.groups:
-        is_waived = requirement.waiver_of_topic(name, facts.groups.get(name)) is not None
-        if not is_waived and not _has_moved(name, replacement, facts):
-            return reasons.of_group(reasons.GROUP_NOT_MOVED, name)
-    return None
-
-
-def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
-    group = facts.successor.groups.get(name) if facts.successor is not None else None
-    return group is not None and group.has_committed(replacement.num_partitions)
 
 
 def _not_due(
@@ -146,10 +131,9 @@ def _needed_by(
         return Stay(reasons.of_group(reasons.GROUP_SETTLING, doubt.settling), now_ms + LOOK_AGAIN_MS)
     if doubt is not None:
         return Stay(doubt_reason(doubt))
-    if (reason := not_moved(replacement, facts, requirement)) is not None:
+    if (reason := not_moved_reason(replacement, facts, requirement)) is not None:
         return Stay(reason)
-    reading = [n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts)]
-    to_drain = replace(requirement, groups=tuple(reading))
+    to_drain = still_reading(requirement, replacement, facts)
     for partition, each in retired.items():
         assert each.seal_offset is not None, "it is let go"
         log = facts.partitions[partition]

@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from modeaware.callouts import InnerLock
-from modeaware.controller.status import Role, Snapshot, blocked_ages_s, gate_age_s, ready, unread_by_group
+from modeaware.controller.status import Role, Snapshot, blocked_ages_s, gate_age_s, ready, report_of, required_groups
 from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.metrics import Families, Table, empty_families
 from modeaware.modelog.records import TopicRecord
@@ -103,7 +103,11 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
             add("phase", (topic, phase), float(topic_phase(seen.record) == phase))
         for code, age_s in sorted(blocked_ages_s(seen, snapshot.taken_ms).items()):
             add("blocked_seconds", (topic, code), max(age_s, 0.0))
-        add("unread_offsets", (topic,), max((group["unread"] for group in unread_by_group(seen, snapshot)), default=0))
+        add(
+            "unread_offsets",
+            (topic,),
+            max((group.behind for group in required_groups(report_of(seen, snapshot))), default=0),
+        )
         looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # or one that always fails has no age
         if looked_ms is not None:
             add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
 from modeaware.cluster.fence import fences
-from modeaware.cluster.groups import find_groups
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Requirement, check_drain, evacuation_of, is_evacuation_group, requirement_of
-from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
+from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, requirement_of
+from modeaware.lifecycle.facts import FenceFacts, TopicFacts
+from modeaware.lifecycle.progress import moving, still_reading
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
+from modeaware.lifecycle.report import PartitionReport, TopicReport, report_topic
 from modeaware.lifecycle.seal import seal_broken_by
-from modeaware.lifecycle.state import partition_phase
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import Replacement, RetiredPartition, Straggler, TopicRecord
-from modeaware.modes import PartitionMode, ReplicaState, format_ranges
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import format_ranges
 from modeaware.reports.groups import look_at_groups
 from modeaware.reports.session import Session, no_such_topic
 
@@ -33,56 +33,6 @@ SCHEMA_VERSION = 1
 DRAINED, RECLAIMED, DELETED, NOT_DRAINED = "drained", "reclaimed", "deleted", "not drained"
 NOT_SEALED = "not-sealed"
 _GROUP_TOOLS = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
-
-
-@dataclass(frozen=True)
-class ShrinkReport:
-    """The shrink in force.
-
-    Attributes:
-        policy: retention, drained or immediate.
-        evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
-    """
-
-    policy: str
-    delay_ms: int | None
-    asked_for_ms: int
-    previous_count: int = field(metadata={"json": "from"})
-    count: int = field(metadata={"json": "to"})
-    evacuation_group: str | None
-
-
-@dataclass(frozen=True)
-class ReplacementReport:
-    """The replacement of the topic by another one.
-
-    Attributes:
-        switched_ms: since when its name leads to the successor.
-        fence: config: no end counts as final before brokers refuse all data for the topic; none: they need not.
-        fenced_ms: since when they are seen to refuse it.
-        let_go_ms: when the controller noted that every required group had read the topic to its seals and had an offset
-            on each partition of the successor, with the fence proved.
-        gone_ms: when the topic was found to be gone.
-        reason: the code of what holds that up.
-        fence_proved_now: partitions whose leader refuses a probe, and whose replicas in sync all have the fence's
-            configs; null: not known, which takes the right to WRITE to the topic. Looked up live.
-        not_moved_now: required groups without an offset on each partition of the successor. Looked up live.
-        check_with: commands of Kafka's own tools that show the same.
-    """
-
-    successor: str
-    successor_id: str | None
-    num_partitions: int
-    requested_ms: int
-    switched_ms: int | None
-    fence: str
-    fenced_ms: int | None
-    let_go_ms: int | None
-    gone_ms: int | None
-    reason: str | None
-    fence_proved_now: tuple[int, ...] | None
-    not_moved_now: tuple[str, ...]
-    check_with: tuple[KafkaCommand, ...]
 
 
 @dataclass(frozen=True)
@@ -100,15 +50,13 @@ class KafkaCommand:
 
 @dataclass(frozen=True)
 class LivePartition:
-    """A partition and its groups, as the brokers show them now.
+    """More of a partition and its groups, as the brokers show them now.
 
     Attributes:
         sealed_epoch_ends_at: where the leader's log ends for the leader epoch of the seal, if that is not the present.
         groups: group -> kind and committed offset, both null for a group the brokers do not list.
     """
 
-    log_start: int
-    log_end: int
     last_stable_offset: int
     leader_epoch: int
     sealed_epoch_ends_at: int | None
@@ -129,89 +77,61 @@ class ProofReport:
     lowest_offset: int
 
 
-@dataclass(frozen=True)
-class PartitionCertificate:
+@dataclass(frozen=True, kw_only=True)
+class PartitionCertificate(PartitionReport):
     """One retired partition.
 
     Attributes:
         proof: null for a partition that held no record, or that is not None yet.
-        stragglers: how often a record arrived at or after a seal; straggler is the last one.
-        checked_now: looked up live.
+        reason: the code of what holds the partition up, by the record.
+        checked_now: looked up live, like log_start and log_end.
         verdict: drained, reclaimed (its records are gone), deleted (with its topic, which was replaced), or "not
             drained: " and why.
-        reason: the code of that.
+        verdict_reason: the code of that.
         check_with: commands of Kafka's own tools that show the same.
     """
 
-    partition: int
-    mode: PartitionMode
-    phase: str
-    replica_state: ReplicaState
-    seal_offset: int | None
     seal_leader_epoch: int | None
     proof: ProofReport | None
-    recorded_reason: str | None
     evacuated: bool
-    stragglers: int
-    straggler: Straggler | None
     checked_now: LivePartition | None
     verdict: str
-    reason: str | None
+    verdict_reason: str | None
     check_with: tuple[KafkaCommand, ...]
 
 
-@dataclass(frozen=True)
-class LiveTopic:
-    """The topic, as the brokers show it now.
+@dataclass(frozen=True, kw_only=True)
+class Certificate(TopicReport):
+    """The certificate.
 
     Attributes:
-        groups_doubt: why there may be more groups than those.
-        rules_in_force: the operators' rules about groups, with their reasons.
-    """
-
-    checked_ms: int
-    topic_id: str | None
-    required_groups: tuple[str, ...]
-    groups_doubt: str | None
-    rules_in_force: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """The certificate. All but what is checked now is what the mode log says.
-
-    Attributes:
-        shrink, replacement: what retired the partitions; null where it was the other one.
+        recorded_ms: when the record of the topic was written.
         required_groups: those that used the topic, or were registered, when the shrink was admitted, or at the switch.
         drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null: the
             record had no room for their names.
-        waived: group -> reason of the waiver, for each group that a partition did not wait for.
-        accepted_state_loss: groups whose loss of state was accepted.
         not_recorded: what the record no longer has of the proofs.
         partitions: those that are retired.
-        checked_now: looked up live.
+        checked_ms: when the groups, the logs and the fence were looked up.
+        rules_in_force: the operators' rules about groups, with their reasons.
+        fence_proved_now: partitions of a replaced topic whose leader refuses a probe, and whose replicas in sync
+            all have the fence's configs; null: not known, which takes the right to WRITE to the topic.
+        check_with: commands of Kafka's own tools that show the fence, and the groups that have moved.
     """
 
     json_also: ClassVar = ("certificate", "schema_version")
     certificate: ClassVar = "modeaware drain"
     schema_version: ClassVar = SCHEMA_VERSION
 
+    partitions: tuple[PartitionCertificate, ...]
     cluster_id: str
-    topic: str
-    topic_id: str
-    mode_epoch: int
     controller_epoch: int
     recorded_ms: int
-    shrink: ShrinkReport | None
-    replacement: ReplacementReport | None
-    required_groups: tuple[str, ...]
-    groups_complete: bool
     drained_groups: tuple[str, ...] | None
-    waived: Mapping[str, str]
-    accepted_state_loss: tuple[str, ...]
     not_recorded: tuple[str, ...]
-    partitions: tuple[PartitionCertificate, ...]
-    checked_now: LiveTopic
+    checked_ms: int
+    rules_in_force: tuple[Mapping[str, Any], ...]
+    fence_proved_now: tuple[int, ...] | None
+    check_with: tuple[KafkaCommand, ...]
 
     @property
     def all_drained(self) -> bool:
@@ -226,7 +146,7 @@ class Certificate:
             return None
         if now.let_go_ms is None:
             return f"not let go: {reasons.text(now.reason) if now.reason is not None else 'in progress'}"
-        proved = now.fence_proved_now
+        proved = self.fence_proved_now
         open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
         if not open_now:
             return None
@@ -238,7 +158,7 @@ class Certificate:
         now = self.replacement
         if now is None or now.fence == "none" or now.let_go_ms is None or now.gone_ms is not None:
             return None
-        if now.fence_proved_now is not None:
+        if self.fence_proved_now is not None:
             return None
         return "whether the fence is proved now is not known; that takes the right to WRITE to the topic"
 
@@ -248,7 +168,7 @@ class Evidence:
     """What a certificate is made of: a topic's record, and what the cluster shows now (at ``checked_ms``).
 
     ``requirement`` is what a drain waits for now, ``rules`` those of any topic, ``bootstrap_server`` for the commands.
-    ``fence`` and ``moved`` (groups of the successor) are looked up for a topic that is replaced.
+    ``fence`` is looked up for a topic that is replaced.
     """
 
     record: TopicRecord
@@ -259,11 +179,10 @@ class Evidence:
     checked_ms: int
     rules: tuple[GroupRule, ...] = ()
     fence: FenceFacts | None = None
-    moved: Mapping[str, GroupFacts] = field(default_factory=dict)
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
         """Return the groups one partition waits for: what was evacuated stays so."""
-        return self.requirement.of(retired)
+        return still_reading(self.requirement, self.record.replacement, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
@@ -284,51 +203,28 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
-    if (now := is_followed(record)) is not None:
-        moved = find_groups(session.cluster, {now.successor: range(now.num_partitions)})[now.successor].groups
-        fence = fences(session.cluster.brokers, [topic]).get(topic) if now.has_fence else None
-        evidence = replace(evidence, fence=fence, moved=moved)
+    if (now := is_followed(record)) is not None and now.has_fence:
+        evidence = replace(evidence, fence=fences(session.cluster.brokers, [topic]).get(topic))
     return certificate(evidence, chosen)
 
 
 def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
     """Return the certificate of these partitions."""
-    record, facts, requirement = evidence.record, evidence.facts, evidence.requirement
-    deletion, change = record.deletion, record.replacement or record.deletion
-    shrink = None
-    if deletion is not None:
-        shrink = ShrinkReport(
-            deletion.policy,
-            deletion.delay_ms,
-            deletion.create_timestamp_ms,
-            deletion.previous_count,
-            deletion.delete_partitions,
-            evacuation_of(record),
-        )
-    return Certificate(
-        cluster_id=evidence.cluster_id,
-        topic=record.topic,
-        topic_id=record.topic_id,
-        mode_epoch=record.epoch,
-        controller_epoch=record.controller_epoch,
-        recorded_ms=record.changed_ms,
-        shrink=shrink,
-        replacement=_replacement(record.replacement, evidence) if record.replacement is not None else None,
-        required_groups=record.required_groups,
-        groups_complete=record.groups_complete,
-        drained_groups=record.drained_groups,
-        waived=record.waived,
-        accepted_state_loss=change.accept_state_loss if change is not None else (),
-        not_recorded=_not_recorded(record, partitions),
-        partitions=tuple(_partition(partition, evidence) for partition in partitions),
-        checked_now=LiveTopic(
-            checked_ms=evidence.checked_ms,
-            topic_id=facts.topic_id,
-            required_groups=tuple(sorted(_required(requirement))),
-            groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
-            rules_in_force=tuple(r.to_dict() for r in evidence.rules if r.applies(record.topic, evidence.checked_ms)),
-        ),
-    )
+    record, report = evidence.record, report_topic(evidence.record, evidence.facts, evidence.requirement, partitions)
+    checked_ms = evidence.checked_ms
+    about = {
+        "partitions": tuple(_partition(each, evidence) for each in report.partitions),
+        "cluster_id": evidence.cluster_id,
+        "controller_epoch": record.controller_epoch,
+        "recorded_ms": record.changed_ms,
+        "drained_groups": record.drained_groups,
+        "not_recorded": _not_recorded(record, partitions),
+        "checked_ms": checked_ms,
+        "rules_in_force": tuple(r.to_dict() for r in evidence.rules if r.applies(record.topic, checked_ms)),
+        "fence_proved_now": _fence_proved(evidence),
+        "check_with": _topic_commands(evidence),
+    }
+    return Certificate(**vars(report) | about)
 
 
 def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, ...]:
@@ -339,27 +235,30 @@ def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, 
     return (*names, "the offset of each group: a proof has their number and the lowest")
 
 
-def _replacement(now: Replacement, evidence: Evidence) -> ReplacementReport:
-    own = {f.name: getattr(now, f.name) for f in fields(ReplacementReport) if hasattr(now, f.name)}
-    fence, requirement, groups = evidence.fence, evidence.requirement, evidence.facts.groups
-    proved = None
-    if fence is not None and fence.failure is None:
-        logs = evidence.facts.partitions
-        proved = tuple(p for p, epoch in sorted(fence.proved.items()) if p in logs and logs[p].leader_epoch == epoch)
-    held = [name for name in requirement.groups if requirement.waiver_of_topic(name, groups.get(name)) is None]
-    moved = {name for name, group in evidence.moved.items() if group.has_committed(now.num_partitions)}
-    server, topic = ("--bootstrap-server", evidence.bootstrap_server), evidence.record.topic
+def _fence_proved(evidence: Evidence) -> tuple[int, ...] | None:
+    fence, logs = evidence.fence, evidence.facts.partitions
+    if fence is None or fence.failure is not None:
+        return None
+    return tuple(p for p, epoch in sorted(fence.proved.items()) if p in logs and logs[p].leader_epoch == epoch)
+
+
+def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
+    now, server, topic = (
+        evidence.record.replacement,
+        ("--bootstrap-server", evidence.bootstrap_server),
+        evidence.record.topic,
+    )
     commands = []
-    if now.has_fence and not _is_deleted(evidence):
+    if now is not None and now.has_fence and not _is_deleted(evidence):
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
-    for name in held:
-        offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
-        expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"
-        commands.append(_command(f"group {name} has moved", offsets, expect))
-    not_moved = tuple(name for name in held if name not in moved)
-    return ReplacementReport(**own, fence_proved_now=proved, not_moved_now=not_moved, check_with=tuple(commands))
+    if (now := moving(evidence.record)) is not None:
+        for name in evidence.requirement.waited_for(evidence.facts.groups):
+            offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
+            expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"
+            commands.append(_command(f"group {name} has moved", offsets, expect))
+    return tuple(commands)
 
 
 def _group_tool(group: str, evidence: Evidence) -> str:
@@ -427,27 +326,20 @@ def _command(what: str, arguments: Sequence[str], expect: str) -> KafkaCommand:
     return KafkaCommand(what, shlex.join(arguments), expect)
 
 
-def _partition(partition: int, evidence: Evidence) -> PartitionCertificate:
-    record, retired = evidence.record, evidence.record.retired[partition]
+def _partition(report: PartitionReport, evidence: Evidence) -> PartitionCertificate:
+    partition, retired = report.partition, evidence.record.retired[report.partition]
     verdict, reason = check(partition, evidence)
     why = ""
     if reason is not None:
         why = f": {'it is not sealed yet' if reason == NOT_SEALED else reasons.text(reason)}"
     return PartitionCertificate(
-        partition=partition,
-        mode=record.modes[partition],
-        phase=partition_phase(record.modes[partition], retired),
-        replica_state=retired.replica_state,
-        seal_offset=retired.seal_offset,
+        **vars(report),
         seal_leader_epoch=retired.seal_leader_epoch,
         proof=_proof(retired),
-        recorded_reason=retired.reason,
         evacuated=retired.evacuated_to_seal,
-        stragglers=retired.stragglers,
-        straggler=retired.straggler,
         checked_now=_live(partition, evidence),
         verdict=verdict + why,
-        reason=reason,
+        verdict_reason=reason,
         check_with=_commands(partition, evidence, verdict),
     )
 
@@ -471,9 +363,7 @@ def _live(partition: int, evidence: Evidence) -> LivePartition | None:
         shown_groups[name] = {"kind": group and group.kind, "committed": group and group.committed.get(partition)}
         if group is not None and partition in group.caught_up:
             shown_groups[name]["only_control_records_left"] = True
-    return LivePartition(
-        log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, log.seal_epoch_end, shown_groups
-    )
+    return LivePartition(log.last_stable_offset, log.leader_epoch, log.seal_epoch_end, shown_groups)
 
 
 def _required(requirement: Requirement) -> set[str]:

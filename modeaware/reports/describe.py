@@ -2,388 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
-from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.groups import find_groups
 from modeaware.durations import duration_text
 from modeaware.errors import RecordError
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.drain import Requirement, evacuation_of, is_evacuation_group, requirement_of, unread_offsets
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.replacement import is_followed
-from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
-from modeaware.modelog.records import (
-    DeleteTopicPartitions,
-    Replacement,
-    RetiredPartition,
-    Straggler,
-    TopicRecord,
-)
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
+from modeaware.lifecycle.drain import evacuation_of, requirement_of
+from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.progress import moving
+from modeaware.lifecycle.report import PartitionReport, ReplacementReport, ShrinkReport, TopicReport, report_topic
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
-
-
-@dataclass(frozen=True)
-class PartitionDescription:
-    """One partition.
-
-    Attributes:
-        mode: ReadWrite, ReadOnly or None (a string).
-        phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
-        seal_offset: null until sealed.
-        log_start, log_end: the log's offsets; null when its leader does not answer.
-        lag: the most offsets a group has still to consume, up to the seal (else the end). Groups that are waived do not
-            count in a retired partition.
-        lagging_group: the group with that lag.
-        lagging_groups: how many groups a retired partition waits for that have still to consume.
-        reason: the code of what holds the partition up.
-        stragglers: how often a record arrived at or after a seal.
-        straggler: the record that broke the last of these seals, with its producer where it is known.
-        waits_for: the reason in words.
-    """
-
-    json_also: ClassVar = ("waits_for",)
-
-    partition: int
-    mode: PartitionMode
-    partition_state: PartitionState
-    replica_state: ReplicaState
-    phase: str | None
-    seal_offset: int | None
-    log_start: int | None
-    log_end: int | None
-    lag: int | None
-    lagging_group: str | None
-    reason: str | None
-    stragglers: int = 0
-    straggler: Straggler | None = None
-    lagging_groups: int = 0
-
-    @property
-    def waits_for(self) -> str | None:
-        others = max(self.lagging_groups - 1, 0)
-        return reasons.text(self.reason, others=others) if self.reason is not None else None
-
-
-@dataclass(frozen=True)
-class GroupDescription:
-    """A group that uses the topic.
-
-    Attributes:
-        kind: classic, consumer, share or streams.
-        stateful: it keeps state per partition.
-    """
-
-    group: str
-    kind: str
-    has_members: bool
-    stateful: bool
-
-
-@dataclass(frozen=True)
-class ShrinkDescription:
-    """The shrink in force.
-
-    Attributes:
-        delete_partitions: the partition count to keep.
-        policy: retention, drained or immediate.
-        delay_ms: null for retention.
-        previous_count: the number that was writable before, which an undo restores.
-        accept_state_loss: groups whose loss of state was accepted.
-    """
-
-    delete_partitions: int
-    policy: str
-    delay_ms: int | None
-    immediate_delete: bool
-    create_timestamp_ms: int
-    previous_count: int
-    accept_state_loss: tuple[str, ...]
-
-    @classmethod
-    def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkDescription | None:
-        """Describe the shrink of a topic's record."""
-        if deletion is None:
-            return None
-        own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
-        return cls(**own)
-
-
-@dataclass(frozen=True)
-class ReplacementDescription:
-    """The replacement of the topic by another one.
-
-    Attributes:
-        successor_id: null until the successor exists.
-        fence: config or none.
-        delay_ms: null: the topic is not deleted before its own retention has emptied it.
-        announced_ms: when clients were first able to see the successor.
-        switched_ms: since when producers write to the successor.
-        fenced_ms: since when brokers are seen to refuse data for the topic.
-        let_go_ms: since when every required group has read the topic and may read the successor.
-        deleting_ms: since when a controller is deleting the topic, or has.
-        gone_ms: when the topic itself was found to be gone; its name leads to the successor.
-        undone_ms: when it was undone.
-        changed_ms: when any of this last changed.
-        reason: the code of what holds it up as a whole.
-        not_moved: required groups without a committed offset on each partition of the successor, since the switch;
-            without those that are waived.
-        waits_for: the reason in words.
-    """
-
-    json_also: ClassVar = ("waits_for",)
-
-    successor: str
-    successor_id: str | None
-    num_partitions: int
-    fence: str
-    delay_ms: int | None
-    pause_before_switch: bool
-    accept_state_loss: tuple[str, ...]
-    requested_ms: int
-    announced_ms: int | None
-    switched_ms: int | None
-    fenced_ms: int | None
-    let_go_ms: int | None
-    deleting_ms: int | None
-    gone_ms: int | None
-    undone_ms: int | None
-    reason: str | None
-    changed_ms: int = 0
-    not_moved: tuple[str, ...] = ()
-
-    @property
-    def waits_for(self) -> str | None:
-        if self.reason is None:
-            return None
-        return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
-
-    @classmethod
-    def of(
-        cls, record: TopicRecord, moved: Mapping[str, GroupFacts] | None, waived: Collection[str] = ()
-    ) -> ReplacementDescription | None:
-        """Describe the replacement of a record's topic; ``moved``: the successor's groups, where that was looked at."""
-        replacement = record.replacement
-        if replacement is None:
-            return None
-        own = {f.name: getattr(replacement, f.name) for f in fields(cls) if hasattr(replacement, f.name)}
-        count, groups = replacement.num_partitions, {} if moved is None else moved
-        through = {name for name, group in groups.items() if group.has_committed(count)}
-        left = [] if moved is None else sorted(set(record.required_groups) - through - set(waived))
-        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": tuple(left)})
-
-
-@dataclass(frozen=True)
-class TopicDescription:
-    """One topic.
-
-    Attributes:
-        epoch: -1 for a topic that was never changed.
-        phase: create, announce, seal, drain, reclaim, opening or done.
-        required_groups: noted when the change was admitted; not all, if groups_complete is false.
-        waived: group -> reason of the waiver, for each group that a partition did not wait for.
-        groups: those that use the topic now.
-        groups_doubt: why there may be more.
-        evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
-        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
-        replacement: null where the topic is not being replaced, and was not.
-        replaces: the topic whose successor this one is; null for others.
-        writable: the number of writable partitions.
-    """
-
-    json_also: ClassVar = ("writable",)
-
-    topic: str
-    topic_id: str
-    epoch: int
-    phase: str
-    deletion: ShrinkDescription | None
-    required_groups: tuple[str, ...]
-    partitions: tuple[PartitionDescription, ...]
-    groups_complete: bool = True
-    waived: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[GroupDescription, ...] = ()
-    groups_doubt: str | None = None
-    evacuation_group: str | None = None
-    gone_ids: tuple[str, ...] = ()
-    leads_to: str | None = None
-    replacement: ReplacementDescription | None = None
-    replaces: str | None = None
-
-    @property
-    def writable(self) -> int:
-        return sum(partition.mode.writable for partition in self.partitions)
 
 
 @dataclass(frozen=True)
 class Description:
     """What ``--describe --json`` prints."""
 
-    topics: tuple[TopicDescription, ...]
+    topics: tuple[TopicReport, ...]
 
 
 def describe_topics(
     session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
-) -> list[TopicDescription]:
+) -> list[TopicReport]:
     """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     each = list(session.records(log, wanted, named=topics is not None))
     counts = {topic: range(shape.partition_count) for topic, shape, _ in each}
-    logs: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in counts}
+    now_ms = session.clock.now_ms()
+    logs: dict[str, dict[int, PartitionFacts]] = {topic: {} for topic in counts}
     for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
-        logs[topic][p] = offsets
+        logs[topic][p] = PartitionFacts(**vars(offsets), quiet_since_ms=now_ms)
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
-    moving = [now for _, _, record in each if (now := groups_move(record)) is not None]
-    used = {now.successor: range(now.num_partitions) for now in moving}
+    after = {topic: now for topic, _, record in each if (now := moving(record)) is not None}
+    used = {now.successor: range(now.num_partitions) for now in after.values()}
     found = find_groups(session.cluster, used | counts, also) if counts else {}
     try:
         rules = log.rules
     except RecordError:  # of a newer version, say: then waived groups stand among the others
         rules = ()
-    ignored, now_ms = session.controller.ignored_groups, session.clock.now_ms()
     described = []
     for topic, shape, record in each:
-        groups, seen = found[topic].groups, found[topic]
+        now, seen = after.get(topic), found[topic]
         facts = TopicFacts(
             topic,
             shape.topic_id,
             shape.partition_count,
-            groups=groups,
+            partitions=logs[topic],
+            groups=seen.groups,
             groups_doubt=seen.doubt,
             unclear_groups=seen.unclear,
+            successor=TopicFacts(now.successor, now.successor_id, groups=found[now.successor].groups) if now else None,
         )
-        asked = requirement_of(record, facts, rules, ignored, now_ms)
-        replacement = None
-        if record is not None:
-            waived = [name for name in record.required_groups if asked.waiver_of_topic(name, groups.get(name))]
-            replacement = ReplacementDescription.of(record, _moved(record, found), waived)
+        if record is None:
+            record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
+        requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
+        listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
         described.append(
             replace(
-                _describe(shape, record, logs[topic], facts, asked, log.gone_ids(topic, shape.topic_id)),
+                report_topic(record, facts, requirement, listed),
+                gone_ids=log.gone_ids(topic, shape.topic_id),
                 leads_to=log.leads_to(topic, shape.topic_id),
-                replacement=replacement,
                 replaces=log.replaces.get(shape.topic_id),
             )
         )
     return described
 
 
-def groups_move(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of a topic whose groups are to move to the successor."""
-    now = is_followed(record)
-    return None if now is None or now.switched_ms is None or now.let_go_ms is not None else now
-
-
-def _moved(record: TopicRecord, found: Mapping[str, GroupsFound]) -> Mapping[str, GroupFacts] | None:
-    """Return the groups of the successor, while groups are to move to it."""
-    now = groups_move(record)
-    return None if now is None else found[now.successor].groups
-
-
-def _describe(
-    shape: TopicShape,
-    record: TopicRecord | None,
-    logs: Mapping[int, LogOffsets],
-    facts: TopicFacts,
-    asked: Requirement,
-    gone_ids: tuple[str, ...],
-) -> TopicDescription:
-    topic = facts.topic
-    if record is None:
-        record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
-    view, evacuation = record.view(), evacuation_of(record)
-    groups = {n: g for n, g in facts.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
-    listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
-    return TopicDescription(
-        topic=topic,
-        topic_id=shape.topic_id,
-        epoch=record.epoch,
-        phase=topic_phase(record),
-        deletion=ShrinkDescription.of(record.deletion),
-        required_groups=record.required_groups,
-        partitions=tuple(_partition(p, view.mode(p), record, logs.get(p), groups, asked) for p in listed),
-        groups_complete=record.groups_complete,
-        waived=record.waived,
-        groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
-        groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
-        evacuation_group=evacuation,
-        gone_ids=gone_ids,
-    )
-
-
-def _partition(
-    partition: int,
-    mode: PartitionMode,
-    record: TopicRecord,
-    log: LogOffsets | None,
-    groups: Mapping[str, GroupFacts],
-    asked: Requirement,
-) -> PartitionDescription:
-    retired = record.retired.get(partition)
-    shown = retired if retired is not None else RetiredPartition()
-    if retired is None or retired.evacuated_to_seal:
-        groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}
-    lag, lagging_group, lagging_groups = None, None, 0
-    if log is not None:
-        until = shown.seal_offset if shown.seal_offset is not None else log.end_offset
-        names = {*groups, *asked.groups} if retired is not None else groups.keys()
-        lags = {
-            name: unread_offsets(groups.get(name), partition, until, log.log_start)
-            for name in sorted(names)
-            if retired is None or asked.waiver(name, groups.get(name), partition) is None
-        }
-        lagging_group = max((name for name in lags if name in groups), key=lags.__getitem__, default=None)
-        lag = lags[lagging_group] if lagging_group is not None else None
-        if retired is not None and mode is PartitionMode.READ_ONLY:
-            lagging_groups = sum(lags[name] > 0 for name in lags.keys() & set(asked.groups))
-    return PartitionDescription(
-        partition=partition,
-        mode=mode,
-        partition_state=partition_state(mode, shown),
-        replica_state=shown.replica_state,
-        phase=_phase(mode, retired, record.replacement) if retired is not None else None,
-        seal_offset=shown.seal_offset,
-        log_start=log.log_start if log is not None else None,
-        log_end=log.end_offset if log is not None else None,
-        lag=lag,
-        lagging_group=lagging_group if lag else None,
-        reason=shown.reason,
-        stragglers=shown.stragglers,
-        straggler=shown.straggler,
-        lagging_groups=lagging_groups,
-    )
-
-
-def _phase(mode: PartitionMode, retired: RetiredPartition, replacement: Replacement | None) -> str:
-    let_go = replacement is not None and replacement.let_go_ms is not None
-    return "done" if let_go else partition_phase(mode, retired)
-
-
-def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
+def describe_text(descriptions: Iterable[TopicReport], *, expand: bool) -> str:
     """Return all topics as text: partitions that are alike in one line, or each in its own (``expand``)."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
 
 
 def alike(
-    partitions: Sequence[PartitionDescription], key: Callable[[PartitionDescription], Hashable]
-) -> list[list[PartitionDescription]]:
+    partitions: Sequence[PartitionReport], key: Callable[[PartitionReport], Hashable]
+) -> list[list[PartitionReport]]:
     """Return partitions in groups of equal ``key``, the groups in the order of their first partition."""
-    groups: dict[Hashable, list[PartitionDescription]] = {}
+    groups: dict[Hashable, list[PartitionReport]] = {}
     for partition in partitions:
         groups.setdefault(key(partition), []).append(partition)
     return list(groups.values())
 
 
-def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
+def _topic_lines(topic: TopicReport, expand: bool) -> list[str]:
     lines = [
         (
             f"Topic: {topic.topic}  Id: {topic.topic_id}  Epoch: {topic.epoch if topic.epoch >= 0 else '-'}  "
@@ -416,7 +124,7 @@ def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
     return lines
 
 
-def _change_lines(topic: TopicDescription) -> list[str]:
+def _change_lines(topic: TopicReport) -> list[str]:
     lines, deletion = [], topic.deletion
     if deletion is not None and deletion.delete_partitions < deletion.previous_count:
         lines += [
@@ -433,7 +141,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
 
 
-def _replacement_lines(now: ReplacementDescription) -> list[str]:
+def _replacement_lines(now: ReplacementReport) -> list[str]:
     times = {
         "requested": now.requested_ms,
         "announced": now.announced_ms,
@@ -457,7 +165,7 @@ def _replacement_lines(now: ReplacementDescription) -> list[str]:
     return lines
 
 
-def _policy(deletion: ShrinkDescription) -> str:
+def _policy(deletion: ShrinkReport) -> str:
     if deletion.policy == "immediate":
         return "immediate: records are deleted without waiting for consumers"
     if deletion.policy == "retention":
@@ -485,7 +193,7 @@ def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
     return f"{topic} is DELETED once every group has moved, {duration_text(delay_ms)} from now at the earliest"
 
 
-def _group_lines(topic: TopicDescription) -> list[str]:
+def _group_lines(topic: TopicReport) -> list[str]:
     lines = []
     if topic.phase != "done" and topic.required_groups:
         lines.append(f"Required groups: {', '.join(topic.required_groups)}")
@@ -506,16 +214,16 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     return lines
 
 
-def _appearance(p: PartitionDescription) -> Hashable:
+def _appearance(p: PartitionReport) -> Hashable:
     return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
 
 
-def waits_for(partitions: Iterable[PartitionDescription]) -> str | None:
+def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
     """Return what partitions wait for that have the same reason."""
     return max(partitions, key=lambda p: p.lagging_groups).waits_for
 
 
-def _row(group: Sequence[PartitionDescription]) -> tuple[str, ...]:
+def _row(group: Sequence[PartitionReport]) -> tuple[str, ...]:
     first = group[0]
     lags = [p.lag for p in group if p.lag is not None]
     behind = sorted({p.lagging_group for p in group if p.lagging_group is not None})

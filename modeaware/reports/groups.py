@@ -15,21 +15,15 @@ from modeaware.clock import utc
 from modeaware.cluster.observer import Look, Observer
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import (
-    Requirement,
-    check_drain,
-    is_evacuation_group,
-    requirement_of,
-    unread_offsets,
-    using_groups,
-)
+from modeaware.lifecycle.drain import requirement_of, using_groups
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.state import drains, in_progress, topic_phase
+from modeaware.lifecycle.progress import GroupProgress, held_up_by, moving
+from modeaware.lifecycle.report import TopicReport, report_topic
+from modeaware.lifecycle.state import drains, in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
-from modeaware.reports.describe import groups_move
 from modeaware.reports.session import Session
 
 logger = get_logger("modeaware.cli")
@@ -44,67 +38,35 @@ _BECAUSE = {
 }
 
 
-@dataclass(frozen=True)
-class GroupReport:
+@dataclass(frozen=True, kw_only=True)
+class GroupReport(GroupProgress):
     """One group, as a drain of one topic sees it.
 
     Attributes:
-        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
-        stateful: it keeps state per partition.
         state_loss_accepted: the change names it as one that may lose state.
         because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (it uses the
             topic now), registered (by a rule), evacuation (its commits prove the evacuation of a compacted topic),
             ignored (not waited for until it commits).
-        unread: retired partition -> offsets it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
-        waived: retired partition -> reason of the waiver by which it does not.
-        moved: whether it has an offset on each partition of the successor; null where the topic is not being replaced.
         to_do: what has to be done for it to come to the successor; null: nothing.
-        required: whether a drain waits for it.
     """
 
-    json_also: ClassVar = ("required", "waived", "to_do")
+    json_also: ClassVar = (*GroupProgress.json_also, "to_do")
 
-    group: str
-    kind: str | None
-    has_members: bool
-    stateful: bool
     state_loss_accepted: bool
     because: tuple[str, ...]
-    unread: Mapping[int, int] = field(default_factory=dict)
-    held_up: Mapping[int, str] = field(default_factory=dict)
-    waivers: Mapping[int, GroupRule] = field(default_factory=dict, metadata={"json": None})
-    moved: bool | None = None
+    held_up: Mapping[int, str]
 
     @property
     def to_do(self) -> str | None:
-        if self.moved is not False or not self.required:
-            return None
-        return reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, self.group))
-
-    @property
-    def required(self) -> bool:
-        return IGNORED not in self.because
-
-    @property
-    def waived(self) -> dict[int, str]:
-        return {partition: rule.reason for partition, rule in self.waivers.items()}
+        return reasons.text(reasons.of_group(reasons.GROUP_NOT_MOVED, self.group)) if self.must_move else None
 
 
-@dataclass(frozen=True)
-class TopicGroups:
-    """The groups of one topic; ``rules`` are those in force for it.
+@dataclass(frozen=True, kw_only=True)
+class TopicGroups(TopicReport):
+    """One topic, with its retired partitions; ``rules`` are those in force for it."""
 
-    Attributes:
-        phase: seal, drain, reclaim, opening or done.
-        doubt: why there may be more groups than these.
-    """
-
-    topic: str
-    phase: str
-    retired: tuple[int, ...]
     groups: tuple[GroupReport, ...]
-    doubt: str | None
     rules: tuple[GroupRule, ...] = field(metadata={"json": None})
 
 
@@ -184,12 +146,9 @@ def look_at_topics(
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
     looks = [Look(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
     looked_at = []
-    observer = session.observer()
-    for (name, record, *_), facts in zip(looks, look_at_groups(observer, looks, rules), strict=True):
+    for (name, record, *_), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
         if not isinstance(facts, ClusterError):
-            now = groups_move(record)
-            successor = None if now is None else observer.observe(now.successor, None)
-            looked_at.append((record, replace(facts, successor=successor)))
+            looked_at.append((record, facts))
         elif topic is not None:
             raise facts
         else:
@@ -200,17 +159,24 @@ def look_at_topics(
 def look_at_groups(
     observer: Observer, looks: Sequence[Look], rules: Sequence[GroupRule]
 ) -> list[TopicFacts | ClusterError]:
-    """Return the facts of topics' retired partitions, and of their groups whether or not a change is in progress."""
+    """Return the facts of topics' retired partitions, of the topics that groups are to move to, and of all groups
+    whether or not a change is in progress."""
     found = observer.observe_all(looks, rules, before_due=True)
     settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
-    whole = dict(zip(settled, observer.observe_all([Look(topic, None) for topic in settled], rules), strict=True))
-    both = ((facts, whole.get(topic, facts)) for (topic, *_), facts in zip(looks, found, strict=True))
-    return [
-        facts
-        if isinstance(facts, ClusterError) or isinstance(every, ClusterError)
-        else replace(facts, groups=every.groups, groups_doubt=every.groups_doubt, unclear_groups=every.unclear_groups)
-        for facts, every in both
-    ]
+    after = {topic: now.successor for topic, record, *_ in looks if (now := moving(record)) is not None}
+    names = list(dict.fromkeys((*settled, *after.values())))
+    whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
+    seen: list[TopicFacts | ClusterError] = []
+    for (topic, *_), facts in zip(looks, found, strict=True):
+        every, successor = whole.get(topic, facts), whole[after[topic]] if topic in after else None
+        if isinstance(successor, ClusterError):
+            seen.append(successor)
+        elif isinstance(facts, ClusterError) or isinstance(every, ClusterError):
+            seen.append(facts)
+        else:
+            groups, doubt, unclear = every.groups, every.groups_doubt, every.unclear_groups
+            seen.append(replace(facts, groups=groups, groups_doubt=doubt, unclear_groups=unclear, successor=successor))
+    return seen
 
 
 def report_groups(
@@ -224,82 +190,26 @@ def report_groups(
     if record is None:
         record = TopicRecord.unchanged(facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
-    seals = _seals(record, facts)
     noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
-    reports = []
-    if requirement.evacuation is not None:
-        left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated_to_seal}
-        reports.append(_report(requirement.evacuation, (EVACUATION,), record, left, facts, requirement))
-    for name in sorted({*requirement.groups, *facts.groups}):
-        if not is_evacuation_group(facts.topic, name):  # reported above; or of another change, and of no account
-            registered = any(rule.matches(name) for rule in requirement.registered)
-            why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
-            because = tuple(word for word, holds in why if holds) or (IGNORED,)
-            reports.append(_report(name, because, record, seals, facts, requirement))
-    return TopicGroups(
-        topic=facts.topic,
-        phase=topic_phase(record),
-        retired=tuple(seals),
-        groups=tuple(reports),
-        doubt=requirement.doubt.detail if requirement.doubt is not None else None,
-        rules=tuple(rule for rule in rules if rule.applies(facts.topic, now_ms)),
-    )
-
-
-def _seals(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
-    """Retired partitions with the offset up to which they are to be consumed: the seal, else the end now."""
-    return {
-        partition: retired.seal_offset if retired.seal_offset is not None else facts.partitions[partition].end_offset
-        for partition, retired in sorted(record.retired.items())
-        if not retired.opening and partition in facts.partitions
-    }
-
-
-def _report(
-    name: str,
-    because: tuple[str, ...],
-    record: TopicRecord,
-    seals: Mapping[int, int],
-    facts: TopicFacts,
-    requirement: Requirement,
-) -> GroupReport:
-    group = facts.groups.get(name)
-    held_up: dict[int, str] = {}
-    waivers: dict[int, GroupRule] = {}
-    proves = name == requirement.evacuation
-    alone = replace(requirement, groups=() if proves else (name,), doubt=None, evacuation=name if proves else None)
-    for partition, seal in seals.items():
-        if IGNORED in because or not drains(partition, record):  # other policies wait for no group
-            continue
-        log = facts.partitions[partition]
-        drain = check_drain(partition, seal, record.retired[partition].truncated_to, log, facts, alone)
-        waiver = requirement.waiver(name, group, partition)
-        if drain.reason is not None:
-            held_up[partition] = drain.reason
-        elif waiver is not None and name in drain.waived:
-            waivers[partition] = waiver
-    return GroupReport(
-        group=name,
-        kind=group.kind if group is not None else None,
-        has_members=group is not None and group.has_members,
-        stateful=group is not None and group.stateful,
-        state_loss_accepted=name in requirement.accept_state_loss,
-        because=because,
-        unread={p: unread_offsets(group, p, seal, facts.partitions[p].log_start) for p, seal in seals.items()},
-        held_up=held_up,
-        waivers=waivers,
-        moved=_moved(name, record, facts, is_waived=requirement.waiver(name, group, next(iter(seals), -1)) is not None),
-    )
-
-
-def _moved(name: str, record: TopicRecord, facts: TopicFacts, *, is_waived: bool) -> bool | None:
-    """Return whether a group has come to the successor; None where it need not."""
-    now = groups_move(record)
-    if now is None or facts.successor is None or is_waived:
-        return None
-    group = facts.successor.groups.get(name)
-    return group is not None and group.has_committed(now.num_partitions)
+    retired = sorted(p for p, each in record.retired.items() if not each.opening and p in facts.partitions)
+    report = report_topic(record, facts, requirement, retired)
+    change, groups = record.replacement or record.deletion, []
+    for group in report.groups:
+        name = group.group
+        registered = any(rule.matches(name) for rule in requirement.registered)
+        why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered), (EVACUATION, group.evacuates)]
+        # A partition that waits for no group is spared nothing by a waiver.
+        waivers = {p: rule for p, rule in group.waivers.items() if drains(p, record)}
+        of_group = GroupReport(
+            **vars(replace(group, waivers=waivers)),
+            state_loss_accepted=change is not None and name in change.accept_state_loss,
+            because=tuple(word for word, holds in why if holds) or (IGNORED,),
+            held_up=held_up_by(group, record, facts, requirement),
+        )
+        groups.append(of_group)
+    in_force = tuple(rule for rule in rules if rule.applies(facts.topic, now_ms))
+    return TopicGroups(**vars(report) | {"groups": tuple(groups)}, rules=in_force)
 
 
 def groups_text(report: GroupsReport) -> str:
@@ -311,17 +221,17 @@ def groups_text(report: GroupsReport) -> str:
 
 
 def _topic_lines(topic: TopicGroups) -> list[str]:
-    retired = format_ranges(topic.retired) if topic.retired else "none"
+    retired = format_ranges(p.partition for p in topic.partitions) if topic.partitions else "none"
     lines = [f"Topic: {topic.topic}  Phase: {topic.phase}  Retired: {retired}"]
-    if topic.doubt is not None:
-        lines.append(f"  There may be more groups than these, so nothing is deleted: {topic.doubt}")
+    if topic.groups_doubt is not None:
+        lines.append(f"  There may be more groups than these, so nothing is deleted: {topic.groups_doubt}")
     if not topic.groups:
         return [*lines, "  No group uses it."]
     rows = [
         (
             group.group,
             (group.kind or "not listed") + (", keeps state" if group.stateful else ""),
-            number(sum(group.unread.values())) if topic.retired else "-",
+            number(sum(group.unread.values())) if topic.partitions else "-",
             ", ".join(_BECAUSE[word] for word in group.because),
             _blocks(group),
         )
@@ -382,8 +292,10 @@ def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:
             freed = [line for group in waived.groups if (line := _freed(group, waiver)) is not None]
-            if topic.doubt not in (None, waived.doubt):
-                freed.append(f"{topic.doubt}. That is not waited for any more: what it has not read may be deleted.")
+            if topic.groups_doubt not in (None, waived.groups_doubt):
+                freed.append(
+                    f"{topic.groups_doubt}. That is not waited for any more: what it has not read may be deleted."
+                )
             lines += [f"{topic.topic}: {line}" for line in freed or ["no group is waited for less by it now."]]
     return lines or ["No topic that is in a change matches; the rule applies to later shrinks."]
 

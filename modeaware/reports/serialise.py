@@ -77,7 +77,8 @@ def json_help(report: type, head: str = "--json prints one object:") -> str:
 def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Iterator[str]:
     meanings = {
         name: " ".join(_ROLE.sub("", text).replace("`", "").split())
-        for names, text in _ATTRIBUTE.findall(inspect.getdoc(report) or "")
+        for each in reversed(report.__mro__)
+        for names, text in _ATTRIBUTE.findall(inspect.getdoc(each) or "")
         for name in names.split(", ")
     }
     hints, names = get_type_hints(report), json_names(report)

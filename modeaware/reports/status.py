@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.report import TopicReport
 from modeaware.modes import format_ranges
 from modeaware.printable import table
-from modeaware.reports.describe import TopicDescription, alike, waits_for
+from modeaware.reports.describe import alike, waits_for
 
 Typed = Callable[..., str]
 """Returns a command from its words, with the options of the connection."""
@@ -62,9 +63,7 @@ class StatusReport:
     changes: tuple[ChangeStatus, ...]
 
 
-def status_report(
-    topics: Iterable[TopicDescription], typed: Typed, controller_runs: bool | None = True
-) -> StatusReport:
+def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: bool | None = True) -> StatusReport:
     """Return the changes under way of these topics."""
     return StatusReport(
         controller_runs,
@@ -76,7 +75,7 @@ def status_report(
     )
 
 
-def _change(topic: TopicDescription) -> str:
+def _change(topic: TopicReport) -> str:
     if (now := topic.replacement) is not None:
         undo = now.undone_ms is not None
         return (
@@ -89,7 +88,7 @@ def _change(topic: TopicDescription) -> str:
     return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"
 
 
-def _waiting(topic: TopicDescription, typed: Typed) -> Iterator[Waiting]:
+def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
     changing = [p for p in topic.partitions if p.phase not in (None, "done")]
     now = topic.replacement
     if now is not None and (now.reason is not None or not changing):
@@ -99,7 +98,7 @@ def _waiting(topic: TopicDescription, typed: Typed) -> Iterator[Waiting]:
         yield Waiting(ids, first.phase or "", first.reason, waits_for(group), _next(topic, first.reason, typed))
 
 
-def _next(topic: TopicDescription, reason: str | None, typed: Typed) -> str | None:
+def _next(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None

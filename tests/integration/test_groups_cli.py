@@ -30,7 +30,7 @@ def groups_of(site: Site, topic: str) -> dict[str, dict[str, Any]]:
 
     def certain() -> dict[str, dict[str, Any]]:
         (described,) = listed(site, topic)["topics"]
-        assert described["doubt"] is None
+        assert described["groups_doubt"] is None
         return {group["group"]: group for group in described["groups"]}
 
     return eventually(certain, interval_s=0.5)
@@ -104,7 +104,7 @@ def test_state_that_does_not_move_is_given_up_by_name_only(
     assert described["deletion"]["accept_state_loss"] == [app]
     assert [group["stateful"] for group in described["groups"] if group["group"] == app] == [True]
     wait_for_phase(site, filled, "done")
-    assert json.loads(site.run("certificate", filled).out)["accepted_state_loss"] == [app]
+    assert json.loads(site.run("certificate", filled).out)["deletion"]["accept_state_loss"] == [app]
 
 
 def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
@@ -119,7 +119,7 @@ def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
 
         def doubt() -> str:
             joining.poll(0.1)
-            return str(listed(site, filled)["topics"][0]["doubt"])
+            return str(listed(site, filled)["topics"][0]["groups_doubt"])
 
         eventually(lambda: f"group '{stuck}' is in a rebalance" in doubt(), interval_s=0.5)
         assert site.run("shrink", filled, "--partitions", "4", *DRAIN).status == 0

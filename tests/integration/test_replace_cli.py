@@ -95,10 +95,10 @@ def test_running_controller_replaces_a_topic_whose_group_has_read_it_and_is_move
     assert told.status == 0, told.err
     shown = json.loads(told.out)
     assert {each["verdict"] for each in shown["partitions"]} == {"drained"}
-    assert (shown["shrink"], shown["required_groups"]) == (None, [group])
+    assert (shown["deletion"], shown["required_groups"]) == (None, [group])
+    assert (shown["fence_proved_now"], shown["replacement"]["not_moved"]) == (list(range(6)), [])
     shown = shown["replacement"]
     assert (shown["successor"], shown["let_go_ms"] > shown["fenced_ms"] > 0) == (name, True)
-    assert (shown["fence_proved_now"], shown["not_moved_now"]) == (list(range(6)), [])
     admin = AdminClient({"bootstrap.servers": site.servers})
     admin.delete_topics([filled])[filled].result(30)
     eventually(lambda: not exists(site, filled))

@@ -224,7 +224,7 @@ a topic is not let go while its end is not final  I2 3520137710
     lifecycle.replacement: and all(self._is_final(p, log) for p, log in logs.items())
         => and all(self._fence.proved.get(p) == log.leader_epoch for p, log in logs.items())
 every group comes to the successor  I2 3000000000
-    lifecycle.topic_deletion: return group is not None and group.has_committed(replacement.num_partitions)
+    lifecycle.progress: return group is not None and group.has_committed(replacement.num_partitions)
         => return True
 a deletion waits for the delay  delay 3500000000
     lifecycle.topic_deletion: return Stay(reasons.DELAY, due_ms) if now_ms < due_ms else None => return None

@@ -18,29 +18,23 @@ import pytest
 from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
 from modeaware.errors import ClusterError, ControllerFenced, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import required_of
+from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.report import PartitionReport, ShrinkReport, TopicReport, report_topic
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Certificate, Evidence, ProofReport, certificate, check
-from modeaware.reports.describe import (
-    Description,
-    GroupDescription,
-    PartitionDescription,
-    ShrinkDescription,
-    TopicDescription,
-    describe_text,
-)
+from modeaware.reports.describe import Description, describe_text
 from modeaware.reports.serialise import json_help, to_json
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-DRAINED = ShrinkDescription.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
+DRAINED = ShrinkReport.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
 
 
-def partition(number: int, **fields: object) -> PartitionDescription:
-    plain = PartitionDescription(
+def partition(number: int, **fields: object) -> PartitionReport:
+    plain = PartitionReport(
         number,
         PartitionMode.READ_WRITE,
         PartitionState.ONLINE,
@@ -56,7 +50,7 @@ def partition(number: int, **fields: object) -> PartitionDescription:
     return replace(plain, **fields)  # type: ignore[arg-type]  # mypy cannot see the fields' types
 
 
-def draining(number: int, **fields: object) -> PartitionDescription:
+def draining(number: int, **fields: object) -> PartitionReport:
     state = {
         "mode": PartitionMode.READ_ONLY,
         "replica_state": ReplicaState.DELETION_INELIGIBLE,
@@ -69,9 +63,9 @@ def draining(number: int, **fields: object) -> PartitionDescription:
     return partition(number, **{**state, **fields})
 
 
-def shrinking(*retired: PartitionDescription) -> TopicDescription:
+def shrinking(*retired: PartitionReport) -> TopicReport:
     alive = tuple(partition(p) for p in range(4))
-    return TopicDescription("orders", "id", 3, "drain", DRAINED, ("audit", "billing"), alive + retired)
+    return TopicReport("orders", "id", 3, "drain", DRAINED, ("audit", "billing"), alive + retired, writable=4)
 
 
 def test_partitions_that_are_alike_share_a_line() -> None:
@@ -93,15 +87,18 @@ def test_partitions_that_are_alike_share_a_line() -> None:
 
 
 def test_what_else_is_said_of_a_change() -> None:
-    deletion = ShrinkDescription.of(DeleteTopicPartitions(4, 60_000, True, 0, 6, ("app",)))
+    deletion = ShrinkReport.of(DeleteTopicPartitions(4, 60_000, True, 0, 6, ("app",)))
     stragglers = (Straggler(9, 17, 1, 1_700_000_000_000), Straggler(8, -1, -1, -1))
+    using = TopicFacts(
+        "orders", "id", 6, groups={"app": GroupFacts(stateful=True), "plain": GroupFacts(kind="consumer")}
+    )
     retired = (draining(4 + n, stragglers=1 + n, straggler=one) for n, one in enumerate(stragglers))
     topic = replace(
         shrinking(*retired),
         deletion=deletion,
         evacuation_group="copies",
         groups_complete=False,
-        groups=(GroupDescription("app", "classic", True, True), GroupDescription("plain", "consumer", True, False)),
+        groups=report_topic(TopicRecord.unchanged("orders", "id", 6), using, Requirement(), ()).groups,
         groups_doubt="a broker is silent",
     )
     assert [line.strip() for line in describe_text([topic], expand=False).splitlines()[2:11]] == [
@@ -115,7 +112,7 @@ def test_what_else_is_said_of_a_change() -> None:
         "Straggler in partition 4: offset 9, 2023-11-14 22:13:20 UTC, from producer id 17 epoch 1",
         "Straggler in partition 5: offset 8, from an unknown producer; the last of 2 times",
     ]
-    undone = replace(topic, deletion=ShrinkDescription.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
+    undone = replace(topic, deletion=ShrinkReport.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
     assert "Shrink from" not in describe_text([undone], expand=True)
 
 
@@ -154,11 +151,11 @@ DONE = replace(SETTLED, phase="done")
 class Script:
     """Looks at a topic as a test lays them out; each may be an error. Wakes the waiting at once."""
 
-    def __init__(self, *looks: TopicDescription | Exception) -> None:
+    def __init__(self, *looks: TopicReport | Exception) -> None:
         self.changed = threading.Event()
         self._looks = list(looks)
 
-    def look(self) -> TopicDescription:
+    def look(self) -> TopicReport:
         self.changed.set()
         look = self._looks.pop(0)
         if isinstance(look, Exception):
@@ -193,7 +190,7 @@ def test_of_several_topics_each_ends_once_and_one_that_vanishes_does_not_end_the
     ended: list[str] = []
     lost: list[RequestRefused] = []
 
-    def describe(pending: Sequence[str]) -> list[TopicDescription]:
+    def describe(pending: Sequence[str]) -> list[TopicReport]:
         changed.set()
         asked.append(list(pending))
         if "audit" in pending and len(asked) > 1:
@@ -201,7 +198,7 @@ def test_of_several_topics_each_ends_once_and_one_that_vanishes_does_not_end_the
         states = {"orders": DONE, "audit": DRAIN, "bills": DRAIN if len(asked) < 4 else DONE}
         return [replace(states[topic], topic=topic) for topic in pending]
 
-    def has_ended(topic: TopicDescription) -> bool:
+    def has_ended(topic: TopicReport) -> bool:
         ended.extend([topic.topic] if topic.phase == "done" else [])
         return topic.phase == "done"
 
@@ -327,18 +324,11 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
     shown = evidence(replace(SEALED, drained_by=1, stragglers=1, straggler=straggler))
     document = to_json(certificate(shown, [1]))
     assert json.loads(json.dumps(document)) == document
-    assert (document["cluster_id"], document["topic"], document["mode_epoch"]) == ("cluster-1", "orders", 4)
-    assert document["shrink"] == {
-        "policy": "drained",
-        "delay_ms": 500,
-        "asked_for_ms": 1_000,
-        "from": 3,
-        "to": 1,
-        "evacuation_group": None,
-    }
-    assert document["accepted_state_loss"] == ["app"]
+    assert (document["cluster_id"], document["topic"], document["epoch"]) == ("cluster-1", "orders", 4)
+    assert document["deletion"]["policy"] == "drained"
+    assert document["deletion"]["accept_state_loss"] == ["app"]
     assert document["not_recorded"] == ["the offset of each group: a proof has their number and the lowest"]
-    assert (document["recorded_ms"], document["checked_now"]["checked_ms"]) == (2_000, 3_000)
+    assert (document["recorded_ms"], document["checked_ms"]) == (2_000, 3_000)
     (partition,) = document["partitions"]
     assert (partition["seal_offset"], partition["verdict"]) == (10, "drained")
     assert partition["proof"] == {"groups": 1, "lowest_offset": 10}
@@ -346,14 +336,13 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
     told = {"offset": 9, "producer_id": 17, "producer_epoch": 1, "timestamp_ms": 1_500}
     assert partition["straggler"] == told
     assert partition["checked_now"] == {
-        "log_start": 3,
-        "log_end": 10,
         "last_stable_offset": 10,
         "leader_epoch": 0,
         "sealed_epoch_ends_at": None,
         "groups": {"billing": {"kind": "consumer", "committed": 10}},
     }
-    described = (document, document["shrink"], document["checked_now"], partition, partition["checked_now"])
+    assert (partition["log_start"], partition["log_end"]) == (3, 10)
+    described = (document, document["deletion"], document["groups"][0], partition, partition["checked_now"])
     for fields in (*described, partition["check_with"][0]):
         for field in fields:
             assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"
@@ -381,11 +370,13 @@ def of_replaced(now: Replacement = REPLACED, **changes: Any) -> Evidence:
     record = TopicRecord(
         "orders", "id", 4, 2, (RO,), retired={0: SEALED}, required_groups=("billing",), replacement=now
     )
+    moved = changes.pop("moved", {"billing": GroupFacts(dict.fromkeys(range(4), 0))})
     facts = TopicFacts("orders", "id", 1, partitions={0: READ}, groups={"billing": GroupFacts({0: 10})})
+    facts = replace(facts, successor=TopicFacts(now.successor, now.successor_id, 4, groups=moved))
     requirement = required_of(record.required_groups, facts, changes.pop("rules", ()), (), 3_000)
     shown = Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000)
     fence = FenceFacts(dict(FENCE_CONFIGS), {0: 0}, frozenset({0}))
-    return replace(shown, **({"fence": fence, "moved": {"billing": GroupFacts(dict.fromkeys(range(4), 0))}} | changes))
+    return replace(shown, **({"fence": fence} | changes))
 
 
 LIFTED = FenceFacts({}, {}, frozenset({0}))
@@ -415,13 +406,13 @@ def test_certificate_of_a_replaced_topic_says_why_it_may_go(
 ) -> None:
     found = certificate(shown, [0])
     assert found.replacement is not None
-    assert (found.shrink, found.objection, found.partitions[0].verdict) == (None, objection, "drained")
-    assert (found.replacement.fence_proved_now, found.replacement.not_moved_now) == (proved, not_moved)
+    assert (found.deletion, found.objection, found.partitions[0].verdict) == (None, objection, "drained")
+    assert (found.fence_proved_now, found.replacement.not_moved) == (proved, not_moved)
     assert found.all_drained is (objection is None)
     failed = shown.fence is not None and shown.fence.failure is not None
     assert ("not known" in (found.not_checked or "")) is failed
-    document = to_json(found)["replacement"]
-    for field in document:
+    document = to_json(found)
+    for field in document["replacement"]:
         assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"
     commands = [each["command"] for each in document["check_with"]]
     assert any("kafka-configs.sh" in command for command in commands) is (shown.fence is not None)

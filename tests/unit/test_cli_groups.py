@@ -124,11 +124,14 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
         "stateful": False,
         "state_loss_accepted": False,
         "required": True,
+        "evacuates": False,
         "because": ["noted"],
         "unread": {"2": 8, "3": 20},
         "held_up": {"2": "group-gone:gone", "3": "group-gone:gone"},
         "waived": {},
+        "is_waived": False,
         "moved": None,
+        "must_move": False,
         "to_do": None,
     }
     assert [rule["expired"] for rule in shown["rules"]] == [False, True]

@@ -9,10 +9,11 @@ import pytest
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound
 from modeaware.config import ControllerConfig
+from modeaware.lifecycle.report import PartitionReport
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.replay import fold
 from modeaware.reports import describe
-from modeaware.reports.describe import PartitionDescription, describe_text, describe_topics
+from modeaware.reports.describe import describe_text, describe_topics
 from modeaware.reports.session import ModeLog
 from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, group, log, shrink
 from tests.support.lifecycle import facts as seen
@@ -26,7 +27,7 @@ GROUPS = {
 }
 
 
-def partitions(monkeypatch: pytest.MonkeyPatch, rules: GroupRulesRecord) -> tuple[PartitionDescription, ...]:
+def partitions(monkeypatch: pytest.MonkeyPatch, rules: GroupRulesRecord) -> tuple[PartitionReport, ...]:
     """Of a topic of which 10 and 11 drain; ``gone`` was noted, and no broker lists it."""
     facts = seen(logs={p: log(10) for p in range(12)}, groups=GROUPS | {"gone": group({11: 0})})
     record = after(admitted(shrink(10), seen=facts), facts, LATER_MS, passes=2)

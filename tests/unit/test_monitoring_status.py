@@ -81,10 +81,12 @@ def test_a_fence_that_is_lifted_is_counted() -> None:
 
 def test_what_a_group_that_has_come_to_the_successor_shows() -> None:
     at_end = GroupFacts({0: 9}, has_members=True)
-    after = TopicFacts("orders-v2", "id-2", 2, groups={"moved": GroupFacts({0: 0, 1: 3}), "half": GroupFacts({0: 0})})
+    after = TopicFacts(
+        "orders-v2", "id-2", 4, groups={"moved": GroupFacts(dict.fromkeys(range(4), 3)), "half": GroupFacts({0: 0})}
+    )
     groups = dict.fromkeys(("moved", "half", "not"), at_end)
     facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
-    shown = status.unread_by_group(TopicSeen(replaced(), facts, NOW_MS), busy_snapshot(NOW_MS))
+    shown = status.topic_status(TopicSeen(replaced(), facts, NOW_MS), busy_snapshot(NOW_MS))["groups"]
     assert {group["group"]: group["moved"] for group in shown} == {"moved": True, "half": False, "not": False}
 
 
@@ -97,7 +99,7 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
         groups = {**seen.facts.groups, "billing": replace(seen.facts.groups["billing"], committed=billing)}
         earlier = seen.looked_ms - before_s * 1000, replace(seen.facts, **{"groups": groups, **facts})
         moved = replace(seen, earlier=earlier)
-        by_name = {one["group"]: one for one in status.unread_by_group(moved, busy_snapshot(NOW_MS))}
+        by_name = {one["group"]: one for one in status.topic_status(moved, busy_snapshot(NOW_MS))["groups"]}
         return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
 
     read = dict.fromkeys(range(7, 10), 100) | {10: 200, 11: 40}
@@ -117,7 +119,7 @@ def test_the_pace_is_measured_from_the_first_pass_over_all_partitions_and_for_a_
         groups = {"billing": replace(billing, committed={7: committed, 8: 120, 9: 120, 10: 200, 11: 40})}
         facts = replace(every, **{"groups": groups, **changes})
         watched.looked(shown.record.topic_id, facts, NOW_MS + after_s * 1000)
-        by_name = {one["group"]: one for one in status.unread_by_group(only(watched), busy_snapshot(NOW_MS))}
+        by_name = {one["group"]: one for one in status.topic_status(only(watched), busy_snapshot(NOW_MS))["groups"]}
         return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
 
     before = {"partitions": {}, "groups": {"billing": GroupFacts()}}  # of the time before the shrink

@@ -71,7 +71,7 @@ def _group_texts(name: str) -> list[str]:
     without = [report_groups(RECORD, facts, [], IGNORED, NOW)]
     shown = to_json(GroupsReport.of(topics, [rule], NOW))
     assert json.loads(json.dumps(shown))["rules"][0]["group"] == name, "JSON is exact"
-    text = groups_text(GroupsReport.of([replace(topics[0], topic=name, doubt=name)], [rule], NOW))
+    text = groups_text(GroupsReport.of([replace(topics[0], topic=name, groups_doubt=name)], [rule], NOW))
     assert printable(name) in text
     with redirect_stderr(io.StringIO()) as told:
         tell(rule_text(rule), *given_up(without, topics, rule))

@@ -26,12 +26,13 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.lifecycle.report import ReplacementReport, TopicReport
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
 from modeaware.plan.replacement import acls_text, hints_of, plan_replacement, replacement_text
-from modeaware.reports.describe import ReplacementDescription, TopicDescription, describe_text
+from modeaware.reports.describe import describe_text
 from modeaware.reports.serialise import json_text
 from modeaware.reports.session import ModeLog, no_such_topic
 from modeaware.topic_view import Successor
@@ -340,13 +341,11 @@ SWITCHED = replace(BEGUN, switched_ms=5_000, reason="group-not-moved:billing")
 
 
 def described(
-    replacement: Replacement | None, phase: str, changed_ms: int = 0, groups: tuple[str, ...] = (), waived: str = ""
-) -> TopicDescription:
-    required = ("audit", "billing", *groups)
-    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms, required_groups=required)
-    moved = {"audit": GroupFacts(dict.fromkeys(range(4), 0)), "billing": GroupFacts({0: 0})}
-    shown = ReplacementDescription.of(record, moved, (waived,))
-    return TopicDescription("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
+    replacement: Replacement | None, phase: str, changed_ms: int = 0, not_moved: tuple[str, ...] = ("billing",)
+) -> TopicReport:
+    record = replace(RECORD, replacement=replacement, changed_ms=changed_ms)
+    shown = ReplacementReport.of(record, not_moved)
+    return TopicReport("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
 
 
 def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
@@ -355,7 +354,7 @@ def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
     assert "Waits: group 'billing' has no offset on the successor" in told
     assert "Not on the successor yet: billing" in told
     assert "Fence none" in told
-    told = describe_text([described(SWITCHED, "drain", groups=("late", "old"), waived="old")], expand=False)
+    told = describe_text([described(SWITCHED, "drain", not_moved=("billing", "late"))], expand=False)
     assert "Waits: group 'billing' (and 1 more) has no offset on the successor" in told
     assert "Not on the successor yet: billing, late\n" in told
     assert "Successor of payments" in describe_text(
@@ -421,7 +420,7 @@ class FakeChange:
         self,
         log: ModeLog = LOG,
         failures: dict[str, ModeAwareError | None] | None = None,
-        ends: Sequence[TopicDescription | RequestRefused | BaseException] = (),
+        ends: Sequence[TopicReport | RequestRefused | BaseException] = (),
         facts: dict[str, TopicFacts] | None = None,
     ) -> None:
         self.log, self.failures, self.ends, self.facts = log, failures or {}, ends, facts or {}

@@ -85,7 +85,7 @@ def test_unread_offsets_and_what_is_held_up() -> None:
 )
 def test_doubt_stands_beside_the_groups(doubt: GroupsDoubt | None, rules: list[GroupRule], told: str | None) -> None:
     report = report_groups(RECORD, replace(FACTS, groups_doubt=doubt), rules, IGNORED, NOW)
-    assert report.doubt == told
+    assert report.groups_doubt == told
     assert any(not group.held_up for group in report.groups), "a doubt is no group's fault"
 
 
@@ -121,14 +121,14 @@ def test_a_waiver_of_a_group_that_cannot_be_judged_shows_what_it_gives_up() -> N
     waiver = _rule("waive", "elsewhere")
     facts = replace(FACTS, unclear_groups={"elsewhere": GroupsDoubt("group 'elsewhere' is in a rebalance")})
     before, after = (report_groups(RECORD, facts, rules, IGNORED, NOW) for rules in ([], [waiver]))
-    assert (before.doubt, after.doubt) == ("group 'elsewhere' is in a rebalance", None)
+    assert (before.groups_doubt, after.groups_doubt) == ("group 'elsewhere' is in a rebalance", None)
     (line,) = given_up([before], [after], waiver)
     assert line.startswith("orders: group 'elsewhere' is in a rebalance. That is not waited for any more")
 
 
 def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
     report = report_groups(None, FACTS, [_rule("require", "spark")], IGNORED, NOW)
-    assert (report.phase, report.retired) == ("done", ())
+    assert (report.phase, report.partitions) == ("done", ())
     required = [group.group for group in report.groups if group.required]
     assert required == ["billing", "done", "spark"]
     assert all(not group.held_up and not group.unread for group in report.groups)

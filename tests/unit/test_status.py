@@ -15,13 +15,13 @@ from modeaware import cli
 from modeaware.cli import status
 from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.report import ReplacementReport, TopicReport
 from modeaware.modes import PartitionMode
-from modeaware.reports.describe import ReplacementDescription, TopicDescription
 from modeaware.reports.status import BY_ITSELF, NEXT, StatusReport, status_report
 from tests.unit.test_cli_display import draining, partition, shrinking
 
 SERVER = ("--bootstrap-server", "k:1")
-REPLACEMENT = ReplacementDescription(
+REPLACEMENT = ReplacementReport(
     "orders-v2",
     *("id-2", 4, "config", None, False, (), 1, 2, 3, None, None, None, None, None),
     reason="group-not-moved:billing",
@@ -32,14 +32,14 @@ def typed(*words: str) -> str:
     return shlex.join(words)
 
 
-def replaced(reason: str | None, **fields: object) -> TopicDescription:
+def replaced(reason: str | None, **fields: object) -> TopicReport:
     """A topic that is being replaced, and waits as a whole."""
     now = replace(REPLACEMENT, reason=reason)
-    topic = TopicDescription("orders", "id", 3, "announce", None, (), (partition(0), partition(1)), replacement=now)
+    topic = TopicReport("orders", "id", 3, "announce", None, (), (partition(0), partition(1)), replacement=now)
     return replace(topic, **fields)  # type: ignore[arg-type]  # mypy cannot see the fields' types
 
 
-def waiting(topic: TopicDescription) -> tuple[str | None, str | None]:
+def waiting(topic: TopicReport) -> tuple[str | None, str | None]:
     """What the change waits for, and the command that is proposed."""
     ((found,),) = [change.waiting for change in status_report([topic], typed).changes]
     return found.waits_for, found.next
@@ -117,9 +117,9 @@ def test_every_reason_of_a_change_has_a_next_command_or_needs_none() -> None:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicDescription]:
+def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicReport]:
     """The topics that the cluster has."""
-    found: list[TopicDescription] = []
+    found: list[TopicReport] = []
     session = SimpleNamespace(read_log=lambda: SimpleNamespace(claim="claim"), conf={})
     monkeypatch.setattr(status, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(status, "describe_topics", lambda _session, _names, _log: found)
@@ -127,7 +127,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicDescription]:
     return found
 
 
-def test_text_is_one_table(told: list[TopicDescription], capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_one_table(told: list[TopicReport], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", *SERVER]) == 0
     assert capsys.readouterr().out == "No change is under way.\n"
     told += [shrinking(draining(4), draining(5)), replaced("paused", topic="payments")]
@@ -148,7 +148,7 @@ def test_text_is_one_table(told: list[TopicDescription], capsys: pytest.CaptureF
 
 
 def test_missing_controller_blocks_every_change(
-    told: list[TopicDescription], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    told: list[TopicReport], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told.append(shrinking(draining(4)))
     monkeypatch.setattr(status, "is_running", lambda *_: False)

@@ -58,8 +58,8 @@ function cells(topic, look = topic.count < SMALL_FROM ? "cells" : "cells many") 
       const kind = opening ? "opening" : { ReadWrite: "rw", ReadOnly: "ro" }[mode] ?? "none";
       let title = `${partition}: ${opening ? "opening" : mode}`;
       if (own) title += `, ${own.phase}, ${own.replica_state}`;
-      if (own && own.seal !== null) title += `, seal ${own.seal}`;
-      if (own && own.start !== null) title += `, offsets ${own.start} to ${own.end}`;
+      if (own && own.seal_offset !== null) title += `, seal ${own.seal_offset}`;
+      if (own && own.log_start !== null) title += `, offsets ${own.log_start} to ${own.log_end}`;
       box.append(element("span", { class: `cell ${kind}`, title, text: LETTERS[kind] }));
     }
   }
@@ -146,7 +146,7 @@ function groups(topic) {
 function replaced(topic) {
   const by = topic.replacement;
   if (by === null) return [];
-  const name = `${by.successor} (${by.count} partitions)`;
+  const name = `${by.successor} (${by.num_partitions} partitions)`;
   if (by.switched_ms === null) return [element("p", { text: `To be replaced by ${name}. Producers still write here.` })];
   const fence = by.fenced_ms === null ? "" : "Brokers refuse data for this topic. ";
   const parts = [`Producers have written to ${name} for `, ago(by.switched_ms), `. ${fence}`];

@@ -30,13 +30,13 @@ def test_a_shrink_is_certified_and_kafkas_tools_agree(site: Site, filled: str) -
     assert site.run("shrink", filled, "--partitions", "4", *WAIT).status == 0
     document = certificate(site, filled)
     assert [partition["verdict"] for partition in document["partitions"]] == ["reclaimed"] * 2
-    assert document["shrink"]["policy"] == "drained"
+    assert document["deletion"]["policy"] == "drained"
     assert (document["required_groups"], document["waived"]) == ([group], {})
     partition = document["partitions"][1]
     seal = ends(site.servers, filled)[5]
     assert (partition["seal_offset"], partition["proof"]) == (seal, {"groups": 1, "lowest_offset": seal})
     assert document["drained_groups"] == [group]
-    assert partition["checked_now"]["log_start"] == partition["checked_now"]["log_end"] == seal
+    assert partition["log_start"] == partition["log_end"] == seal
 
     latest, earliest, proof, rest = (one | {"told": run_tool(one["command"])} for one in partition["check_with"])
     assert latest["told"].splitlines()[0] == latest["expect"] == f"{filled}:5:{seal}"

@@ -1,0 +1,170 @@
+"""How far each group is: what it has still to read of retired partitions, and whether it has moved to the new topic of
+a replacement. Pure.
+
+The one place of both: the controller decides by these functions, and every report shows what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, unread_offsets
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.state import drains
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modes import PartitionMode
+
+# Groups that move
+
+
+def moving(record: TopicRecord | None) -> Replacement | None:
+    """Return the replacement of a topic whose groups are to move: from the switch until the old topic is gone."""
+    now = record.replacement if record is not None else None
+    return now if now is not None and now.switched_ms is not None and now.gone_ms is None else None
+
+
+def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> list[str]:
+    """Return the required groups that have no offset on some partition of the new topic, without those waived."""
+    return [n for n in requirement.waited_for(facts.groups) if not _has_moved(n, replacement, facts)]
+
+
+def not_moved_reason(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
+    """Return the reason on account of the first group that has not moved; None: every one has, or is waived."""
+    groups = not_moved(replacement, facts, requirement)
+    return reasons.of_group(reasons.GROUP_NOT_MOVED, groups[0]) if groups else None
+
+
+def still_reading(requirement: Requirement, replacement: Replacement | None, facts: TopicFacts) -> Requirement:
+    """Return the requirement without the groups whose offsets on a released topic have expired: these have moved."""
+    if replacement is None or replacement.let_go_ms is None:
+        return requirement
+    groups = (n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts))
+    return replace(requirement, groups=tuple(groups))
+
+
+def _has_moved(name: str, replacement: Replacement, facts: TopicFacts) -> bool:
+    """Return whether a group has an offset on each partition of the new topic, and skips none there (invariant I2)."""
+    group = facts.successor.groups.get(name) if facts.successor is not None else None
+    return group is not None and group.has_committed(replacement.num_partitions)
+
+
+# Progress
+
+
+@dataclass(frozen=True)
+class GroupProgress:
+    """One group that a drain waits for, or that uses the topic.
+
+    Attributes:
+        facts: on the topic; None: the brokers do not list the group there.
+        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
+        stateful: it keeps state per partition.
+        required: whether a drain waits for it, where it is not waived.
+        evacuates: its commits prove the evacuation.
+        unread: retired partition -> offsets it has still to consume, up to the seal (else the end). Of partitions that
+            clients still read and whose leader answered.
+        waived: partition -> reason of the waiver by which it need not wait for the group.
+        moved: whether it has an offset on each partition of the successor; null where no group is to move.
+        must_move: a replacement waits for it to move.
+        is_waived: where partitions, or the replacement as a whole, need not wait for it.
+    """
+
+    json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "stateful", "waived")
+
+    group: str
+    facts: GroupFacts | None = field(metadata={"json": None})
+    required: bool
+    evacuates: bool
+    unread: Mapping[int, int]
+    waivers: Mapping[int, GroupRule] = field(metadata={"json": None})
+    moved: bool | None
+    must_move: bool
+    is_waived: bool
+
+    @property
+    def kind(self) -> str | None:
+        return self.facts.kind if self.facts is not None else None
+
+    @property
+    def has_members(self) -> bool:
+        return self.facts is not None and self.facts.has_members
+
+    @property
+    def stateful(self) -> bool:
+        return self.facts is not None and self.facts.stateful
+
+    @property
+    def waived(self) -> dict[int, str]:
+        return {partition: rule.reason for partition, rule in self.waivers.items()}
+
+    @property
+    def holding(self) -> list[int]:
+        """Return the partitions that it has still to read, and is not waived on."""
+        return [partition for partition, offsets in self.unread.items() if offsets and partition not in self.waivers]
+
+    @property
+    def behind(self) -> int:
+        """Return how many offsets it has still to read of these."""
+        return sum(self.unread[partition] for partition in self.holding)
+
+
+def progress_of(record: TopicRecord, facts: TopicFacts, requirement: Requirement) -> dict[str, GroupProgress]:
+    """Return the progress of each group that is required or uses the topic, by name; the evacuation is the first."""
+    now = moving(record) if facts.successor is not None else None
+    must_move = set(not_moved(now, facts, requirement)) if now is not None else set()
+    read, required = _still_read(record, facts), set(requirement.groups)
+    through = required.difference(still_reading(requirement, record.replacement, facts).groups)
+
+    def of(name: str) -> GroupProgress:
+        group, evacuates = facts.groups.get(name), name == requirement.evacuation
+        moves = None if evacuates else now
+        mine = [p for p in read if name not in through and not (evacuates and record.retired[p].evacuated_to_seal)]
+        spared = mine if name in required and requirement.waivers else ()
+        unread = {p: unread_offsets(group, p, read[p], facts.partitions[p].log_start) for p in mine}
+        waivers = {p: rule for p in spared if (rule := requirement.waiver(name, group, p)) is not None}
+        return GroupProgress(
+            group=name,
+            facts=group,
+            required=evacuates or name in required,
+            evacuates=evacuates,
+            unread=unread,
+            waivers=waivers,
+            moved=None if moves is None else _has_moved(name, moves, facts),
+            must_move=name in must_move,
+            is_waived=any(unread[p] for p in waivers)
+            or (moves is not None and requirement.waiver_of_topic(name, group) is not None),
+        )
+
+    names = sorted(n for n in {*requirement.groups, *facts.groups} if not is_evacuation_group(facts.topic, n))
+    first = () if requirement.evacuation is None else (requirement.evacuation,)
+    return {name: of(name) for name in (*first, *names)}
+
+
+def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
+    """Return the retired partitions that clients read, with the offset up to which these are drained."""
+    found = {}
+    for partition, retired in sorted(record.retired.items()):
+        log = facts.partitions.get(partition)
+        if log is not None and not retired.opening and record.modes[partition] is PartitionMode.READ_ONLY:
+            found[partition] = log.end_offset if retired.seal_offset is None else retired.seal_offset
+    return found
+
+
+def held_up_by(
+    group: GroupProgress, record: TopicRecord, facts: TopicFacts, requirement: Requirement
+) -> dict[int, str]:
+    """Return the partitions that this group holds up, whatever others do, with the reason codes."""
+    if not group.required:
+        return {}
+    groups, evacuation = ((), group.group) if group.evacuates else ((group.group,), None)
+    alone = replace(requirement, groups=groups, doubt=None, evacuation=evacuation)
+    found = {}
+    for partition, until in _still_read(record, facts).items():
+        if partition in group.unread and drains(partition, record):  # other policies wait for no group
+            log, truncated_to = facts.partitions[partition], record.retired[partition].truncated_to
+            found[partition] = check_drain(partition, until, truncated_to, log, facts, alone).reason
+    return {partition: reason for partition, reason in found.items() if reason is not None}

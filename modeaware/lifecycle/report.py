@@ -1,0 +1,266 @@
+"""A topic as every report shows it: built once, from the record, the facts and what a drain waits for. Pure.
+
+``topics --describe``, ``groups list``, ``certificate`` and a controller's status render it, and add what is their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
+from typing import ClassVar
+
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
+from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.progress import GroupProgress, progress_of
+from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """One partition.
+
+    Attributes:
+        mode: ReadWrite, ReadOnly or None (a string).
+        phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
+        seal_offset: null until sealed.
+        log_start, log_end: the log's offsets; null when its leader does not answer.
+        lag: the most offsets a group has still to consume, up to the seal (else the end). Groups that are waived do not
+            count in a retired partition.
+        lagging_group: the group with that lag.
+        lagging_groups: how many groups a retired partition waits for that have still to consume.
+        reason: the code of what holds the partition up.
+        stragglers: how often a record arrived at or after a seal.
+        straggler: the record that broke the last of these seals, with its producer where it is known.
+        waits_for: the reason in words.
+    """
+
+    json_also: ClassVar = ("waits_for",)
+
+    partition: int
+    mode: PartitionMode
+    partition_state: PartitionState
+    replica_state: ReplicaState
+    phase: str | None
+    seal_offset: int | None
+    log_start: int | None
+    log_end: int | None
+    lag: int | None
+    lagging_group: str | None
+    reason: str | None
+    stragglers: int = 0
+    straggler: Straggler | None = None
+    lagging_groups: int = 0
+
+    @property
+    def waits_for(self) -> str | None:
+        others = max(self.lagging_groups - 1, 0)
+        return reasons.text(self.reason, others=others) if self.reason is not None else None
+
+
+@dataclass(frozen=True)
+class ShrinkReport:
+    """The shrink in force.
+
+    Attributes:
+        delete_partitions: the partition count to keep.
+        policy: retention, drained or immediate.
+        delay_ms: null for retention.
+        previous_count: the number that was writable before, which an undo restores.
+        accept_state_loss: groups whose loss of state was accepted.
+    """
+
+    delete_partitions: int
+    policy: str
+    delay_ms: int | None
+    immediate_delete: bool
+    create_timestamp_ms: int
+    previous_count: int
+    accept_state_loss: tuple[str, ...]
+
+    @classmethod
+    def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkReport | None:
+        """Describe the shrink of a topic's record."""
+        if deletion is None:
+            return None
+        own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
+        return cls(**own)
+
+
+@dataclass(frozen=True)
+class ReplacementReport:
+    """The replacement of the topic by another one.
+
+    Attributes:
+        successor_id: null until the successor exists.
+        fence: config or none.
+        delay_ms: null: the topic is not deleted before its own retention has emptied it.
+        announced_ms: when clients were first able to see the successor.
+        switched_ms: since when producers write to the successor.
+        fenced_ms: since when brokers are seen to refuse data for the topic.
+        let_go_ms: since when every required group has read the topic and may read the successor.
+        deleting_ms: since when a controller is deleting the topic, or has.
+        gone_ms: when the topic itself was found to be gone; its name leads to the successor.
+        undone_ms: when it was undone.
+        changed_ms: when any of this last changed.
+        reason: the code of what holds it up as a whole.
+        not_moved: required groups that have still to move to the successor, since the switch; without those that are
+            waived.
+        waits_for: the reason in words.
+    """
+
+    json_also: ClassVar = ("waits_for",)
+
+    successor: str
+    successor_id: str | None
+    num_partitions: int
+    fence: str
+    delay_ms: int | None
+    pause_before_switch: bool
+    accept_state_loss: tuple[str, ...]
+    requested_ms: int
+    announced_ms: int | None
+    switched_ms: int | None
+    fenced_ms: int | None
+    let_go_ms: int | None
+    deleting_ms: int | None
+    gone_ms: int | None
+    undone_ms: int | None
+    reason: str | None
+    changed_ms: int = 0
+    not_moved: tuple[str, ...] = ()
+
+    @property
+    def waits_for(self) -> str | None:
+        if self.reason is None:
+            return None
+        return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
+
+    @classmethod
+    def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
+        """Describe the replacement of a record's topic."""
+        if record.replacement is None:
+            return None
+        own = {f.name: getattr(record.replacement, f.name) for f in fields(cls) if hasattr(record.replacement, f.name)}
+        return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
+
+
+@dataclass(frozen=True)
+class TopicReport:
+    """One topic.
+
+    Attributes:
+        epoch: -1 for a topic that was never changed.
+        phase: create, announce, seal, drain, reclaim, opening or done.
+        required_groups: noted when the change was admitted; not all, if groups_complete is false.
+        waived: group -> reason of the waiver, for each group that a partition did not wait for.
+        groups: those that use the topic now.
+        groups_doubt: why there may be more.
+        evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
+        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
+        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
+        replacement: null where the topic is not being replaced, and was not.
+        replaces: the topic whose successor this one is; null for others.
+        writable: the number of writable partitions.
+    """
+
+    topic: str
+    topic_id: str
+    epoch: int
+    phase: str
+    deletion: ShrinkReport | None
+    required_groups: tuple[str, ...]
+    partitions: tuple[PartitionReport, ...]
+    groups_complete: bool = True
+    waived: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[GroupProgress, ...] = ()
+    groups_doubt: str | None = None
+    evacuation_group: str | None = None
+    gone_ids: tuple[str, ...] = ()
+    leads_to: str | None = None
+    replacement: ReplacementReport | None = None
+    replaces: str | None = None
+    writable: int = 0
+
+
+def report_topic(
+    record: TopicRecord, facts: TopicFacts, requirement: Requirement, partitions: Iterable[int]
+) -> TopicReport:
+    """Report a topic.
+
+    Args:
+        partitions: those to report.
+    """
+    groups = progress_of(record, facts, requirement)
+    must_move = tuple(name for name, group in groups.items() if group.must_move)
+    each, view = groups.values(), record.view()
+    return TopicReport(
+        topic=record.topic,
+        topic_id=record.topic_id,
+        epoch=record.epoch,
+        phase=topic_phase(record),
+        deletion=ShrinkReport.of(record.deletion),
+        replacement=ReplacementReport.of(record, must_move),
+        required_groups=record.required_groups,
+        groups_complete=record.groups_complete,
+        waived=record.waived,
+        evacuation_group=evacuation_of(record),
+        partitions=tuple(_partition(p, view.mode(p), record, facts.partitions.get(p), each) for p in partitions),
+        groups=tuple(each),
+        groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
+        writable=record.writable_count,
+    )
+
+
+def _partition(
+    partition: int,
+    mode: PartitionMode,
+    record: TopicRecord,
+    log: PartitionFacts | None,
+    groups: Collection[GroupProgress],
+) -> PartitionReport:
+    retired = record.retired.get(partition)
+    shown = retired if retired is not None else RetiredPartition()
+    drains = retired is not None and not retired.opening
+    lags = _unread(partition, groups) if drains else _behind(partition, log, groups)
+    lag, behind = max(
+        ((lag, each) for lag, each in lags if each.facts is not None), key=itemgetter(0), default=(None, None)
+    )
+    is_released = record.replacement is not None and record.replacement.let_go_ms is not None
+    phase = None if retired is None else "done" if is_released else partition_phase(mode, retired)
+    return PartitionReport(
+        partition=partition,
+        mode=mode,
+        partition_state=partition_state(mode, shown),
+        replica_state=shown.replica_state,
+        phase=phase,
+        seal_offset=shown.seal_offset,
+        log_start=log.log_start if log is not None else None,
+        log_end=log.end_offset if log is not None else None,
+        lag=lag,
+        lagging_group=behind.group if behind is not None and lag else None,
+        reason=shown.reason,
+        stragglers=shown.stragglers,
+        straggler=shown.straggler,
+        lagging_groups=sum(each.required and lag > 0 for lag, each in lags) if drains else 0,
+    )
+
+
+def _unread(partition: int, groups: Iterable[GroupProgress]) -> list[tuple[int, GroupProgress]]:
+    """Return what each group has still to read of a retired partition, without those waived."""
+    return [
+        (each.unread[partition], each) for each in groups if partition in each.unread and partition not in each.waivers
+    ]
+
+
+def _behind(
+    partition: int, log: PartitionFacts | None, groups: Iterable[GroupProgress]
+) -> list[tuple[int, GroupProgress]]:
+    """Return how far each group is behind the end of a partition that is not retired."""
+    if log is None:
+        return []
+    readers = (each for each in groups if not each.evacuates)
+    return [(unread_offsets(each.facts, partition, log.end_offset, log.log_start), each) for each in readers]

@@ -1,0 +1,179 @@
+"""Which groups have moved to the new topic of a replacement, and what each has still to read: every report and the
+controller say the same, of the same record, facts and rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.groups import GroupsFound
+from modeaware.config import ControllerConfig
+from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
+from modeaware.lifecycle.drain import requirement_of
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.report import TopicReport
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.replay import fold
+from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.reports import describe
+from modeaware.reports.certificate import Evidence, certificate
+from modeaware.reports.describe import describe_topics
+from modeaware.reports.groups import report_groups
+from modeaware.reports.session import ModeLog
+from tests.support.lifecycle import EPOCH, NONE, NOW_MS, RO, RW, TOPIC, TOPIC_ID, facts, group, log, rule
+from tests.support.simulated import SimClock
+
+NEW = "orders-v2"
+SWITCHED = Replacement(NEW, 2, 1, successor_id="id-2", announced_ms=2, switched_ms=3, own_configs={}, fenced_ms=4)
+LET_GO = replace(SWITCHED, let_go_ms=5)
+
+
+def replaced(
+    now: Replacement = SWITCHED, modes: tuple[PartitionMode, ...] = (RO, RO), groups: tuple[str, ...] = ("billing",)
+) -> TopicRecord:
+    """A topic of two partitions, sealed at 10, that is replaced by one of two."""
+    sealed = RetiredPartition(seal_offset=10, seal_leader_epoch=3, read_up_to=10)
+    retired = {p: sealed for p, mode in enumerate(modes) if mode is not RW}
+    deletion = DeleteTopicPartitions(1, 0, False, 0, 2) if RW in modes else None
+    return TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, modes, deletion, retired, required_groups=groups, replacement=now)
+
+
+def looked(old: dict[str, GroupFacts], new: dict[str, GroupFacts], new_count: int = 2) -> TopicFacts:
+    after = TopicFacts(NEW, "id-2", new_count, groups=new)
+    return facts(2, {p: log(10, log_end=10) for p in (0, 1)}, old, successor=after)
+
+
+def described(
+    record: TopicRecord, seen: TopicFacts, rules: tuple[GroupRule, ...], monkeypatch: pytest.MonkeyPatch
+) -> TopicReport:
+    written = [(TOPIC_ID, record.to_json()), (GROUP_RULES_KEY, GroupRulesRecord(rules).to_json())]
+    offsets = {
+        (TOPIC, p): LogOffsets(each.log_start, each.end_offset, each.last_stable_offset, each.leader_epoch)
+        for p, each in seen.partitions.items()
+    }
+    session = SimpleNamespace(
+        read_log=lambda: ModeLog("modes", fold(written)),
+        records=lambda *_, **__: [(TOPIC, TopicShape(TOPIC_ID, False, seen.partition_count), record)],
+        cluster=SimpleNamespace(offsets=lambda _: offsets),
+        controller=ControllerConfig(),
+        clock=SimClock(),
+    )
+    found = {TOPIC: GroupsFound(seen.groups)}
+    if seen.successor is not None:
+        found[NEW] = GroupsFound(seen.successor.groups)
+    monkeypatch.setattr(describe, "find_groups", lambda *_: found)
+    (topic,) = describe_topics(session, [TOPIC])  # type: ignore[arg-type] # what it reads of one
+    return topic
+
+
+def in_status(record: TopicRecord, seen: TopicFacts, rules: tuple[GroupRule, ...]) -> dict[str, Any]:
+    topic = TopicSeen(record, seen, NOW_MS)
+    return topic_status(topic, Snapshot(NOW_MS, "id", Role.ACTIVE, topics=(topic,), rules=rules))
+
+
+STOCK = {0: 10, 1: 10}
+UNCOMMITTED = rule("waive", "stock", uncommitted_only=True)
+
+
+@pytest.mark.parametrize(
+    ("record", "seen", "rules", "left"),
+    [
+        pytest.param(replaced(), looked({"billing": group(STOCK)}, {"billing": group({0: 0})}), (), ["billing"],
+                     id="has no offset on a partition of the new topic"),
+        pytest.param(replaced(), looked({"billing": group(STOCK)}, {"billing": group({0: 0, 1: 0})}, 3), (), [],
+                     id="another tool has added a partition to the new topic"),
+        pytest.param(replaced(), looked({"billing": group(STOCK)}, {}), (rule("waive", "billing"),), [], id="waived"),
+        pytest.param(replaced(groups=("stock",)), looked({"stock": group({1: 10}, caught_up=(0,))}, {}), (UNCOMMITTED,),
+                     ["stock"], id="waived where it has never committed, and has on the second partition"),
+        pytest.param(replaced(groups=("stock",)), looked({}, {}), (UNCOMMITTED,), ["stock"],
+                     id="waived where it has never committed, and may have"),
+        pytest.param(replaced(), looked({"billing": group(STOCK), "late": group(STOCK)}, {"billing": group(STOCK)}), (),
+                     ["late"], id="has come after the switch"),
+        pytest.param(replaced(groups=()), looked({}, {}), (rule("require", "spark"),), ["spark"], id="is registered"),
+        pytest.param(replaced(replace(SWITCHED, announced_ms=2, switched_ms=None), (RW, RO)),
+                     looked({"billing": group(STOCK)}, {}), (), [], id="the new topic is not to be read yet"),
+        pytest.param(replaced(LET_GO), looked({"late": group(STOCK)}, {"billing": group(STOCK)}), (), ["late"],
+                     id="has come after the release: the deletion waits for it"),
+        pytest.param(replaced(LET_GO), looked({}, {"billing": group(STOCK)}), (), [],
+                     id="its offsets on the old topic have expired since the release"),
+    ],
+)  # fmt: skip
+def test_every_report_has_the_same_groups_that_have_not_moved(
+    record: TopicRecord,
+    seen: TopicFacts,
+    rules: tuple[GroupRule, ...],
+    left: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = in_status(record, seen, rules)["groups"]
+    listed = report_groups(record, seen, rules, (), NOW_MS).groups
+    topic = described(record, seen, rules, monkeypatch)
+    requirement = requirement_of(record, seen, rules, (), NOW_MS)
+    shown = Evidence(record, seen, requirement, "cluster", "host:9092", NOW_MS, rules)
+    proof = certificate(shown, list(record.retired))
+    assert topic.replacement is not None
+    assert proof.replacement is not None
+    found = {
+        "status": [each["group"] for each in told if each["moved"] is False and not each["waived"]],
+        "groups": [each.group for each in listed if each.to_do is not None],
+        "describe": list(topic.replacement.not_moved),
+        "certificate": list(proof.replacement.not_moved),
+    }
+    assert found == dict.fromkeys(found, left)
+
+
+def test_certificate_of_a_released_topic_does_not_wait_for_offsets_that_have_expired() -> None:
+    for record, verdict in (replaced(), "not drained"), (replaced(LET_GO), "drained"):
+        seen = looked({}, {"billing": group(STOCK)})
+        requirement = requirement_of(record, seen, (), (), NOW_MS)
+        shown = certificate(Evidence(record, seen, requirement, "cluster", "host:9092", NOW_MS), [0, 1])
+        assert {each.verdict.partition(":")[0] for each in shown.partitions} == {verdict}
+
+
+def reclaimed() -> tuple[TopicRecord, TopicFacts]:
+    """A shrink to 1 of which partition 1 is drained, and a group that was set back there since."""
+    drained = RetiredPartition(replica_state=ReplicaState.DELETION_STARTED, seal_offset=10, drained_by=1)
+    deletion = DeleteTopicPartitions(1, 0, False, 0, 2)
+    record = TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RW, NONE), deletion, {1: drained}, required_groups=("billing",))
+    return record, facts(2, {1: log(10)}, {"billing": group({0: 0, 1: 3})})
+
+
+def opened() -> tuple[TopicRecord, TopicFacts]:
+    """A growth to 2, whose new partition holds a record."""
+    opening = RetiredPartition(opening=True)
+    record = TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RW, RO), None, {1: opening}, required_groups=("billing",))
+    return record, facts(2, {1: log(1)}, {"billing": group({0: 0})})
+
+
+@pytest.mark.parametrize(
+    ("state", "rules", "left"),
+    [
+        pytest.param((replaced(), looked({"billing": group({0: 10, 1: 7})}, {})), (), {1: 3}, id="drains"),
+        pytest.param((replaced(), looked({}, {})), (), {0: 10, 1: 10}, id="a required group that is not listed"),
+        pytest.param((replaced(), looked({"billing": group({0: 10, 1: 7})}, {})), (rule("waive", "billing"),), {},
+                     id="waived"),
+        pytest.param(reclaimed(), (), {}, id="no consumer reads a partition in mode None"),
+        pytest.param(opened(), (), {}, id="a partition that is being opened is not retired"),
+        pytest.param((replaced(LET_GO), looked({}, {"billing": group(STOCK)})), (), {},
+                     id="its offsets have expired since the release"),
+    ],
+)  # fmt: skip
+def test_every_report_has_the_same_offsets_to_read(
+    state: tuple[TopicRecord, TopicFacts],
+    rules: tuple[GroupRule, ...],
+    left: dict[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record, seen = state
+    (told,) = in_status(record, seen, rules)["groups"]
+    (listed,) = report_groups(record, seen, rules, (), NOW_MS).groups
+    topic = described(record, seen, rules, monkeypatch)
+    assert told["unread"] == sum(left.values())
+    assert {p: n for p, n in listed.unread.items() if n and p not in listed.waivers} == left
+    assert set(listed.held_up) == set(left)
+    assert {p.partition: p.lagging_groups for p in topic.partitions if p.lagging_groups} == dict.fromkeys(left, 1)
