@@ -162,10 +162,7 @@ class TopicReport:
         groups: those that use the topic now.
         groups_doubt: why there may be more.
         evacuation_group: the group whose commits prove that retired partitions are evacuated.
-        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
         replacement: null where the topic is not being replaced, and was not.
-        replaces: the topic whose successor this one is; null for others.
         writable: the number of writable partitions.
     """
 
@@ -181,10 +178,7 @@ class TopicReport:
     groups: tuple[GroupProgress, ...] = ()
     groups_doubt: str | None = None
     evacuation_group: str | None = None
-    gone_ids: tuple[str, ...] = ()
-    leads_to: str | None = None
     replacement: ReplacementReport | None = None
-    replaces: str | None = None
     writable: int = 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from modeaware.clock import utc
 from modeaware.cluster.groups import find_groups
@@ -19,14 +19,29 @@ from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import Session
 
 
+@dataclass(frozen=True, kw_only=True)
+class TopicDescription(TopicReport):
+    """One topic, with all its partitions, and what the mode log has of its name.
+
+    Attributes:
+        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
+        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
+        replaces: the topic whose successor this one is; null for others.
+    """
+
+    gone_ids: tuple[str, ...] = ()
+    leads_to: str | None = None
+    replaces: str | None = None
+
+
 @dataclass(frozen=True)
 class Description:
     """What ``--describe --json`` prints."""
 
-    topics: tuple[TopicReport, ...]
+    topics: tuple[TopicDescription, ...]
 
 
-def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicReport]:
+def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicDescription]:
     """Describe ``topics``; None: every topic that has a usable record in the mode log."""
     log = session.read_log()
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
@@ -61,18 +76,17 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
             record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
         listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
-        described.append(
-            replace(
-                report_topic(record, facts, requirement, listed),
-                gone_ids=log.gone_ids(topic, shape.topic_id),
-                leads_to=log.leads_to(topic, shape.topic_id),
-                replaces=log.replaces.get(shape.topic_id),
-            )
+        about_name = TopicDescription(
+            **vars(report_topic(record, facts, requirement, listed)),
+            gone_ids=log.gone_ids(topic, shape.topic_id),
+            leads_to=log.leads_to(topic, shape.topic_id),
+            replaces=log.replaces.get(shape.topic_id),
         )
+        described.append(about_name)
     return described
 
 
-def describe_text(descriptions: Iterable[TopicReport], *, expand: bool) -> str:
+def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
     """Return all topics as text: partitions that are alike in one line, or each in its own (``expand``)."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
@@ -88,7 +102,7 @@ def alike(
     return list(groups.values())
 
 
-def _topic_lines(topic: TopicReport, expand: bool) -> list[str]:
+def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
     lines = [
         (
             f"Topic: {topic.topic}  Id: {topic.topic_id}  Epoch: {topic.epoch if topic.epoch >= 0 else '-'}  "
@@ -121,7 +135,7 @@ def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
     return lines
 
 
-def _change_lines(topic: TopicReport) -> list[str]:
+def _change_lines(topic: TopicDescription) -> list[str]:
     lines, deletion = [], topic.deletion
     if deletion is not None and deletion.delete_partitions < deletion.previous_count:
         lines += [
@@ -200,7 +214,7 @@ def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
     return f"{topic} is DELETED once every group has moved, {delay_ms} ms from now at the earliest"
 
 
-def _group_lines(topic: TopicReport) -> list[str]:
+def _group_lines(topic: TopicDescription) -> list[str]:
     lines = []
     if topic.phase != "done" and topic.required_groups:
         lines.append(f"Required groups: {', '.join(topic.required_groups)}")

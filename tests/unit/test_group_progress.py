@@ -15,14 +15,13 @@ from modeaware.config import ControllerConfig
 from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.report import TopicReport
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports import describe
 from modeaware.reports.certificate import Evidence, certificate
-from modeaware.reports.describe import describe_topics
+from modeaware.reports.describe import TopicDescription, describe_topics
 from modeaware.reports.groups import report_groups
 from modeaware.reports.session import ModeLog
 from tests.support.lifecycle import EPOCH, NONE, NOW_MS, RO, RW, TOPIC, TOPIC_ID, facts, group, log, rule
@@ -50,7 +49,7 @@ def looked(old: dict[str, GroupFacts], new: dict[str, GroupFacts], new_count: in
 
 def described(
     record: TopicRecord, seen: TopicFacts, rules: tuple[GroupRule, ...], monkeypatch: pytest.MonkeyPatch
-) -> TopicReport:
+) -> TopicDescription:
     written = [(TOPIC_ID, record.to_json()), (GROUP_RULES_KEY, GroupRulesRecord(rules).to_json())]
     offsets = {
         (TOPIC, p): LogOffsets(each.log_start, each.end_offset, each.last_stable_offset, each.leader_epoch)
