@@ -159,8 +159,8 @@ class TopicReport:
         phase: create, announce, seal, drain, reclaim, opening or done.
         required_groups: noted when the change was admitted; not all, if groups_complete is false.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
-        groups: those that use the topic now.
-        groups_doubt: why there may be more.
+        groups: those that a drain waits for, and those that use the topic now.
+        groups_doubt: why a drain may have to wait for more.
         evacuation_group: the group whose commits prove that retired partitions are evacuated.
         replacement: null where the topic is not being replaced, and was not.
         writable: the number of writable partitions.
