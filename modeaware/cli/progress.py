@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
-from modeaware.lifecycle.report import PartitionReport
+from modeaware.lifecycle.report import PartitionReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import TopicDescription, alike, describe_topics, waits_for
+from modeaware.reports.describe import TopicDescription, alike, describe_topics
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry

@@ -32,6 +32,7 @@ class PartitionReport:
             count in a retired partition.
         lagging_group: the group with that lag.
         lagging_groups: how many groups a retired partition waits for that have still to consume.
+        others: how many of these the reason does not name.
         reason: the code of what holds the partition up.
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals, with its producer where it is known.
@@ -54,11 +55,18 @@ class PartitionReport:
     stragglers: int = 0
     straggler: Straggler | None = None
     lagging_groups: int = 0
+    others: int = 0
 
     @property
     def waits_for(self) -> str | None:
-        others = max(self.lagging_groups - 1, 0)
-        return reasons.text(self.reason, rests=self.phase == "done", others=others) if self.reason is not None else None
+        if self.reason is None:
+            return None
+        return reasons.text(self.reason, rests=self.phase == "done", others=self.others)
+
+
+def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
+    """Return what partitions wait for that have the same reason."""
+    return max(partitions, key=lambda p: p.others).waits_for
 
 
 @dataclass(frozen=True)
@@ -225,6 +233,7 @@ def _partition(
     lag, behind = max(
         ((lag, each) for lag, each in lags if each.facts is not None), key=itemgetter(0), default=(None, None)
     )
+    lagging = {each.group for lag, each in lags if drains and each.required and lag > 0}
     is_released = record.replacement is not None and record.replacement.let_go_ms is not None
     phase = None if retired is None else "done" if is_released else partition_phase(mode, retired)
     return PartitionReport(
@@ -241,7 +250,8 @@ def _partition(
         reason=shown.reason,
         stragglers=shown.stragglers,
         straggler=shown.straggler,
-        lagging_groups=sum(each.required and lag > 0 for lag, each in lags) if drains else 0,
+        lagging_groups=len(lagging),
+        others=len(lagging - {reasons.group_of(shown.reason or "")}),
     )
 
 

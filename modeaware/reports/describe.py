@@ -12,7 +12,14 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, requirement_of
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.progress import moving
-from modeaware.lifecycle.report import PartitionReport, ReplacementReport, ShrinkReport, TopicReport, report_topic
+from modeaware.lifecycle.report import (
+    PartitionReport,
+    ReplacementReport,
+    ShrinkReport,
+    TopicReport,
+    report_topic,
+    waits_for,
+)
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
@@ -237,11 +244,6 @@ def _group_lines(topic: TopicDescription) -> list[str]:
 
 def _appearance(p: PartitionReport) -> Hashable:
     return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
-
-
-def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
-    """Return what partitions wait for that have the same reason."""
-    return max(partitions, key=lambda p: p.lagging_groups).waits_for
 
 
 def _row(group: Sequence[PartitionReport]) -> tuple[str, ...]:

@@ -217,6 +217,16 @@ def test_lag_is_of_groups_that_are_waited_for_and_texts_count_them(monkeypatch: 
     assert (unwaived.lag, unwaived.lagging_group, unwaived.lagging_groups) == (9, "old", 4)
 
 
+def test_texts_of_status_and_describe_count_the_same_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group that a reason names has read to the end, and beyond."""
+    beyond = RetiredPartition(seal_offset=10, reason="group-beyond-end:billing")
+    record = replace(replaced(groups=("audit", "billing")), retired={0: beyond, 1: beyond})
+    seen = looked({"audit": group({0: 7, 1: 7}), "billing": group({0: 12, 1: 12})}, {})
+    (told,) = in_status(record, seen, ())["blocked"]
+    assert told["text"].startswith("group 'billing' (and 1 more) committed an offset beyond the end")
+    assert {p.waits_for for p in described(record, seen, (), monkeypatch).partitions} == {told["text"]}
+
+
 class Chain:
     """An observer of three topics; a look at one in a change checks commits."""
 
