@@ -23,7 +23,6 @@ from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import objection_to_change
-from modeaware.lifecycle.report import TopicReport
 from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
     CLEANUP_POLICY,
@@ -39,6 +38,7 @@ from modeaware.plan.diff import (
 from modeaware.plan.file import DesiredTopic, read_files
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
 from modeaware.printable import printable_lines
+from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import list_topics, topic_states
@@ -292,9 +292,9 @@ class _Application:
         self._diffs[diff.topic] = replace(diff, applied=True)
 
     def _wait(self, topic: str) -> None:
-        seen: list[TopicReport] = []
+        seen: list[TopicDescription] = []
 
-        def ended(found: TopicReport) -> bool:
+        def ended(found: TopicDescription) -> bool:
             seen[:] = [found]
             # A replacement that is paused waits for a command.
             paused = found.replacement is not None and found.replacement.reason == reasons.PAUSED

@@ -39,12 +39,11 @@ from modeaware.lifecycle.commands import (
     ResizeCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.report import TopicReport
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.reports.describe import reclaim_text
+from modeaware.reports.describe import TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
@@ -305,9 +304,9 @@ def run_change(
 
 def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> int:
     topic = command.topic
-    seen: list[TopicReport] = []
+    seen: list[TopicDescription] = []
 
-    def ended(found: TopicReport) -> bool:
+    def ended(found: TopicDescription) -> bool:
         seen[:] = [found]
         return found.phase == "done"
 
@@ -325,7 +324,7 @@ def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> i
     return 0
 
 
-def check_count(topic: str, seen: Sequence[TopicReport], wanted: int) -> None:
+def check_count(topic: str, seen: Sequence[TopicDescription], wanted: int) -> None:
     """Raise a ModeAwareError where a topic has, at the last look, another number of writable partitions than it was
     changed to have: somebody has taken the change back, say, while it was waited for."""
     if seen and seen[-1].writable != wanted:

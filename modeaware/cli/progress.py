@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
-from modeaware.lifecycle.report import PartitionReport, TopicReport
+from modeaware.lifecycle.report import PartitionReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import alike, describe_topics, waits_for
+from modeaware.reports.describe import TopicDescription, alike, describe_topics
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -111,7 +111,7 @@ class Progress:
         else:
             print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
 
-    def show(self, *topics: TopicReport) -> None:
+    def show(self, *topics: TopicDescription) -> None:
         """Show how far each partition of ``topics`` that is not ReadWrite has come."""
         if "" in self._last:  # an error was noted: what follows is news
             self._last.clear()
@@ -121,7 +121,7 @@ class Progress:
         for topic in topics:
             self._line(topic)
 
-    def _line(self, topic: TopicReport) -> None:
+    def _line(self, topic: TopicDescription) -> None:
         steps = [
             f"{group[0].phase} {format_ranges(p.partition for p in group)}"
             + (f" ({waits})" if (waits := waits_for(group)) else "")
@@ -131,7 +131,7 @@ class Progress:
             steps = [*(steps or [topic.phase]), *([now.waits_for] if now.waits_for is not None else [])]
         self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic)
 
-    def _table(self, topic: TopicReport) -> Group:
+    def _table(self, topic: TopicDescription) -> Group:
         changing = concerned(topic)
         done, elapsed_s = sum(p.phase == "done" for p in changing), int(time.monotonic() - self._started_s)
         now = topic.replacement
@@ -150,7 +150,7 @@ class Progress:
         return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows)
 
 
-def concerned(topic: TopicReport) -> list[PartitionReport]:
+def concerned(topic: TopicDescription) -> list[PartitionReport]:
     """Return the partitions that the change is about, without those that an earlier shrink is done with."""
     deletion = topic.deletion
     retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
@@ -179,12 +179,12 @@ def _raise(error: RequestRefused) -> None:
 
 def wait_until_done(
     topics: Sequence[str],
-    describe: Callable[[Sequence[str]], Sequence[TopicReport]],
+    describe: Callable[[Sequence[str]], Sequence[TopicDescription]],
     changed: threading.Event,
     progress: Progress,
     failure: Callable[[], BaseException | None],
     interval_s: float = LOOK_INTERVAL_S,
-    ended: Callable[[TopicReport], bool] = lambda topic: topic.phase == "done",
+    ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
     lost: Callable[[RequestRefused], None] = _raise,
 ) -> None:
     """Look, show, wait for a change or the next look; until no change of the topics is in progress.
@@ -225,7 +225,7 @@ def wait_for_topics(
     session: Session,
     topics: Sequence[str],
     failure: Callable[[], BaseException | None],
-    ended: Callable[[TopicReport], bool] = lambda topic: topic.phase == "done",
+    ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
     lost: Callable[[RequestRefused], None] = _raise,
 ) -> None:
     """Show on standard error the progress of ``topics``, as :func:`wait_until_done`."""
@@ -235,7 +235,7 @@ def wait_for_topics(
         if not views.keys().isdisjoint(topics):
             changed.set()
 
-    def look(pending: Sequence[str]) -> list[TopicReport]:
+    def look(pending: Sequence[str]) -> list[TopicDescription]:
         # With a connection of its own, which a look that was interrupted may still use.
         with Session(session.conf, session.config, session.controller) as own:
             return describe_topics(own, pending)
@@ -245,7 +245,7 @@ def wait_for_topics(
         views.subscribe(listen)
         with progress_on(sys.stderr) as progress:
 
-            def describe(pending: Sequence[str]) -> list[TopicReport]:
+            def describe(pending: Sequence[str]) -> list[TopicDescription]:
                 return run_interruptibly(partial(look, pending))
 
             wait_until_done(topics, describe, changed, progress, failure, ended=ended, lost=lost)

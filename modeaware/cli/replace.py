@@ -35,9 +35,10 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.intent import FENCES
-from modeaware.lifecycle.report import ReplacementReport, TopicReport
+from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
+from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog
 
@@ -361,7 +362,7 @@ def _hints(
     return hints
 
 
-def waits_for_retention(topic: TopicReport) -> bool:
+def waits_for_retention(topic: TopicDescription) -> bool:
     """Return whether all groups have moved, and the topic stays until its own retention has emptied it."""
     now = topic.replacement
     return topic.phase == "reclaim" and now is not None and now.delay_ms is None
@@ -375,11 +376,11 @@ class _Watch:
         self._seen_unsealed = False
         self.count = 0
         """Of its partitions, while it was there."""
-        self.last: TopicReport | None = None
+        self.last: TopicDescription | None = None
         self.pause_ms: int | None = None
         """From the switch until all partitions were sealed, where that was seen."""
 
-    def ended(self, topic: TopicReport) -> bool:
+    def ended(self, topic: TopicDescription) -> bool:
         self.last, now = topic, topic.replacement
         self.count = len(topic.partitions) or self.count
         if now is None:
@@ -407,7 +408,7 @@ def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTo
     left, watches = {c.topic: c for c in commands}, {c.topic: _Watch(c.undo) for c in commands}
     failed = False
 
-    def ended(topic: TopicReport) -> bool:
+    def ended(topic: TopicDescription) -> bool:
         nonlocal failed
         if not watches[topic.topic].ended(topic):
             return False

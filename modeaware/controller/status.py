@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.progress import GroupProgress
-from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic
+from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic, waits_for
 from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
@@ -384,7 +384,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
         "partitions": [_fields(each, _OF_PARTITION) for each in report.partitions],
-        "blocked": _blocked(seen, groups),
+        "blocked": _blocked(seen, report),
         "groups": [_group(group, seen) for group in groups[:MOST_GROUPS]],
         "groups_count": len(groups),
         "groups_doubt": report.groups_doubt,
@@ -440,13 +440,14 @@ def _held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))
 
 
-def _blocked(seen: TopicSeen, groups: Sequence[GroupProgress]) -> list[dict[str, Any]]:
-    """Each reason, with the partitions that it holds up; the oldest first."""
+def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
+    """Each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
+    by_id, whole = {each.partition: each for each in report.partitions}, report.replacement
     reasons_shown = [
         {
             "reason": reason,
             "code": reasons.code_of(reason),
-            "text": reasons.text(reason, others=len(_holding(partitions, groups) - {reasons.group_of(reason)})),
+            "text": waits_for(by_id[p] for p in partitions) if partitions else whole and whole.waits_for,
             "partitions": format_ranges(partitions),
             "count": len(partitions),
             "as_asked": reasons.code_of(reason) in reasons.AS_ASKED,
@@ -455,12 +456,6 @@ def _blocked(seen: TopicSeen, groups: Sequence[GroupProgress]) -> list[dict[str,
         for reason, partitions in held_up(seen.record).items()
     ]
     return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
-
-
-def _holding(partitions: Collection[int], groups: Iterable[GroupProgress]) -> set[str]:
-    """Return the groups that hold up any of these partitions, or a replacement as a whole."""
-    held = set(partitions)
-    return {each.group for each in groups if (not held.isdisjoint(each.holding) if held else each.must_move)}
 
 
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class PartitionReport:
             count in a retired partition.
         lagging_group: the group with that lag.
         lagging_groups: how many groups a retired partition waits for that have still to consume.
+        others: how many of these the reason does not name.
         reason: the code of what holds the partition up.
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals, with its producer where it is known.
@@ -54,11 +55,18 @@ class PartitionReport:
     stragglers: int = 0
     straggler: Straggler | None = None
     lagging_groups: int = 0
+    others: int = 0
 
     @property
     def waits_for(self) -> str | None:
-        others = max(self.lagging_groups - 1, 0)
-        return reasons.text(self.reason, others=others) if self.reason is not None else None
+        if self.reason is None:
+            return None
+        return reasons.text(self.reason, others=self.others)
+
+
+def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
+    """Return what partitions wait for that have the same reason."""
+    return max(partitions, key=lambda p: p.others).waits_for
 
 
 @dataclass(frozen=True)
@@ -157,13 +165,10 @@ class TopicReport:
         phase: create, announce, seal, drain, reclaim, opening or done.
         required_groups: noted when the change was admitted; not all, if groups_complete is false.
         waived: group -> reason of the waiver, for each group that a partition did not wait for.
-        groups: those that use the topic now.
-        groups_doubt: why there may be more.
+        groups: those that a drain waits for, and those that use the topic now.
+        groups_doubt: why a drain may have to wait for more.
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
-        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
-        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
         replacement: null where the topic is not being replaced, and was not.
-        replaces: the topic whose successor this one is; null for others.
         writable: the number of writable partitions.
     """
 
@@ -179,10 +184,7 @@ class TopicReport:
     groups: tuple[GroupProgress, ...] = ()
     groups_doubt: str | None = None
     evacuation_group: str | None = None
-    gone_ids: tuple[str, ...] = ()
-    leads_to: str | None = None
     replacement: ReplacementReport | None = None
-    replaces: str | None = None
     writable: int = 0
 
 
@@ -229,6 +231,7 @@ def _partition(
     lag, behind = max(
         ((lag, each) for lag, each in lags if each.facts is not None), key=itemgetter(0), default=(None, None)
     )
+    lagging = {each.group for lag, each in lags if drains and each.required and lag > 0}
     is_released = record.replacement is not None and record.replacement.let_go_ms is not None
     phase = None if retired is None else "done" if is_released else partition_phase(mode, retired)
     return PartitionReport(
@@ -245,7 +248,8 @@ def _partition(
         reason=shown.reason,
         stragglers=shown.stragglers,
         straggler=shown.straggler,
-        lagging_groups=sum(each.required and lag > 0 for lag, each in lags) if drains else 0,
+        lagging_groups=len(lagging),
+        others=len(lagging - {reasons.group_of(shown.reason or "")}),
     )
 
 

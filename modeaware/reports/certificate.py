@@ -243,17 +243,12 @@ def _fence_proved(evidence: Evidence) -> tuple[int, ...] | None:
 
 
 def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
-    now, server, topic = (
-        evidence.record.replacement,
-        ("--bootstrap-server", evidence.bootstrap_server),
-        evidence.record.topic,
-    )
-    commands = []
-    if now is not None and now.has_fence and not _is_deleted(evidence):
-        configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", topic]
+    record, server, commands = evidence.record, ("--bootstrap-server", evidence.bootstrap_server), []
+    if record.replacement is not None and record.replacement.has_fence and not _is_deleted(evidence):
+        configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", record.topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
-    if (now := moving(evidence.record)) is not None:
+    if (now := moving(record)) is not None:
         for name in evidence.requirement.waited_for(evidence.facts.groups):
             offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
             expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"

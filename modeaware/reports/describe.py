@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from modeaware.clock import utc
 from modeaware.cluster.groups import find_groups
@@ -13,23 +13,45 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, requirement_of
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.progress import moving
-from modeaware.lifecycle.report import PartitionReport, ReplacementReport, ShrinkReport, TopicReport, report_topic
+from modeaware.lifecycle.report import (
+    PartitionReport,
+    ReplacementReport,
+    ShrinkReport,
+    TopicReport,
+    report_topic,
+    waits_for,
+)
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
 
 
+@dataclass(frozen=True, kw_only=True)
+class TopicDescription(TopicReport):
+    """One topic, with all its partitions, and what the mode log has of its name.
+
+    Attributes:
+        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
+        leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
+        replaces: the topic whose successor this one is; null for others.
+    """
+
+    gone_ids: tuple[str, ...] = ()
+    leads_to: str | None = None
+    replaces: str | None = None
+
+
 @dataclass(frozen=True)
 class Description:
     """What ``--describe --json`` prints."""
 
-    topics: tuple[TopicReport, ...]
+    topics: tuple[TopicDescription, ...]
 
 
 def describe_topics(
     session: Session, topics: Iterable[str] | None = None, log: ModeLog | None = None
-) -> list[TopicReport]:
+) -> list[TopicDescription]:
     """Describe ``topics``, by ``log`` or a new reading; None: every topic that has a usable record in the mode log."""
     log = session.read_log() if log is None else log
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
@@ -64,18 +86,17 @@ def describe_topics(
             record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
         listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
-        described.append(
-            replace(
-                report_topic(record, facts, requirement, listed),
-                gone_ids=log.gone_ids(topic, shape.topic_id),
-                leads_to=log.leads_to(topic, shape.topic_id),
-                replaces=log.replaces.get(shape.topic_id),
-            )
+        about_name = TopicDescription(
+            **vars(report_topic(record, facts, requirement, listed)),
+            gone_ids=log.gone_ids(topic, shape.topic_id),
+            leads_to=log.leads_to(topic, shape.topic_id),
+            replaces=log.replaces.get(shape.topic_id),
         )
+        described.append(about_name)
     return described
 
 
-def describe_text(descriptions: Iterable[TopicReport], *, expand: bool) -> str:
+def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
     """Return all topics as text: partitions that are alike in one line, or each in its own (``expand``)."""
     blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
@@ -91,7 +112,7 @@ def alike(
     return list(groups.values())
 
 
-def _topic_lines(topic: TopicReport, expand: bool) -> list[str]:
+def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
     lines = [
         (
             f"Topic: {topic.topic}  Id: {topic.topic_id}  Epoch: {topic.epoch if topic.epoch >= 0 else '-'}  "
@@ -124,7 +145,7 @@ def gone_lines(gone_ids: Iterable[str], leads_to: str | None) -> list[str]:
     return lines
 
 
-def _change_lines(topic: TopicReport) -> list[str]:
+def _change_lines(topic: TopicDescription) -> list[str]:
     lines, deletion = [], topic.deletion
     if deletion is not None and deletion.delete_partitions < deletion.previous_count:
         lines += [
@@ -193,7 +214,7 @@ def end_text(topic: str, fence: str, delay_ms: int | None) -> str:
     return f"{topic} is DELETED once every group has moved, {duration_text(delay_ms)} from now at the earliest"
 
 
-def _group_lines(topic: TopicReport) -> list[str]:
+def _group_lines(topic: TopicDescription) -> list[str]:
     lines = []
     if topic.phase != "done" and topic.required_groups:
         lines.append(f"Required groups: {', '.join(topic.required_groups)}")
@@ -216,11 +237,6 @@ def _group_lines(topic: TopicReport) -> list[str]:
 
 def _appearance(p: PartitionReport) -> Hashable:
     return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
-
-
-def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
-    """Return what partitions wait for that have the same reason."""
-    return max(partitions, key=lambda p: p.lagging_groups).waits_for
 
 
 def _row(group: Sequence[PartitionReport]) -> tuple[str, ...]:

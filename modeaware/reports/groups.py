@@ -168,7 +168,7 @@ def look_at_groups(
     whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
     seen: list[TopicFacts | ClusterError] = []
     for (topic, *_), facts in zip(looks, found, strict=True):
-        every, successor = whole.get(topic, facts), whole[after[topic]] if topic in after else None
+        every, successor = whole[topic] if topic in settled else facts, whole[after[topic]] if topic in after else None
         if isinstance(successor, ClusterError):
             seen.append(successor)
         elif isinstance(facts, ClusterError) or isinstance(every, ClusterError):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.report import TopicReport
+from modeaware.lifecycle.report import TopicReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import table
-from modeaware.reports.describe import alike, waits_for
+from modeaware.reports.describe import alike
 
 Typed = Callable[..., str]
 """Returns a command from its words, with the options of the connection."""

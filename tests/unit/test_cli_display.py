@@ -21,12 +21,12 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.report import PartitionReport, ShrinkReport, TopicReport, report_topic
+from modeaware.lifecycle.report import PartitionReport, ShrinkReport, report_topic
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Certificate, Evidence, ProofReport, certificate, check
-from modeaware.reports.describe import Description, describe_text
+from modeaware.reports.describe import Description, TopicDescription, describe_text
 from modeaware.reports.serialise import json_help, to_json
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -63,9 +63,9 @@ def draining(number: int, **fields: object) -> PartitionReport:
     return partition(number, **{**state, **fields})
 
 
-def shrinking(*retired: PartitionReport) -> TopicReport:
+def shrinking(*retired: PartitionReport) -> TopicDescription:
     alive = tuple(partition(p) for p in range(4))
-    return TopicReport("orders", "id", 3, "drain", DRAINED, ("audit", "billing"), alive + retired, writable=4)
+    return TopicDescription("orders", "id", 3, "drain", DRAINED, ("audit", "billing"), alive + retired, writable=4)
 
 
 def test_partitions_that_are_alike_share_a_line() -> None:
@@ -151,11 +151,11 @@ DONE = replace(SETTLED, phase="done")
 class Script:
     """Looks at a topic as a test lays them out; each may be an error. Wakes the waiting at once."""
 
-    def __init__(self, *looks: TopicReport | Exception) -> None:
+    def __init__(self, *looks: TopicDescription | Exception) -> None:
         self.changed = threading.Event()
         self._looks = list(looks)
 
-    def look(self) -> TopicReport:
+    def look(self) -> TopicDescription:
         self.changed.set()
         look = self._looks.pop(0)
         if isinstance(look, Exception):
@@ -190,7 +190,7 @@ def test_of_several_topics_each_ends_once_and_one_that_vanishes_does_not_end_the
     ended: list[str] = []
     lost: list[RequestRefused] = []
 
-    def describe(pending: Sequence[str]) -> list[TopicReport]:
+    def describe(pending: Sequence[str]) -> list[TopicDescription]:
         changed.set()
         asked.append(list(pending))
         if "audit" in pending and len(asked) > 1:
@@ -198,7 +198,7 @@ def test_of_several_topics_each_ends_once_and_one_that_vanishes_does_not_end_the
         states = {"orders": DONE, "audit": DRAIN, "bills": DRAIN if len(asked) < 4 else DONE}
         return [replace(states[topic], topic=topic) for topic in pending]
 
-    def has_ended(topic: TopicReport) -> bool:
+    def has_ended(topic: TopicDescription) -> bool:
         ended.extend([topic.topic] if topic.phase == "done" else [])
         return topic.phase == "done"
 

@@ -3,6 +3,7 @@ controller say the same, of the same record, facts and rules."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,21 +12,37 @@ import pytest
 
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound
+from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.report import TopicReport
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports import describe
 from modeaware.reports.certificate import Evidence, certificate
-from modeaware.reports.describe import describe_topics
-from modeaware.reports.groups import report_groups
+from modeaware.reports.describe import TopicDescription, describe_text, describe_topics
+from modeaware.reports.groups import look_at_groups, report_groups
 from modeaware.reports.session import ModeLog
-from tests.support.lifecycle import EPOCH, NONE, NOW_MS, RO, RW, TOPIC, TOPIC_ID, facts, group, log, rule
+from tests.support.lifecycle import (
+    EPOCH,
+    LATER_MS,
+    NONE,
+    NOW_MS,
+    RO,
+    RW,
+    TOPIC,
+    TOPIC_ID,
+    admitted,
+    after,
+    facts,
+    group,
+    log,
+    rule,
+    shrink,
+)
 from tests.support.simulated import SimClock
 
 NEW = "orders-v2"
@@ -44,13 +61,13 @@ def replaced(
 
 
 def looked(old: dict[str, GroupFacts], new: dict[str, GroupFacts], new_count: int = 2) -> TopicFacts:
-    after = TopicFacts(NEW, "id-2", new_count, groups=new)
-    return facts(2, {p: log(10, log_end=10) for p in (0, 1)}, old, successor=after)
+    logs = {p: log(10, log_end=10) for p in (0, 1)}
+    return facts(2, logs, old, successor=TopicFacts(NEW, "id-2", new_count, groups=new))
 
 
 def described(
     record: TopicRecord, seen: TopicFacts, rules: tuple[GroupRule, ...], monkeypatch: pytest.MonkeyPatch
-) -> TopicReport:
+) -> TopicDescription:
     written = [(TOPIC_ID, record.to_json()), (GROUP_RULES_KEY, GroupRulesRecord(rules).to_json())]
     offsets = {
         (TOPIC, p): LogOffsets(each.log_start, each.end_offset, each.last_stable_offset, each.leader_epoch)
@@ -177,3 +194,55 @@ def test_every_report_has_the_same_offsets_to_read(
     assert {p: n for p, n in listed.unread.items() if n and p not in listed.waivers} == left
     assert set(listed.held_up) == set(left)
     assert {p.partition: p.lagging_groups for p in topic.partitions if p.lagging_groups} == dict.fromkeys(left, 1)
+
+
+def test_lag_is_of_groups_that_are_waited_for_and_texts_count_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_end = dict.fromkeys(range(12), 10)
+    groups = {
+        "audit": group(at_end | {10: 4, 11: 4}),
+        "billing": group(at_end | {11: 8}),
+        "old": group(at_end | {11: 1}),
+    }
+    seen = facts(logs={p: log(10) for p in range(12)}, groups=groups | {"gone": group({11: 0})})
+    record = after(admitted(shrink(10), seen=seen), seen, LATER_MS, passes=2)
+    seen = replace(seen, groups=groups)  # "gone" was noted, and no broker lists it
+    topic = described(record, seen, (rule("waive", "old"),), monkeypatch)
+    assert [(p.lag, p.lagging_group, p.lagging_groups) for p in topic.partitions[9:]] == [
+        (0, None, 0), (6, "audit", 2), (6, "audit", 3),
+    ]  # fmt: skip
+    text = "group 'audit' (and 2 more) has not consumed it to the seal"
+    assert (topic.partitions[11].waits_for or "").startswith(text)
+    assert text in describe_text([topic], expand=False)
+    (unwaived,) = described(record, seen, (), monkeypatch).partitions[11:]
+    assert (unwaived.lag, unwaived.lagging_group, unwaived.lagging_groups) == (9, "old", 4)
+
+
+def test_texts_of_status_and_describe_count_the_same_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group that a reason names has read to the end, and beyond."""
+    beyond = RetiredPartition(seal_offset=10, reason="group-beyond-end:billing")
+    record = replace(replaced(groups=("audit", "billing")), retired={0: beyond, 1: beyond})
+    seen = looked({"audit": group({0: 7, 1: 7}), "billing": group({0: 12, 1: 12})}, {})
+    (told,) = in_status(record, seen, ())["blocked"]
+    assert told["text"].startswith("group 'billing' (and 1 more) committed an offset beyond the end")
+    assert {p.waits_for for p in described(record, seen, (), monkeypatch).partitions} == {told["text"]}
+
+
+class Chain:
+    """An observer of three topics; a look at one in a change checks commits."""
+
+    def observe_all(self, looks: Sequence[Look], *_: Any, **__: Any) -> list[TopicFacts]:
+        checked = {"billing": GroupFacts(caught_up=frozenset({0}))}
+        return [
+            TopicFacts(each.topic, None, groups=checked if each.record is not None else {"billing": GroupFacts()})
+            for each in looks
+        ]
+
+
+def test_a_topic_of_a_chain_keeps_its_own_facts_and_has_those_of_the_next_one() -> None:
+    first = replaced()
+    second = replace(first, topic=NEW, topic_id="id-2", replacement=replace(SWITCHED, successor="orders-v3"))
+    observer: Any = Chain()
+    found = look_at_groups(observer, [Look(TOPIC, first), Look(NEW, second)], ())
+    leads_to = {each.topic: each.successor.topic for each in found if isinstance(each, TopicFacts) and each.successor}
+    assert leads_to == {TOPIC: NEW, NEW: "orders-v3"}
+    assert all(isinstance(each, TopicFacts) and each.groups["billing"].caught_up for each in found)

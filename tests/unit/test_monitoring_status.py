@@ -79,17 +79,6 @@ def test_a_fence_that_is_lifted_is_counted() -> None:
     assert watched.seen().topics[0].fences_lifted == 1, "a new claim does not forget it"
 
 
-def test_what_a_group_that_has_come_to_the_successor_shows() -> None:
-    at_end = GroupFacts({0: 9}, has_members=True)
-    after = TopicFacts(
-        "orders-v2", "id-2", 4, groups={"moved": GroupFacts(dict.fromkeys(range(4), 3)), "half": GroupFacts({0: 0})}
-    )
-    groups = dict.fromkeys(("moved", "half", "not"), at_end)
-    facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
-    shown = status.topic_status(TopicSeen(replaced(), facts, NOW_MS), busy_snapshot(NOW_MS))["groups"]
-    assert {group["group"]: group["moved"] for group in shown} == {"moved": True, "half": False, "not": False}
-
-
 def test_how_long_a_group_takes_at_its_pace() -> None:
     (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
 

@@ -26,13 +26,13 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.report import ReplacementReport, TopicReport
+from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
 from modeaware.plan.replacement import acls_text, hints_of, plan_replacement, replacement_text
-from modeaware.reports.describe import describe_text
+from modeaware.reports.describe import TopicDescription, describe_text
 from modeaware.reports.serialise import json_text
 from modeaware.reports.session import ModeLog, no_such_topic
 from modeaware.topic_view import Successor
@@ -342,10 +342,10 @@ SWITCHED = replace(BEGUN, switched_ms=5_000, reason="group-not-moved:billing")
 
 def described(
     replacement: Replacement | None, phase: str, changed_ms: int = 0, not_moved: tuple[str, ...] = ("billing",)
-) -> TopicReport:
+) -> TopicDescription:
     record = replace(RECORD, replacement=replacement, changed_ms=changed_ms)
     shown = ReplacementReport.of(record, not_moved)
-    return TopicReport("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
+    return TopicDescription("orders", "id", 3, phase, None, ("audit", "billing"), (), replacement=shown)
 
 
 def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
@@ -420,7 +420,7 @@ class FakeChange:
         self,
         log: ModeLog = LOG,
         failures: dict[str, ModeAwareError | None] | None = None,
-        ends: Sequence[TopicReport | RequestRefused | BaseException] = (),
+        ends: Sequence[TopicDescription | RequestRefused | BaseException] = (),
         facts: dict[str, TopicFacts] | None = None,
     ) -> None:
         self.log, self.failures, self.ends, self.facts = log, failures or {}, ends, facts or {}
