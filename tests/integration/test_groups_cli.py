@@ -19,7 +19,7 @@ DRAIN = ("--yes", "--delay", "0s")
 
 
 def listed(site: Site, topic: str | None = None) -> dict[str, Any]:
-    told = site.run("groups", "list", "--json", *(("--topic", topic) if topic is not None else ()))
+    told = site.run("groups", "list", "--json", *((topic,) if topic is not None else ()))
     assert told.status == 0, told.err
     shown: dict[str, Any] = json.loads(told.out)
     return shown
