@@ -19,7 +19,8 @@ from typing import Any
 from modeaware.callouts import InnerLock
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.modelog.connection import cluster_key, shared_settings, with_credentials
+from modeaware.librdkafka import with_credentials
+from modeaware.modelog.connection import cluster_key, shared_settings
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views.choice import ModeSource

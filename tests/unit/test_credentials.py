@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 
 from modeaware import AdminClient, Consumer, Producer
 from modeaware.config import ClientConfig
+from modeaware.confluent.ownership import GroupUnknown
 from modeaware.errors import ModeSourceError
+from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.connection import cluster_key
 from modeaware.testing.modes import FakeViews, modes_of
 from modeaware.topic_view import TopicView
@@ -184,12 +186,22 @@ class TestClients:
         assert views.credentials == ("alice", "new")
         finish(producer)
 
-    def test_consumer_and_its_clients_for_requests(self, views: FakeViews) -> None:
+    def test_consumer_and_its_clients_for_requests(self, views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
+        passwords: list[str] = []
+
+        def connect(conf: Mapping[str, Any]) -> NoReturn:
+            passwords.append(conf["sasl.password"])
+            raise KafkaException(KafkaError(KafkaError._FAIL))
+
+        monkeypatch.setattr("modeaware.confluent.gates.Consumer", connect)
+        monkeypatch.setattr("modeaware.confluent.ownership.AdminClient", connect)
         with closing(Consumer({**CONF, "group.id": "g"})) as consumer:
             consumer.set_sasl_credentials(username="alice", password="new")
             assert views.credentials == ("alice", "new")
-            for beside in (consumer._onlooker, consumer._describer):
-                assert beside._conf["sasl.password"] == "new"
+            assert consumer._onlooker.topics() == frozenset()
+            with pytest.raises(GroupUnknown):
+                consumer._describer.describe("m", set())
+        assert passwords == ["new", "new"]
 
     def test_admin_client(self, views: FakeViews) -> None:
         with AdminClient(CONF) as admin:
@@ -197,7 +209,7 @@ class TestClients:
             assert admin.describe_modes(["t"])["t"].result(30).topic == "t"
             admin.set_sasl_credentials("alice", "new")
             assert views.credentials == ("alice", "new")
-            assert (admin._stock_conf["sasl.password"], admin._calls._conf["sasl.password"]) == ("new", "new")
+            assert admin._calls.conf["sasl.password"] == "new"
 
 
 def test_callback_that_cannot_be_hashed_is_compared_by_identity() -> None:
