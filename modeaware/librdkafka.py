@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import confluent_kafka as confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING as OFFSET_BEGINNING
@@ -69,37 +69,43 @@ _C = TypeVar("_C")
 _A = TypeVar("_A")
 
 
+def with_credentials(conf: Mapping[str, Any], username: str, password: str) -> dict[str, Any]:
+    """Return ``conf`` with other SASL credentials: the application has given its client these."""
+    return {**conf, "sasl.username": username, "sasl.password": password}
+
+
 class Renewed(Generic[_C]):
     """A client for requests: made when it is first needed, and anew after :data:`RENEW_S`. For one thread.
 
     Args:
         make: makes a client.
+        conf: the settings that it is made with.
         close: closes one.
     """
 
     def __init__(
         self,
-        make: Callable[[], _C],
+        make: Callable[[dict[str, Any]], _C],
+        conf: dict[str, Any],
         close: Callable[[_C], object] = lambda _: None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make, self._close, self._monotonic_s = make, close, monotonic_s
+        self._conf = self._made_with = conf
         self._client: _C | None = None
         self._silent_since_s: float | None = None
-        self._is_outdated = False
 
-    def renew(self) -> None:
-        """Have the next request made by a new client: how to make one has changed. Any thread may call."""
-        self._is_outdated = True
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Have the next request made by a client with other credentials. Any thread may call."""
+        self._conf = with_credentials(self._conf, username, password)
 
     def ask(self, request: Callable[[_C], _A]) -> _A:
         """Return what ``request`` returns for the client; raise what it or the constructor raises."""
         now_s = self._monotonic_s()
-        if self._is_outdated:
-            self._is_outdated = False
+        if self._made_with is not self._conf:
             self.close()
         if self._client is None:
-            self._client = os_threads.call(self._make)
+            self._client = self._new()
         try:
             answer = os_threads.call(request, self._client)
         except KafkaException as error:
@@ -114,12 +120,18 @@ class Renewed(Generic[_C]):
             self._silent_since_s = now_s
         elif now_s - self._silent_since_s >= RENEW_S:
             try:
-                new = os_threads.call(self._make)
+                new = self._new()
             except KafkaException:  # no token, say, which it has awaited for 10 s: the old one stays
                 self._silent_since_s = self._monotonic_s() + REFUSED_S
                 return
             self.close()
             self._client, self._silent_since_s = new, self._monotonic_s()
+
+    def _new(self) -> _C:
+        conf = self._conf
+        made = os_threads.call(self._make, conf)
+        self._made_with = conf
+        return made
 
     def close(self) -> None:
         client, self._client, self._silent_since_s = self._client, None, None

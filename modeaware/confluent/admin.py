@@ -42,7 +42,6 @@ from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCa
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, RequestRefused
 from modeaware.librdkafka import ClusterMetadata, KafkaError, KafkaException, NewPartitions, NewTopic, TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, ReplaceTopicCommand
-from modeaware.modelog.connection import with_credentials
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.topic_view import TopicView
 from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
@@ -80,7 +79,6 @@ class AdminClient(librdkafka.AdminClient):
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
         config, stock_conf = split_client_config(with_process_settings(conf))
         super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
-        self._stock_conf = stock_conf
         self._calls = ControllerCalls(stock_conf, config)
         self._finalizer = weakref.finalize(self, abandon, self._calls.close, os.getpid())
         self._finalizer.atexit = False  # the registry of sources ends them at exit
@@ -90,7 +88,6 @@ class AdminClient(librdkafka.AdminClient):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As ``confluent_kafka.admin.AdminClient.set_sasl_credentials``; the controller is reached by them as well."""
         super().set_sasl_credentials(username, password)
-        self._stock_conf = with_credentials(self._stock_conf, username, password)
         self._calls.set_sasl_credentials(username, password)
 
     def close(self) -> None:
@@ -268,7 +265,7 @@ class AdminClient(librdkafka.AdminClient):
         from modeaware.admin.creation import Creation
         from modeaware.wire.brokers import Brokers
 
-        with closing(Brokers(self._stock_conf)) as brokers:
+        with closing(Brokers(self._calls.conf)) as brokers:
             yield Creation(brokers, lambda: self._calls.observed_brokers(deadline), deadline)
 
     def delete_partitions(
@@ -357,12 +354,12 @@ class AdminClient(librdkafka.AdminClient):
             from modeaware.admin.successors import replace_commands
 
             views = self._calls.views(deadline)
-            retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._stock_conf))
+            retrying = partial(Retrying, deadline, RetryPolicy.from_conf(self._calls.conf))
             options = {"pause_before_switch": pause_before_switch, "undo": undo, "validate_only": validate_only}
             with closing(self._brokers(request_timeout)) as brokers:
                 found = {topic: views.view(topic).successor for topic in topics}
                 under_way = {topic: successor for topic, successor in found.items() if successor is not None}
-                servers = bootstrap_servers(self._stock_conf)
+                servers = bootstrap_servers(self._calls.conf)
                 commands, failures = replace_commands(brokers, topics, under_way, servers, retrying, **options)
             return failures | self._calls.replace_topics(views, commands, validate_only, deadline)
 
@@ -559,7 +556,7 @@ class AdminClient(librdkafka.AdminClient):
         """Connections for one call, since they are one thread's at a time; kafka-python is loaded when first needed."""
         from modeaware.wire.brokers import Brokers
 
-        return Brokers(self._stock_conf, timeout_s=min(timeout_s, _BROKER_TIMEOUT_S))
+        return Brokers(self._calls.conf, timeout_s=min(timeout_s, _BROKER_TIMEOUT_S))
 
     def _future(self, work: Callable[[], _T]) -> Future[_T]:
         """Return a future of what ``work`` returns in another thread."""

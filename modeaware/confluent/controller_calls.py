@@ -20,8 +20,8 @@ from modeaware.errors import (
     RequestRefused,
     ViewTimeout,
 )
+from modeaware.librdkafka import with_credentials
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand, ReplaceTopicCommand
-from modeaware.modelog.connection import with_credentials
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
@@ -79,11 +79,14 @@ class ControllerCalls:
     Args:
         conf: librdkafka configuration, ours taken out.
         config: our settings.
+
+    Attributes:
+        conf: the configuration with the credentials of now.
     """
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
-        self._conf = conf
-        self._config = config
+        self.conf = conf
+        self.config = config
         self._lock = InnerLock()
         self._views: Views | None = None
         self._given_up = Event()
@@ -100,19 +103,19 @@ class ControllerCalls:
         """
         with self._lock:
             if self._views is None:
-                self._views = registry.acquire(self._conf, self._config)
+                self._views = registry.acquire(self.conf, self.config)
             views = self._views
         if not views.wait_ready(deadline.left_s()):
             cause = views.error()
             detail = f": {cause}" if cause is not None else ""
-            raise ViewTimeout(f"the mode log {self._config.mode_log_topic!r} was not read in time{detail}") from cause
+            raise ViewTimeout(f"the mode log {self.config.mode_log_topic!r} was not read in time{detail}") from cause
         views.refresh(deadline.left_s())
         return views
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Connect with other credentials from now on."""
         with self._lock:
-            self._conf = with_credentials(self._conf, username, password)
+            self.conf = with_credentials(self.conf, username, password)
             views = self._views
         if views is not None:
             views.set_sasl_credentials(username, password)
@@ -193,19 +196,19 @@ class ControllerCalls:
             RecordError: their record cannot be used here.
             ModeSourceError: the mode log cannot be read (in time).
         """
-        return group_rules_of(self._read_log(deadline), self._config.mode_log_topic)
+        return group_rules_of(self._read_log(deadline), self.config.mode_log_topic)
 
     def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
         """The brokers that the controller has seen, and its policy of under-replicated creations; None: no record.
 
         Raises: as :meth:`group_rules`.
         """
-        replay, what = self._read_log(deadline), f"the observed brokers in {self._config.mode_log_topic!r}"
+        replay, what = self._read_log(deadline), f"the observed brokers in {self.config.mode_log_topic!r}"
         _check_readable(replay, OBSERVED_BROKERS_KEY, what, "create without a minimum")
         return replay.observed_brokers
 
     def _read_log(self, deadline: Deadline) -> Replay:
-        return read_mode_log(self._conf, self._config.mode_log_topic, deadline.left_s())
+        return read_mode_log(self.conf, self.config.mode_log_topic, deadline.left_s())
 
     def create_partitions(
         self, views: Views, commands: Sequence[CreatePartitionsCommand], validate_only: bool, deadline: Deadline
@@ -270,7 +273,7 @@ class ControllerCalls:
             half = len(pending) // 2  # nothing was sent
             return ask(pending[:half]) | ask(pending[half:])
 
-        retrying = Retrying(deadline, RetryPolicy.from_conf(self._conf), sleep=self._given_up.wait)
+        retrying = Retrying(deadline, RetryPolicy.from_conf(self.conf), sleep=self._given_up.wait)
         return retrying.each(topics, attempt, repeatable=repeatable, settle=settle)
 
     def _ask(self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline) -> Answers:
@@ -281,7 +284,7 @@ class ControllerCalls:
         left_s = deadline.left_s()
         message = message_of(max(int(left_s * 900), 1))  # it has to answer before we stop waiting for it
         try:
-            results = messages.results_of(client.request(self._conf, claim, message, left_s))
+            results = messages.results_of(client.request(self.conf, claim, message, left_s))
         except ControllerUnavailable as error:
             raise self._unavailable(error.message, error) from error
         except RequestRefused as error:
@@ -298,7 +301,7 @@ class ControllerCalls:
         }
 
     def _unavailable(self, why: str, error: ModeAwareError | None = None) -> ControllerUnavailable:
-        servers = bootstrap_servers(self._conf)
+        servers = bootstrap_servers(self.conf)
         return ControllerUnavailable(
             f"{why}; start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds "
             "where another one stands by, or let a command do its work: shrink, grow, replace and apply with --wait",

@@ -36,7 +36,7 @@ from modeaware.librdkafka import (
     Renewed,
     TopicPartition,
 )
-from modeaware.modelog.connection import connection_conf, with_credentials
+from modeaware.modelog.connection import connection_conf
 from modeaware.views.source import Views
 
 log = get_logger(__name__)
@@ -196,8 +196,10 @@ class Onlooker:
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         same = {"group.id": group_id, "isolation.level": conf.get("isolation.level", "read_committed")}
-        self._conf = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
-        self._client = Renewed(partial(Consumer, self._conf), lambda consumer: consumer.close())
+        settings = {**connection_conf(conf, "offsets"), **same, "enable.auto.commit": False}
+        self._client = Renewed(Consumer, settings, lambda consumer: consumer.close())
+        self._group_id = group_id
+        self.set_sasl_credentials = self._client.set_sasl_credentials
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return self._client.ask(lambda consumer: consumer.committed(partitions, timeout=timeout))
@@ -210,13 +212,9 @@ class Onlooker:
         try:
             found = self._client.ask(lambda consumer: consumer.list_topics(timeout=ANSWER_S)).topics
         except KafkaException as error:
-            log.debug("%s: topics not known: %s", self._conf["group.id"], error)
+            log.debug("%s: topics not known: %s", self._group_id, error)
             return frozenset()
         return frozenset(name for name, topic in found.items() if topic.error is None)
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        self._conf = with_credentials(self._conf, username, password)
-        self._client.renew()
 
     def close(self) -> None:
         self._client.close()

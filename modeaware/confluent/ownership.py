@@ -19,7 +19,7 @@ from modeaware.clients.starts import Key
 from modeaware.config import with_topic_config
 from modeaware.errors import ModeSourceError
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, Renewed
-from modeaware.modelog.connection import connection_conf, with_credentials
+from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.security import is_true
@@ -118,8 +118,8 @@ class GroupDescriber:
 
     def __init__(self, conf: Mapping[str, Any], group_id: str) -> None:
         self._group_id = group_id
-        self._conf = settings = connection_conf(conf, "group")
-        self._admin: Renewed[Any] = Renewed(lambda: AdminClient(settings))  # without self: both end when it is dropped
+        self._admin: Renewed[Any] = Renewed(AdminClient, connection_conf(conf, "group"))
+        self.set_sasl_credentials = self._admin.set_sasl_credentials
 
     def describe(self, member: str, given: set[Key]) -> GroupAssignment:
         """Return the assignment of the generation in which ``member`` was given ``given``.
@@ -165,10 +165,6 @@ class GroupDescriber:
     def _unknown(self, error: KafkaError) -> GroupUnknown:
         final = error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
         return GroupUnknown(f"group {self._group_id} not described: {error.str()}", final=final)
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        self._conf.update(with_credentials(self._conf, username, password))
-        self._admin.renew()
 
     def close(self) -> None:
         self._admin.close()

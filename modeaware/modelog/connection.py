@@ -76,11 +76,6 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
     }
 
 
-def with_credentials(conf: Mapping[str, Any], username: str, password: str) -> dict[str, Any]:
-    """Return ``conf`` with other SASL credentials: the application has given its client these."""
-    return {**conf, "sasl.username": username, "sasl.password": password}
-
-
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
     """Return what clients share that share one tail: bootstrap servers (in any order), security settings, log."""
     identity = {

@@ -19,7 +19,8 @@ from typing import Any
 from modeaware.callouts import InnerLock
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.modelog.connection import cluster_key, shared_settings, with_credentials
+from modeaware.librdkafka import with_credentials
+from modeaware.modelog.connection import cluster_key, shared_settings
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views.choice import ModeSource
@@ -161,6 +162,7 @@ class _Handle:
         self._listeners: list[ViewListener] = []
         self._in_use: set[str] = set()
         self._closed = False
+        self._lock = InnerLock()  # of what uses another source, or adds a listener
         self._shared: _Shared | None = None  # None after a fork, until the handle is used
         self._source()
 
@@ -214,7 +216,9 @@ class _Handle:
         return None if self._closed else self._source().checks.live_id(topic, timeout_s)
 
     def subscribe(self, listener: ViewListener) -> None:
-        if not self._closed:
+        if self._closed:
+            return
+        with self._lock:
             source = self._source()
             self._listeners.append(listener)
             source.store.subscribe(listener)
@@ -226,18 +230,10 @@ class _Handle:
                 self._shared.source.store.unsubscribe(listener)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        self._conf = with_credentials(self._conf, username, password)
-        before = self._shared
-        if self._closed or before is None:
-            return  # None: the next use connects with them
-        after = _registry.enter(self, self._conf, self._config)
-        if after is before:
-            return
-        for listener in list(self._listeners):
-            before.source.store.unsubscribe(listener)
-        after.source.store.continue_from(before.source.store)  # once its last call of a listener is over
-        self._shared = after
-        self._take_up(after.source)
+        with self._lock:
+            self._conf = with_credentials(self._conf, username, password)
+            if self._shared is not None and not self._closed:  # None: the next use connects with them
+                self._move()
 
     def error(self) -> Exception | None:
         return self._source().error()
@@ -261,25 +257,41 @@ class _Handle:
             shared.source.stop(STOP_TIMEOUT_S)
 
     def forget_parent(self) -> None:
+        self._lock = InnerLock()
         if not self._closed:
             self._shared = None
 
     def _source(self) -> ModeSource:
         shared = self._shared
-        if shared is not None:
-            return shared.source
-        with _registry.lock:
-            if self._shared is not None:
-                return self._shared.source
-            shared = self._shared = _registry.enter(self, self._conf, self._config)
-        self._take_up(shared.source)
+        if shared is None:
+            with self._lock:
+                shared = self._shared or self._move()
         return shared.source
 
-    def _take_up(self, source: ModeSource) -> None:
-        """Continue with another source than before."""
-        source.checks.use(self._in_use)
-        for listener in list(self._listeners):
-            source.store.subscribe(listener)
+    def _move(self) -> _Shared:
+        """Continue with the source for the settings of now, while the lock is held. Listeners are called with what is
+        different there."""
+        before, after = self._shared, _registry.enter(self, self._conf, self._config)
+        if after is before:
+            return after
+        listeners, had = list(self._listeners), set[str]()
+        if before is not None:
+            with before.source.store.turn:  # once its last call of a listener is over
+                had.update(before.source.store.views())
+                for listener in listeners:
+                    before.source.store.unsubscribe(listener)
+            after.source.store.continue_from(before.source.store)
+        self._shared = after
+        after.source.checks.use(self._in_use)
+        for listener in listeners:
+            after.source.store.subscribe(listener, had)
+        # close() and unsubscribe() take no lock. They note what they do before they look which source this uses.
+        for listener in listeners:
+            if self._closed or listener not in self._listeners:
+                after.source.store.unsubscribe(listener)
+        if self._closed:
+            after.users.discard(self)
+        return after
 
 
 _registry = _Registry()

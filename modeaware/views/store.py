@@ -184,11 +184,13 @@ class ViewStore:
                 self._answered.notify_all()
         return error
 
-    def subscribe(self, listener: ViewListener) -> None:
+    def subscribe(self, listener: ViewListener, had: Iterable[str] = ()) -> None:
+        """As :meth:`Views.subscribe`. Of the topics that the listener ``had`` in another store, those without a view
+        here are unlisted."""
         with self.turn:
             self._listeners.append(listener)
             if self.ready:
-                self._call([listener], self.views())
+                self._call([listener], {**{topic: TopicView.unlisted(topic) for topic in had}, **self._in_force})
 
     def unsubscribe(self, listener: ViewListener) -> None:
         # Without the lock: a caller may hold one of its own that its running listener waits for.
@@ -238,19 +240,21 @@ class ViewStore:
     def continue_from(self, earlier: ViewStore) -> None:
         """Put the views in force that another store of the same cluster has, where they are newer (invariant I4).
 
-        The store that was confirmed later is right about which topics there are.
+        The store that was confirmed later is right about which topics there are, and of which id.
         """
         with earlier.turn:
-            views, confirmed_s = earlier.views(), earlier._confirmed_s
+            views, confirmed_s = list(earlier.views().values()), earlier._confirmed_s
             aside, past_ids = list(earlier._aside.values()), dict(earlier.past_ids)
         with self.turn:
-            if confirmed_s is None or (self._confirmed_s is not None and self._confirmed_s >= confirmed_s):
-                return
             for topic_id, version in past_ids.items():
                 self.past_ids[topic_id] = max(version, self.past_ids.get(topic_id, version))
+            if confirmed_s is None or (self._confirmed_s is not None and self._confirmed_s >= confirmed_s):
+                held = [(view, self._in_force[view.topic]) for view in views if view.topic in self._in_force]
+                self.publish(v for v, own in held if own.topic_id == v.topic_id or own.topic_id in past_ids)
+                return
             for view in aside:
                 self._put_aside(view)
-            self.publish(views.values())
+            self.publish(views)
             self._confirmed_s = confirmed_s
             self._begin()
 

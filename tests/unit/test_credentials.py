@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 
 from modeaware import AdminClient, Consumer, Producer
 from modeaware.config import ClientConfig
+from modeaware.confluent.ownership import GroupUnknown
 from modeaware.errors import ModeSourceError
+from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.connection import cluster_key
 from modeaware.testing.modes import FakeViews, modes_of
 from modeaware.topic_view import TopicView
@@ -120,6 +123,63 @@ class TestSources:
         views.set_sasl_credentials("alice", "new")
         assert len(tail.made) == begun <= 1
 
+    def test_topics_that_the_other_source_lacks_are_gone_for_listeners(
+        self, tail: type[GuardedTail], made: list[Views]
+    ) -> None:
+        """The old password is refused, so the removal of a topic's record reaches the source of other clients alone."""
+        views, heard = acquire(made), dict[str, TopicView]()
+        assert views.wait_ready(30)
+        views.subscribe(heard.update)
+        assert heard["orders"].modes
+        tail.made[0].stopping.set()
+        [record] = log_of(1)
+        FakeTail.log, tail.accepted = [record, replace(record, offset=1, value=None)], {"new"}
+        other = registry.acquire({**CONF, "sasl.password": "new"}, ClientConfig(mode_source="log"))
+        made.append(other)
+        assert other.wait_ready(30)
+        views.set_sasl_credentials("alice", "new")
+        assert views.view("orders") == heard["orders"] == TopicView.unlisted("orders")
+
+    def test_handle_that_is_closed_while_it_moves_keeps_no_source(
+        self, tail: type[GuardedTail], made: list[Views], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        views, heard = acquire(made), list[object]()
+        views.subscribe(heard.append)
+        self.during_the_move(monkeypatch, views.close)
+        views.set_sasl_credentials("alice", "new")
+        eventually(lambda: not threads() and not registry.sources())
+        tail.made[-1].sink.begin()
+        assert not any(shared.users for shared in registry._registry.shared.values())
+
+    def test_last_of_two_rotations_at_once_counts(
+        self, tail: type[GuardedTail], made: list[Views], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tail.accepted = {"third"}
+        views = acquire(made)
+        third = threading.Thread(target=views.set_sasl_credentials, args=("alice", "third"))
+
+        def rotate_again() -> None:
+            third.start()
+            third.join(0.3)  # in vain: it waits for the first one
+
+        self.during_the_move(monkeypatch, rotate_again)
+        views.set_sasl_credentials("alice", "second")
+        third.join()
+        eventually(lambda: views.ready)
+        assert views.stats()["clients"] == 1
+
+    def during_the_move(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+        """Have ``act`` called when a handle has entered another source, and has not left its own."""
+        enter = registry._registry.enter
+
+        def entering(*args: Any) -> Any:
+            entered = enter(*args)
+            monkeypatch.setattr(registry._registry, "enter", enter)
+            act()
+            return entered
+
+        monkeypatch.setattr(registry._registry, "enter", entering)
+
     def test_ids_of_topics_in_use_are_compared_on(
         self, made: list[Views], tail: type[GuardedTail], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -151,6 +211,17 @@ class TestStore:
         assert {view.topic: view.epoch for view in fresh.views().values()} == {"orders": 2}
         stale.continue_from(fresh)
         assert stale.view("orders").epoch == 2
+
+    def test_view_never_goes_back_to_that_of_a_later_confirmed_store_whose_reader_lags(self) -> None:
+        clock = SimClock()
+        earlier = self.store(clock, self.view("orders", 2), self.view("gone", 1))
+        earlier.past_ids["past"] = (1, 1)
+        lagging, heard = self.store(clock, self.view("orders", 1)), list[TopicView]()
+        lagging.subscribe(lambda changed: heard.extend(changed.values()))
+        lagging.continue_from(earlier)
+        assert {view.topic: view.epoch for view in lagging.views().values()} == {"orders": 2}
+        assert [view.epoch for view in heard] == [1, 2]
+        assert dict(lagging.past_ids) == {"past": (1, 1)}
 
     def test_new_store_begins_with_all_there_is(self) -> None:
         clock = SimClock()
@@ -184,12 +255,22 @@ class TestClients:
         assert views.credentials == ("alice", "new")
         finish(producer)
 
-    def test_consumer_and_its_clients_for_requests(self, views: FakeViews) -> None:
+    def test_consumer_and_its_clients_for_requests(self, views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
+        passwords: list[str] = []
+
+        def connect(conf: Mapping[str, Any]) -> NoReturn:
+            passwords.append(conf["sasl.password"])
+            raise KafkaException(KafkaError(KafkaError._FAIL))
+
+        monkeypatch.setattr("modeaware.confluent.gates.Consumer", connect)
+        monkeypatch.setattr("modeaware.confluent.ownership.AdminClient", connect)
         with closing(Consumer({**CONF, "group.id": "g"})) as consumer:
             consumer.set_sasl_credentials(username="alice", password="new")
             assert views.credentials == ("alice", "new")
-            for beside in (consumer._onlooker, consumer._describer):
-                assert beside._conf["sasl.password"] == "new"
+            assert consumer._onlooker.topics() == frozenset()
+            with pytest.raises(GroupUnknown):
+                consumer._describer.describe("m", set())
+        assert passwords == ["new", "new"]
 
     def test_admin_client(self, views: FakeViews) -> None:
         with AdminClient(CONF) as admin:
@@ -197,7 +278,7 @@ class TestClients:
             assert admin.describe_modes(["t"])["t"].result(30).topic == "t"
             admin.set_sasl_credentials("alice", "new")
             assert views.credentials == ("alice", "new")
-            assert (admin._stock_conf["sasl.password"], admin._calls._conf["sasl.password"]) == ("new", "new")
+            assert admin._calls.conf["sasl.password"] == "new"
 
 
 def test_callback_that_cannot_be_hashed_is_compared_by_identity() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
+from typing import Any
 
 import pytest
 
 from modeaware.librdkafka import REFUSED_S, RENEW_S, KafkaError, KafkaException, Renewed
 
 NO_ANSWER, REFUSED = KafkaError._TIMED_OUT, KafkaError.GROUP_AUTHORIZATION_FAILED
+OLD = {"sasl.username": "alice", "sasl.password": "old"}
 
 
 class Asked:
@@ -18,11 +21,15 @@ class Asked:
         self.now_s, self.closed = 0.0, list[int]()
         self.numbers = count(1)
         self.refused = False
-        self.client = Renewed(self._make, self.closed.append, lambda: self.now_s)
+        self.made_with: Mapping[str, Any] = {}
+        self.client = Renewed(
+            self._make, {"sasl.username": "alice", "sasl.password": "old"}, self.closed.append, lambda: self.now_s
+        )
 
-    def _make(self) -> int:
+    def _make(self, conf: Mapping[str, Any]) -> int:
         if self.refused:
             raise KafkaException(KafkaError(KafkaError._FAIL))
+        self.made_with = conf
         return next(self.numbers)
 
     def at(self, now_s: float, code: int | None = None) -> int:
@@ -84,6 +91,7 @@ def test_closed_client_is_made_again_when_it_is_needed() -> None:
 def test_client_whose_settings_have_changed_is_made_anew_at_the_next_request() -> None:
     asked = Asked()
     assert asked.at(0) == 1
-    asked.client.renew()
+    asked.client.set_sasl_credentials("alice", "new")
     assert [asked.at(1), asked.at(2)] == [2, 2]
     assert asked.closed == [1]
+    assert asked.made_with == {"sasl.username": "alice", "sasl.password": "new"}
