@@ -55,6 +55,7 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
     TopicCommand,
 )
+from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
@@ -391,7 +392,8 @@ class Engine:
             return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
-        if (doubt := facts.any_doubt) is not None and in_progress(record):
+        asked = requirement_of(record, facts, self.group_rules, self._config.ignored_groups, now_ms)
+        if (doubt := asked.doubt) is not None and in_progress(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)

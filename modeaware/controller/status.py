@@ -363,7 +363,7 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
 
 def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
     """One topic."""
-    record = seen.record
+    record, asked = seen.record, _requirement(seen, snapshot)
     phases = Counter(partition_phase(record.modes[p], retired) for p, retired in record.retired.items())
     groups = unread_by_group(seen, snapshot)
     deletion = record.deletion
@@ -385,7 +385,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "blocked": _blocked(seen, groups),
         "groups": [group | {"partitions": format_ranges(group["partitions"])} for group in groups[:MOST_GROUPS]],
         "groups_count": len(groups),
-        "groups_doubt": doubt.detail if seen.facts and (doubt := seen.facts.any_doubt) else None,
+        "groups_doubt": asked.doubt.detail if asked is not None and asked.doubt is not None else None,
         "stragglers": seen.stragglers,
         "replacement": _replacement(record.replacement),
         "fences_lifted": seen.fences_lifted,
@@ -413,13 +413,18 @@ def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     return max(now_ms - replacement.switched_ms, 0) / 1000
 
 
+def _requirement(seen: TopicSeen, snapshot: Snapshot) -> Requirement | None:
+    if seen.facts is None:
+        return None
+    return requirement_of(seen.record, seen.facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
+
+
 def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]:
     """What each group that is waited for still has to read in retired partitions (``partitions``), as of the last look;
     most first."""
-    record, facts = seen.record, seen.facts
-    if facts is None or not in_progress(record):
+    record, facts, asked = seen.record, seen.facts, _requirement(seen, snapshot)
+    if facts is None or asked is None or not in_progress(record):
         return []
-    asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
     names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
     groups = [_group(name, facts, asked, record) for name in names]
     groups = [group | _pace(group, seen) for group in groups]

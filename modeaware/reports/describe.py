@@ -312,7 +312,7 @@ def _describe(
         groups_complete=record.groups_complete,
         waived=record.waived,
         groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
-        groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
+        groups_doubt=asked.doubt.detail if asked.doubt is not None else None,
         evacuation_group=evacuation,
         gone_ids=gone_ids,
     )
