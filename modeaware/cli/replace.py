@@ -272,8 +272,7 @@ def _look(
     quiet_ms, ignored = session.controller.seal_quiet_ms, session.controller.ignored_groups
     facts, now_ms = situation.facts, session.clock.now_ms()
     requirement = required_of((), facts, situation.rules, ignored, now_ms)
-    required = requirement.waited_for(facts.groups)
-    plan = plan_replacement(command, facts, found, dict(args.config), quiet_ms, acls, seen.names(), required)
+    plan = plan_replacement(command, facts, found, dict(args.config), quiet_ms, acls, seen.names(), requirement)
     return _Look(situation, command, admission, plan, refusal)
 
 

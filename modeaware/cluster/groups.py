@@ -35,9 +35,10 @@ from modeaware.wire.requests import (
 )
 
 DESCRIBE_BATCH = 250
-SETTLED_S = 300.0
-"""How long a group in a rebalance is taken to consume what it did before it. Longer than a rebalance lasts by the
-clients' defaults."""
+SETTLED_S, SAME_MEMBERS_S = 300.0, 3_600.0
+"""How long a group in a rebalance is taken to consume what it did before it: with new members, and with the same ones,
+which may subscribe to other topics as well. Longer than a rebalance lasts by the clients' defaults, and by settings
+that are in use."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class SettledGroups:
 
     In a rebalance brokers do not say what a group consumes. Of many groups one nearly always is in one, and a list that
     is certain only while none is would never come. One that begins to use a topic in its rebalance is like one that
-    starts a moment later: the next look finds it. A group that had no members before is not spared, and one that has
-    new members only for :data:`SETTLED_S`.
+    starts a moment later: the next look finds it. A group that had no members before is not spared, one that has new
+    members for :data:`SETTLED_S`, any other for :data:`SAME_MEMBERS_S`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -94,13 +95,14 @@ class SettledGroups:
         self._seen: dict[str, tuple[float, Members]] = {}
 
     def note(self, members: Mapping[str, Members]) -> None:
-        """Note what the groups of a listing consume, and forget those with new members after :data:`SETTLED_S`."""
+        """Note what the groups of a listing consume, and forget what was seen too long ago."""
         now_s = self._clock.monotonic_s()
         settled = {name: (now_s, of) for name, of in members.items() if of.unknown is None}
         self._seen = {
             name: (seen_s, seen)
             for name, (seen_s, seen) in (self._seen | settled).items()
-            if (now := members.get(name, NO_MEMBERS)).any and (now_s - seen_s < SETTLED_S or now.ids <= seen.ids)
+            if (now := members.get(name, NO_MEMBERS)).any
+            and now_s - seen_s < (SAME_MEMBERS_S if now.ids <= seen.ids else SETTLED_S)
         }
 
     def spares(self, name: str, members: Members, topic: str) -> bool:

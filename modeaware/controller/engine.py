@@ -55,6 +55,7 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
     TopicCommand,
 )
+from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
@@ -62,7 +63,7 @@ from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fenc
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, Replacement, TopicRecord
+from modeaware.modelog.records import CLAIM_KEY, UNKNOWN_GENERATION, ClaimRecord, Replacement, TopicRecord
 
 logger = get_logger("modeaware.controller")
 
@@ -125,7 +126,7 @@ class Engine:
         contact: Contact = NOWHERE,
         not_before_ms: int = 0,
         seen_epoch: int = 0,
-        generation: int = -1,
+        generation: int = UNKNOWN_GENERATION,
     ) -> int:
         """Become the controller: fence, read the log, claim it under the next epoch (invariant I5). Return that epoch.
 
@@ -175,8 +176,9 @@ class Engine:
         return epoch
 
     def renew(self, generation: int) -> None:
-        """Append the claim for a new generation of the election's group, in which this is still the leader."""
-        if self._claim is not None and self._claim.generation != generation:
+        """Append the claim for a new generation of the election's group, in which this is still the leader, once the
+        generation is known."""
+        if self._claim is not None and generation not in (self._claim.generation, UNKNOWN_GENERATION):
             claim = replace(self._claim, generation=generation)
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = claim
@@ -390,7 +392,8 @@ class Engine:
             return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
-        if (doubt := facts.any_doubt) is not None and in_progress(record):
+        asked = requirement_of(record, facts, self.group_rules, self._config.ignored_groups, now_ms)
+        if (doubt := asked.doubt) is not None and in_progress(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, doubt.detail, extra=about_record(record))
         return _Checked(record, facts, step)

@@ -33,6 +33,7 @@ from modeaware.errors import (
     ModeSourceError,
 )
 from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.records import UNKNOWN_GENERATION
 
 logger = get_logger("modeaware.controller")
 
@@ -58,7 +59,6 @@ LOG_CHECK_INTERVAL_S = 60.0
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S, LEADERLESS_REFRESH_S = 10.0, 1.0
 """The age at which a standby reads the claim again: in general, and while the leader has not claimed the log."""
-UNKNOWN_GENERATION = -1
 
 
 class Together:
@@ -275,6 +275,13 @@ class Worker:
             self.status.contact_s = self.clock.monotonic_s()
         return leads
 
+    def _still_claims(self, term: int) -> bool:
+        """Return whether this is still the leader in ``term``, with the claim renewed for the present generation."""
+        leads = self._still_leads(term)
+        if leads:
+            self.engine.renew(self._generation)
+        return leads
+
     def _surely_leads(self, term: int) -> bool:
         deadline_s = self.clock.monotonic_s() + CONFIRM_TIMEOUT_S
         while self._still_leads(term):
@@ -333,15 +340,14 @@ class Worker:
     def _serve(self, term: int) -> None:
         """Serve until the term is over, or stopped."""
         schedule = self.engine.schedule
-        while not self._stopping and self._still_leads(term):
+        while not self._stopping and self._still_claims(term):
             self._useful_s = self.clock.monotonic_s()
-            self.engine.renew(self._generation)
             next_ms = schedule.next_ms()
             wait_s = SERVE_POLL_S if next_ms is None else (next_ms - elapsed_ms(self.clock)) / 1000
             job = self.inbox.take(min(max(wait_s, 0), SERVE_POLL_S))
             if job is not None:
                 self._carry_out(job, term)
-            if (due := schedule.due(elapsed_ms(self.clock))) and self._still_leads(term):
+            if (due := schedule.due(elapsed_ms(self.clock))) and self._still_claims(term):
                 self._check(due)
             self._watch_cluster()
             self._check_log()
@@ -352,9 +358,8 @@ class Worker:
         self._watch_cluster()
         give_up_ms = elapsed_ms(self.clock) + patience_ms
         while not self._stopping:
-            if not self._still_leads(term):
+            if not self._still_claims(term):
                 raise ControllerFenced("another controller has taken over")
-            engine.renew(self._generation)
             due = engine.schedule.due(elapsed_ms(self.clock))
             if due and self._check(due):
                 give_up_ms = elapsed_ms(self.clock) + patience_ms
@@ -487,7 +492,7 @@ class Worker:
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:
             return
-        if claim is not None and claim.generation == generation:
+        if claim is not None and claim.generation in (generation, UNKNOWN_GENERATION):
             status.leaderless_s = None
             self._leaderless_logged = False
         elif status.leaderless_s is None:

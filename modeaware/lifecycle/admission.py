@@ -20,7 +20,7 @@ from modeaware.lifecycle.commands import (
     TopicCommand,
 )
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, required_of, unread_offsets
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import grow
 from modeaware.lifecycle.intent import (
     changed_replacement,
@@ -106,8 +106,9 @@ def admit(
         else:
             for code, why in _objections_to_shrink(command, current, facts):
                 raise _refusal(topic, code, why)
-            after = _retire(command, current, required_of((), facts, rules, config.ignored_groups, now_ms), now_ms)
-            message = _unread(command, after, facts)
+            requirement = required_of((), facts, rules, config.ignored_groups, now_ms)
+            after = _retire(command, current, requirement, now_ms)
+            message = _unread(command, after, facts, requirement.doubt)
     else:
         for code, why in _objections_to_growth(command, current, facts):
             raise _refusal(topic, code, why)
@@ -263,7 +264,9 @@ def _retire(
     )
 
 
-def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts) -> str | None:
+def _unread(
+    command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts, doubt: GroupsDoubt | None
+) -> str | None:
     if not command.immediate_delete:
         return None
     logs = {p: facts.partitions[p] for p in record.retired}
@@ -275,7 +278,7 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
     ]  # fmt: skip
     total = sum(log.end_offset - log.log_start for log in logs.values())
     detail = f"; unread of it: {', '.join(losses)}" if losses else "; every listed group has read it all"
-    if (doubt := facts.any_doubt) is not None:
+    if doubt is not None:
         detail += f"; there may be more groups: {doubt.detail}"
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
 

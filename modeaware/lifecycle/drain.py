@@ -61,7 +61,7 @@ class Requirement:
         groups: their names, sorted.
         registered, waivers: the operator's rules in force for the topic.
         doubt: why there may be more groups; None when the list is certain, or was declared closed.
-        spared: groups of which it is not known whether they use the topic, and that are waived -> the waiver's reason.
+        spared: the groups of which it is not known whether they use the topic, and that are waived.
         accept_state_loss: groups with state that were named in the request.
         evacuation: the group that proves the evacuation of the topic; no rule waives it.
     """
@@ -70,7 +70,7 @@ class Requirement:
     registered: tuple[GroupRule, ...] = ()
     waivers: tuple[GroupRule, ...] = ()
     doubt: GroupsDoubt | None = None
-    spared: Mapping[str, str] = field(default_factory=dict)
+    spared: frozenset[str] = frozenset()
     accept_state_loss: tuple[str, ...] = ()
     evacuation: str | None = None
 
@@ -160,9 +160,8 @@ def required_of(
         accept_state_loss=tuple(accept_state_loss),
         evacuation=evacuation,
     )
-    waived = {name: found.waiver_of_topic(name, None) for name in facts.unclear_groups}
-    unclear = (each for name, each in facts.unclear_groups.items() if waived[name] is None)
-    spared = {name: rule.reason for name, rule in waived.items() if rule is not None}
+    spared = frozenset(name for name in facts.unclear_groups if found.waiver_of_topic(name, None) is not None)
+    unclear = (each for name, each in facts.unclear_groups.items() if name not in spared)
     return replace(found, doubt=worst_doubt((doubt, *unclear)), spared=spared)
 
 
@@ -240,7 +239,7 @@ def check_drain(
     if requirement.doubt is not None:
         return Drain(reason=doubt_reason(requirement.doubt))
     proof: dict[str, int] = {}
-    waived = dict(requirement.spared)
+    waived: dict[str, str] = {}
     if requirement.evacuation is not None:
         name, job = requirement.evacuation, facts.groups.get(requirement.evacuation)
         reason = _not_evacuated(name, job, partition, seal_offset, truncated_to, log)

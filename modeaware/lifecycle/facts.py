@@ -199,7 +199,8 @@ class TopicFacts:
 
     @property
     def any_doubt(self) -> GroupsDoubt | None:
-        """Return the worst doubt about the list or a group, whatever the operator's rules are."""
+        """Return the worst doubt about the list or a group, of a topic that no rule is about: one that is about to
+        replace another. What a drain doubts is in its requirement."""
         return worst_doubt((self.groups_doubt, *self.unclear_groups.values()))
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import replace
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, CreatePartitionsCommand, Effect
+from modeaware.lifecycle.drain import Requirement
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
@@ -63,7 +64,7 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
 
 
 def advance_opening(
-    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, now_ms: int
+    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement, now_ms: int
 ) -> tuple[TopicRecord, list[Effect], int | None]:
     """Return ``(record, effects, due_ms)``: create what does not exist yet, then open all new partitions together.
 
@@ -79,7 +80,7 @@ def advance_opening(
         return record, [CreatePartitions(record.topic, record.topic_id, total, assignments)], now_ms
     deadline_ms = since_ms + config.open_timeout_ms
     effects: list[Effect] = []
-    waiting = facts.any_doubt is not None or any(p not in facts.partitions for p in opening)
+    waiting = requirement.doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # brokers keep its start offsets; it commits none
             continue

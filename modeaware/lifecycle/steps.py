@@ -68,7 +68,7 @@ def advance(
     after, steps = _stepped(record, facts, config, requirement, now_ms)
     if after is not record and not fits(after):
         after, steps = _stepped(record, facts, config, replace(requirement, doubt=TOO_MANY), now_ms)
-    after, opening_effects, opening_due_ms = advance_opening(after, facts, config, now_ms)
+    after, opening_effects, opening_due_ms = advance_opening(after, facts, config, requirement, now_ms)
     effects: list[Effect] = list(opening_effects)
     after = fitted(after) if after is not record else record
     if offsets := {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}:

@@ -140,6 +140,9 @@ def _needed_by(
         drain = check_drain(partition, each.seal_offset, each.truncated_to, log, facts, to_drain.of(each))
         if drain.reason is not None:
             return Stay(drain.reason)
+    for name in sorted(requirement.spared):  # a waiver forgives what a group has not read, and no subscription
+        if facts.unclear_groups[name].settling is not None:
+            return Stay(reasons.of_group(reasons.GROUP_SETTLING, name), now_ms + LOOK_AGAIN_MS)
     for name, group in sorted(facts.groups.items()):
         if group.subscribed is None:
             return Stay(reasons.of_group(reasons.GROUP_SETTLING, name), now_ms + LOOK_AGAIN_MS)

@@ -38,6 +38,7 @@ from modeaware.topic_view import Successor, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
+UNKNOWN_GENERATION = -1
 MAX_RECORD_BYTES = 900_000
 """A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
 MAX_PARTITIONS = 100_000
@@ -391,7 +392,8 @@ class ClaimRecord(JsonRecord):
         controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or none.
         host: the host it runs on: a loopback address means nothing on any other.
         security_protocol: what clients use with it, in the words of ``security.protocol``.
-        generation: the generation of the election's group in which it leads, written anew in each; -1: not known.
+        generation: the generation of the election's group in which it leads, written anew in each;
+            :data:`UNKNOWN_GENERATION`: not known, which says nothing of any generation.
     """
 
     KIND = "a claim record"
@@ -402,7 +404,7 @@ class ClaimRecord(JsonRecord):
     claimed_ms: int = field(default=0, metadata=form(int, required=True))
     host: str = field(default="", metadata=form(text, required=True))
     security_protocol: str = field(default="PLAINTEXT", metadata=form(text, required=True))
-    generation: int = field(default=-1, metadata=form(int))
+    generation: int = field(default=UNKNOWN_GENERATION, metadata=form(int))
 
 
 def _read_policy(value: Any) -> str:

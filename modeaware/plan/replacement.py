@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
 from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor, mirrors
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.reports.describe import end_text
 
@@ -108,20 +109,22 @@ def plan_replacement(
     seal_quiet_ms: int,
     acls: TopicAcls | None = None,
     names: Collection[str] = (),
-    required: Collection[str] = (),
+    requirement: Requirement | None = None,
 ) -> ReplacementPlan:
     """Plan a first command.
 
     Args:
         given: the configs that were named; ``command`` has all of them.
         names: of all topics of the cluster.
-        required: the groups that a drain would wait for; one that is registered need not be listed.
+        requirement: what a drain would wait for; a group that is registered need not be listed. None: without rules.
     """
+    requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
+    required = requirement.waited_for(facts.groups)
     groups = {
         name: PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(name, group, command))
         for name, group in facts.groups.items()
     }
-    for name in {*required} - {*groups}:
+    for name in required - groups.keys():
         groups[name] = PlannedGroup(name, None, has_members=False, stateful=False, to_do=_REGISTERED)
 
     def origin(name: str) -> str:
@@ -139,7 +142,7 @@ def plan_replacement(
         configs=tuple(PlannedConfig(name, value, origin(name)) for name, value in sorted(command.configs.items())),
         not_copied=tuple(name for name in OF_PARTITIONS if name in predecessor.configs),
         groups=tuple(groups[name] for name in sorted(groups)),
-        groups_doubt=doubt.detail if (doubt := facts.any_doubt) is not None else None,
+        groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         pause_ms=seal_quiet_ms + (FENCE_MS if command.fence != "none" else 0),
         fence=command.fence,
         delay_ms=command.delay_ms,

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from modeaware.clock import utc
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.drain import unread_offsets, using_groups
+from modeaware.lifecycle.drain import required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts, WriterFacts
 from modeaware.lifecycle.intent import why_evacuate
 from modeaware.modes import format_ranges
@@ -300,8 +300,8 @@ def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
 
 
 def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
-    waited_for = using_groups(facts, _IGNORED)
-    behind = [group for group in group_lags(facts, target) if group.group in waited_for and group.retiring > 0]
+    asked = required_of((), facts, (), _IGNORED, 0)  # without the operator's rules
+    behind = [group for group in group_lags(facts, target) if group.group in asked.groups and group.retiring > 0]
     if behind:
         names = ", ".join(group.group for group in behind[:_NAMED]) + (", ..." if len(behind) > _NAMED else "")
         yield Blocker(
@@ -318,8 +318,8 @@ def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
             f"Without members, and never committed on all partitions that would retire: {', '.join(idle[:_NAMED])}. "
             "They hold a drain up until they run, or are waived (modeaware groups waive).",
         )
-    if (doubt := facts.any_doubt) is not None:
-        yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {doubt.detail}.")
+    if asked.doubt is not None:
+        yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {asked.doubt.detail}.")
 
 
 def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Iterator[Blocker]:

@@ -104,7 +104,7 @@ the lowest id is revived first  I3 19
 opening waits for groups  I2 11
     lifecycle.growth: if waiting and now_ms < deadline_ms:
 opening waits for a sure listing  I2 40
-    lifecycle.growth: waiting = facts.any_doubt is not None or => waiting =
+    lifecycle.growth: waiting = requirement.doubt is not None or => waiting =
 gone only when confirmed  I4 14
     lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:
 one broker's other id starts an inquiry only  I4 45

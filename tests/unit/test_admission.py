@@ -98,6 +98,14 @@ class TestShrink:
         assert "unread of it: group 'spark': 20" in message
         assert message.endswith("there may be more groups: no right to see all groups")
 
+    def test_immediate_delete_tells_no_doubt_about_a_waived_group(self) -> None:
+        unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", settling="late")}
+        seen = facts(logs={p: log(10) for p in range(12)}, unclear_groups=unclear)
+        rules = (GroupRule("waive", "late", "*", "", NOW_MS),)
+        message = ask(shrink(10, immediate_delete=True), seen=seen, rules=rules).message
+        assert message is not None
+        assert "more groups" not in message
+
     def test_a_record_that_would_not_fit_the_log_is_refused_with_the_limit(self) -> None:
         """Counted to the end of the change: it must fit on the day the drain is done, not only today."""
         groups = {f"group-{number:030d}": group() for number in range(40)}

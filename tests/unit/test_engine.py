@@ -436,7 +436,7 @@ def test_a_claim_is_renewed_once_in_a_generation_and_keeps_its_epoch() -> None:
     world = World()
     claim = fold(world.log.entries).claim
     assert claim is not None
-    for generation in (4, 4, 5):
+    for generation in (4, 4, -1, 5):
         world.engine.renew(generation)
     claims = [ClaimRecord.from_json(value) for key, value in world.log.entries if key == CLAIM_KEY and value]
     assert claims == [claim, replace(claim, generation=4), replace(claim, generation=5)]

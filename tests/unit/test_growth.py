@@ -18,6 +18,7 @@ from tests.support.lifecycle import (
     group,
     grow,
     look,
+    rule,
 )
 
 SOON_MS = NOW_MS + 1
@@ -62,6 +63,15 @@ def test_the_open_offset_is_committed_for_groups_without_members() -> None:
     )
     assert step.record is None
     assert step.due_ms == SOON_MS, "the next look is at once: it opens"
+
+
+def test_a_waived_group_that_cannot_be_judged_is_not_waited_for() -> None:
+    unclear = {"g": GroupsDoubt("group 'g' is in a rebalance", settling="g")}
+    seen = seen_with({}, unclear_groups=unclear)
+    assert look(opening(), seen, SOON_MS).record is None
+    opened = look(opening(), seen, SOON_MS, rules=(rule("waive", "g"),)).record
+    assert opened is not None
+    assert opened.modes == (RW,) * 14
 
 
 def test_nobody_is_waited_for_longer_than_the_timeout() -> None:

@@ -13,7 +13,7 @@ import pytest
 from modeaware.controller import status
 from modeaware.controller.status import Role, TopicSeen, Watched
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
 from modeaware.monitoring.pages import ControllerPages
@@ -140,6 +140,16 @@ def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
     told = status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
     assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the successor")
     assert {one["group"]: one["waived"] for one in told["groups"]} == {"audit": False, "billing": False, "late": True}
+
+
+def test_a_doubt_about_a_waived_group_is_not_shown() -> None:
+    (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
+    assert seen.facts is not None
+    unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", settling="late")}
+    seen = replace(seen, facts=replace(seen.facts, unclear_groups=unclear))
+    waiver = GroupRule("waive", "late", "orders", "", 0)
+    assert status.topic_status(seen, busy_snapshot(NOW_MS))["groups_doubt"] == "group 'late' is in a rebalance"
+    assert status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))["groups_doubt"] is None
 
 
 def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:

@@ -24,6 +24,7 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.report import ReplacementReport
@@ -128,6 +129,16 @@ def test_plan_says_everything_beforehand() -> None:
     ):
         assert words in told
     assert '"origin": "scaled"' in json_text(plan)
+
+
+def test_plan_names_no_doubt_about_a_waived_group() -> None:
+    facts = replace(FACTS, unclear_groups={"late": GroupsDoubt("a rebalance", settling="late")})
+    waive = GroupRule("waive", "late", FACTS.topic, "", 0)
+    doubts = [
+        plan_replacement(COMMAND, facts, FOUND, {}, 0, requirement=required_of((), facts, rules, (), 1)).groups_doubt
+        for rules in ((), (waive,))
+    ]
+    assert doubts == ["a rebalance", None]
 
 
 def test_plan_names_what_is_not_known_and_what_goes_without_a_fence() -> None:

@@ -156,6 +156,15 @@ def test_a_waived_group_is_not_waited_for_but_while_it_is_subscribed() -> None:
     assert stays(seen(groups=subscribed), None, waive) == ("group-subscribed:stock", None)
 
 
+def test_a_waiver_does_not_forgive_that_a_group_may_be_subscribed() -> None:
+    """In a rebalance brokers do not say what a group consumes: until then its members may create the topic again."""
+    settling = {"stock": GroupsDoubt("group 'stock' is in a rebalance", settling="stock")}
+    later = ("group-settling:stock", NOW_MS + LOOK_AGAIN_MS)
+    assert stays(seen(unclear_groups=settling), None, rule("waive", "stock")) == later
+    unreadable = {"stock": GroupsDoubt("group 'stock' cannot be described")}
+    assert stays(seen(unclear_groups=unreadable), None, rule("waive", "stock")) is None
+
+
 def test_a_group_whose_offsets_have_expired_is_through_once_it_is_on_the_successor() -> None:
     assert stays(seen(groups={})) is None
 

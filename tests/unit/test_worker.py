@@ -277,9 +277,23 @@ def test_a_standby_reports_a_leader_that_does_not_claim_the_log(world: World, ca
         since_s = world.status.leaderless_s
         seen.append(None if since_s is None else world.clock.monotonic_s() - since_s)
 
-    world.story.extend([leads(3, 3), nothing, note, leads(4, 3), nothing, passes(world, 11), note])
+    world.story.extend(
+        [
+            leads(3, 3),
+            nothing,
+            note,
+            leads(4, -1),
+            nothing,
+            passes(world, 11),
+            note,
+            leads(4, 3),
+            nothing,
+            passes(world, 11),
+            note,
+        ]
+    )
     run(world, nothing, leads(5, 5), passes(world, 2), nothing, note)
-    assert seen == [None, pytest.approx(11), None]
+    assert seen == [None, None, pytest.approx(11), None]
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 1
     assert "no active controller" in errors[0]
@@ -295,3 +309,18 @@ def test_the_leader_claims_the_log_anew_in_each_generation(world: World, monkeyp
 
     run(world, sits(world, Seat.LEADER), nothing, nothing, rebalances, nothing)
     assert list(dict.fromkeys(renewed)) == [-1, 6]
+
+
+def test_the_claim_is_renewed_before_topics_are_checked_after_a_command(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command may have taken so long that the group has another generation by now."""
+
+    def rebalances() -> None:
+        world.generation = 6
+
+    monkeypatch.setattr(Engine, "renew", lambda _, generation: world.did.append(f"renew {generation}"))
+    world.generation = 5
+    world.due.append("an-id")
+    run(world, sits(world, Seat.LEADER), nothing, rebalances)
+    assert world.did[world.did.index("check") - 1] == "renew 6"
