@@ -81,7 +81,7 @@ class Entry(NamedTuple):
         return command
 
 
-GROUPS = LOOK, CHANGE, RUN = ("See what is and what would be", "Change topics", "Run")
+GROUPS = LOOK, CHANGE, RUN = ("Inspect", "Change topics", "Run")
 COMMANDS = tuple(
     Entry(name, f"modeaware.cli.{where}", help, group)
     for name, where, help, group in (
