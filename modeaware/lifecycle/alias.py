@@ -309,7 +309,9 @@ def led_on(
     found = []
     for each in latest.values():
         removed = latest.get(each.replacement.successor_id or "") if each.replacement is not None else None
-        if removed is None or removed.topic_id not in gone or each.topic_id in gone or not is_alias(each):
+        if removed is None or removed.topic_id not in gone or not is_alias(removed):
+            continue
+        if each.topic_id in gone or not is_alias(each):
             continue
         assert each.replacement is not None, "an alias"
         name, topic_id, count = _place_of(removed, appended)

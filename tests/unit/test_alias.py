@@ -279,6 +279,14 @@ def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
     assert led_on([ALIAS.topic_id], [], [ALIAS, SECOND], EPOCH, NOW_MS) == []
 
 
+def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> None:
+    """Also where that topic has a record of its own: of a shrink, or of a replacement that it was not switched to."""
+    assert SECOND.replacement is not None
+    began = replace(SECOND.replacement, switched_ms=None, let_go_ms=None, gone_ms=None)
+    for record in (replace(SECOND, replacement=None), replace(SECOND, replacement=began)):
+        assert led_on([ID], [], [ALIAS, record], EPOCH, NOW_MS) == []
+
+
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
     returned = Replacement(NAME, 5, 0, successor_id="id-4", announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
