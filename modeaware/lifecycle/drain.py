@@ -174,9 +174,7 @@ def using_groups(
         ignored = any(fnmatchcase(name, pattern) for pattern in ignored_groups)
         return bool(group.committed) or not ignored or _matches_any(registered, name)
 
-    return tuple(
-        sorted(n for n, group in facts.groups.items() if not is_evacuation_group(facts.topic, n) and counts(n, group))
-    )
+    return tuple(sorted(name for name, group in facts.groups.items() if counts(name, group)))
 
 
 def _matches_any(rules: Sequence[GroupRule], group: str) -> bool:

@@ -211,4 +211,7 @@ def test_a_successor_that_is_created_anew_takes_the_copies_with_it_and_the_proof
     assert {each.evacuated_to for each in anew.retired.values()} == {None}
     assert anew.retired[0].reason == reasons.NOT_EVACUATED
     assert evacuation_of(anew) not in (None, PROOF)
-    assert topic_phase(after(anew, seen(proof=SEALS, successor=successor("another id")))) == "drain"
+    again = seen(proof=SEALS, successor=successor("another id"))
+    assert topic_phase(after(anew, again)) == "drain"
+    proved = {**again.groups, str(evacuation_of(anew)): group(SEALS)}
+    assert let_go(after(anew, replace(again, groups=proved))), "the group of the earlier proof is no reader"

@@ -332,6 +332,14 @@ def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
     assert work.done == Copied(superseded=1, repaired=1, retries=1)
 
 
+def test_copy_that_is_there_is_not_written_again() -> None:
+    target = Target(iter([]))
+    copying(target).write(copies([b"a"]))
+    again = copying(Target(iter([]), target.log))
+    again.write(copies([b"a"]))
+    assert (again.done, len(target.log)) == (Copied(placed=1), 1)
+
+
 def test_a_key_that_is_written_all_the_time_is_given_up_in_the_end() -> None:
     write_before_each_copy = cycle([("pass", b"")] * 2 + [("write", b"a")] + [("pass", b"")] * 3)
     target = Target(write_before_each_copy)
