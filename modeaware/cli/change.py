@@ -39,7 +39,7 @@ from modeaware.lifecycle.commands import (
     ResizeCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.state import in_progress
+from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
@@ -72,8 +72,8 @@ class Situation:
 
     @property
     def known(self) -> TopicRecord:
-        """The record, or what one would say of a topic that was never changed."""
-        return self.record or TopicRecord.unchanged(self.topic, self.facts.topic_id or "", self.count)
+        """The topic as its record and the brokers have it."""
+        return current_record(self.record, self.topic, self.facts.topic_id or "", self.count)
 
     @property
     def writable_count(self) -> int:

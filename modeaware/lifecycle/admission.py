@@ -30,7 +30,7 @@ from modeaware.lifecycle.intent import (
     objections_to_replacement,
 )
 from modeaware.lifecycle.record_size import largest_bytes, most_partitions
-from modeaware.lifecycle.state import in_progress
+from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.group_rules import (
     CLOSED,
     KINDS,
@@ -89,7 +89,7 @@ def admit(
         raise _refusal(topic, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if record is not None and record.topic_id != facts.topic_id:
         record = None  # recreated under its name: a new topic, with a record of its own
-    current = _current_record(record, facts, controller_epoch)
+    current = current_record(record, topic, facts.topic_id, facts.partition_count)
     message: str | None = None
     after: TopicRecord | None
     if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
@@ -307,20 +307,6 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
 
 def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:
     return RequestRefused(f"topic {topic!r}: {why}", code=code, topic=topic)
-
-
-def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_epoch: int) -> TopicRecord:
-    """Return the topic as it is before the command: its record, or a first one with every partition ReadWrite.
-
-    Partitions that another tool added are writable while no listed one is retired (``TopicView.mode``), and are listed
-    as such. Ids of writable partitions stay dense.
-    """
-    if record is None:
-        assert facts.topic_id is not None
-        modes = (PartitionMode.READ_WRITE,) * facts.partition_count
-        return TopicRecord(facts.topic, facts.topic_id, epoch=-1, controller_epoch=controller_epoch, modes=modes)
-    added = max(facts.partition_count - len(record.modes), 0) if not record.retired else 0
-    return replace(record, modes=record.modes + (PartitionMode.READ_WRITE,) * added)
 
 
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:

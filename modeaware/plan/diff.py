@@ -17,7 +17,7 @@ from modeaware.admin.successors import Predecessor, replace_command
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.intent import objection_to_change
-from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
+from modeaware.lifecycle.state import current_record, in_progress, partition_phase, topic_phase
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.plan.file import DesiredTopic, ShrinkRules
@@ -49,19 +49,18 @@ class CurrentTopic:
 
     @property
     def known(self) -> TopicRecord:
-        """The record, or what one would say of a topic that was never changed."""
-        return self.record or TopicRecord.unchanged("", "", self.count)
+        """The topic as its record and the brokers have it."""
+        return current_record(self.record, "", "", self.count)
 
     @property
     def listed(self) -> int:
-        """The number of partitions that the record lists; without one, of those that exist."""
+        """The number of partitions that the record lists, or would list."""
         return len(self.known.modes)
 
     @property
     def writable(self) -> int:
-        """The number that take writes. What another tool has added does while none is retired."""
-        added = max(self.count - self.listed, 0) if not self.known.retired else 0
-        return self.known.writable_count + added
+        """The number that take writes."""
+        return self.known.writable_count
 
     @property
     def goal(self) -> int:

@@ -205,6 +205,22 @@ def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_let
     assert "topic 't' replaces 'old': wait until that is done" in capsys.readouterr().err
 
 
+def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grown = replace(
+        FRESH, record=TopicRecord("t", "id", 3, 1, (RW,) * 4), facts=replace(FRESH.facts, partition_count=6)
+    )
+    assert grown.writable_count == 6
+    assert "ReadOnly: 4-5, no new records, and consumers read them to their end." in preview(SHRINK, grown)
+    made: list[object] = []
+    monkeypatch.setattr("modeaware.cli.topics.run_change", lambda _, __, command_of: made.append(command_of(grown)))
+    cli.main(["topics", "--alter", "--topic", "t", "--partitions", "5", *SERVER])
+    assert made == [DeletePartitionsCommand("t", 5)]
+    some_retired = replace(SHRUNK, facts=replace(SHRUNK.facts, partition_count=14))
+    assert some_retired.writable_count == 4, "added partitions take no writes while others are retired"
+
+
 STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
 STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "plain": GroupFacts({0: 10})}))
 
