@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -30,13 +30,13 @@ from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartit
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
-from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
     ReplaceTopicCommand,
     ResizeCommand,
+    TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import current_record, in_progress
@@ -79,6 +79,10 @@ class Situation:
     def writable_count(self) -> int:
         """The number of partitions that take writes."""
         return self.known.writable_count
+
+    def with_successor(self, facts: TopicFacts) -> Situation:
+        """Return the topic beside the one that has the name of its successor."""
+        return replace(self, facts=replace(self.facts, successor=facts))
 
 
 def situation_of(session: Session, topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> Situation:
@@ -133,17 +137,21 @@ class Change:
         log = self.session.read_log() if log is None else log
         return situation_of(self.session, topic, log, self.session.observer().observe(topic, None, log.rules))
 
+    def admission(self, command: TopicCommand, situation: Situation) -> Admission:
+        """Return what a controller would make of the command; raises RequestRefused where it would refuse."""
+        config, now_ms = self.session.controller, self.session.clock.now_ms()
+        epoch = situation.claim.controller_epoch if situation.claim is not None else 0
+        record, facts, rules, replaced = situation.record, situation.facts, situation.rules, situation.replaced
+        return admit(command, record, facts, config, epoch, now_ms, rules, replaced)
+
     def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
-        """Return what a controller would make of the command. Brokers validate the partitions to be created.
+        """Return the :meth:`admission`. Brokers validate the partitions to be created.
 
         ``minimum`` is KIP-409's, of live replicas. Raises RequestRefused where the controller or a broker would refuse.
         """
-        epoch = situation.claim.controller_epoch if situation.claim is not None else 0
-        record, facts, now_ms = situation.record, situation.facts, self.session.clock.now_ms()
-        refuse_alias(command, facts, situation.replaced, now_ms)
-        admission = admit(command, record, facts, self.session.controller, epoch, now_ms, situation.rules)
+        admission, facts = self.admission(command, situation), situation.facts
         if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
-            if record is None:
+            if situation.record is None:
                 self.grow(command, minimum, validate_only=True)
             else:
                 assert facts.topic_id is not None

@@ -25,7 +25,7 @@ from modeaware.cluster.effects import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand
-from modeaware.lifecycle.intent import objection_to_change
+from modeaware.lifecycle.objections import objection_to_change
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines

@@ -16,11 +16,13 @@ from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.intent import objection_to_change
+from modeaware.lifecycle.growth import revived_to
+from modeaware.lifecycle.objections import objection_to_change
+from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress, partition_phase, topic_phase
-from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import format_ranges
-from modeaware.plan.file import DesiredTopic, ShrinkRules
+from modeaware.plan.file import DesiredTopic
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
 from modeaware.reports.describe import NOT_EVACUATED
 from partitioners import share_moved
@@ -286,17 +288,13 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
         return _replacement(desired, desired.replace, current)
     if desired.partitions > current.goal:
         return _growth(desired, current)
-    if current.in_progress:
-        return _in_progress(desired, current)
     if desired.partitions == current.goal:
-        return (), (), ()
+        return _again(desired, current.known)
     return _shrink(desired, current)
 
 
 def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     before, after, record = current.writable, desired.partitions, current.known
-    if current.listed <= after < current.count:  # with nothing retired any more, those would take writes as well
-        _check_added(current)
     opening = any(retired.opening for retired in record.retired.values())
     revived = range(0) if opening else range(before, min(after, current.listed))
     created = range(max(current.listed, current.count), after)
@@ -305,22 +303,14 @@ def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
         notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
     command = CreatePartitionsCommand(desired.name, after)
     step = Grow(before, command, revived, created, by_controller=current.record is not None)
-    accepted = _accepted(desired, current, after)
-    warnings = (keys_that_move(before, after), *(w for also in accepted for w in _state_lost(also.groups)))
-    return (step, *accepted), warnings, tuple(notes)
+    accepted, warnings, _ = _again(desired, revived_to(record, after))
+    return (step, *accepted), (keys_that_move(before, after), *warnings), tuple(notes)
 
 
 def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> _Resize:
     rules = desired.shrink_rules
-    if current.in_progress:
-        raise _RefusedError(f"a change is in progress ({current.progress}): wait until it is done, then apply again")
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
-    _check_evacuation(rules, current.cleanup_policy)
-    if rules.evacuate and rules.delay_ms is None:
-        raise _RefusedError(
-            "compaction never empties it: declare shrink: {policy: drained}, so that it is deleted then"
-        )
     copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
     wanted = TopicReplacement(
         successor,
@@ -337,44 +327,28 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
     return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
 
 
-def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    """The target, or fewer, while something is in progress."""
-    if desired.partitions != current.goal:
-        undo = f", or take it back (modeaware topics --undo --topic {desired.name})"
-        undo = "" if current.goal > current.writable else undo  # only a shrink can be taken back
-        raise _RefusedError(
-            f"a change to {current.goal} partitions is in progress ({current.progress}), and {desired.partitions} are "
-            f"fewer: wait until it is done{undo}, then apply again"
-        )
-    deletion = current.known.deletion
-    if deletion is None or desired.shrink is None or current.goal > current.writable:
+def _again(desired: DesiredTopic, record: TopicRecord) -> _Resize:
+    """The target of the shrink in progress: groups that the shrink does not name yet, and what the file wants
+    otherwise."""
+    again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
+    if again is None or desired.shrink is None:
         return (), (), ()
-    accepted = _accepted(desired, current, desired.partitions)
-    lost = (warning for step in accepted for warning in _state_lost(step.groups))
-    return accepted, (*_other_rules(desired.shrink, deletion), *lost), ()
-
-
-def _accepted(desired: DesiredTopic, current: CurrentTopic, count: int) -> tuple[AcceptStateLoss, ...]:
-    """For the shrink that is still in progress with ``count`` writable partitions: the groups it does not name yet."""
-    record, deletion = current.known, current.known.deletion
-    if deletion is None or desired.shrink is None:
-        return ()
-    left = {partition_phase(record.modes[p], r) for p, r in record.retired.items() if p >= count and not r.opening}
-    groups = tuple(sorted(set(desired.shrink.accept_state_loss) - set(deletion.accept_state_loss)))
-    if not groups or left <= {"done"}:
-        return ()
+    warnings = _state_lost(again.accepts)
+    if again.differs:
+        how = ", ".join(again.differs)
+        began = f"the shrink in progress continues as it began, with {how}: what the file says counts for the next one"
+        warnings = (began, *warnings)
+    now = record.deletion
+    if now is None or not again.accepts:
+        return (), warnings, ()
     command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
-        desired.name, count, deletion.delay_ms, deletion.immediate_delete, groups, deletion.evacuate
+        desired.name, record.writable_count, now.delay_ms, now.immediate_delete, again.accepts, now.evacuate
     )
-    return (AcceptStateLoss(command, groups),)
+    return (AcceptStateLoss(command, again.accepts),), warnings, ()
 
 
 def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     before, after, rules = current.writable, desired.partitions, desired.shrink_rules
-    _check_added(current)
-    if current.overrides is None:  # nor is the cleanup.policy known
-        raise _RefusedError(_HIDDEN)
-    _check_evacuation(rules, current.cleanup_policy)
     warnings = [keys_that_move(before, after)]
     if rules.evacuate:
         warnings.append(_EVACUATED)
@@ -383,34 +357,6 @@ def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     warnings += _state_lost(rules.accept_state_loss)
     deletes = "delete" in current.cleanup_policy
     return (Shrink(before, rules.command(desired.name, after), deletes),), tuple(warnings), (_OLD_CLIENTS,)
-
-
-def _check_added(current: CurrentTopic) -> None:
-    if current.count > current.listed and current.known.retired:
-        raise _RefusedError(
-            f"it has {current.count} partitions, of which another tool than modeaware has added "
-            f"{format_ranges(range(current.listed, current.count))}: grow it to {current.count} first, then apply again"
-        )
-
-
-def _check_evacuation(rules: ShrinkRules, cleanup_policy: str) -> None:
-    compacted = cleanup_policy.strip() != "delete"
-    if compacted and not rules.evacuate:
-        raise _RefusedError(
-            f"cleanup.policy is {cleanup_policy!r}, and the latest value of a key in a retired partition must be kept: "
-            "declare shrink: {evacuate: true}, and run the Spark job modeaware.spark.evacuate once it is sealed"
-        )
-    if rules.evacuate and not compacted:
-        raise _RefusedError("cleanup.policy is 'delete', there is nothing to evacuate: leave shrink.evacuate out")
-
-
-def _other_rules(wanted: ShrinkRules, deletion: DeleteTopicPartitions) -> tuple[str, ...]:
-    same = (deletion.delay_ms, deletion.immediate_delete, deletion.evacuate)
-    if (wanted.delay_ms, False, wanted.evacuate) == same:
-        return ()
-    how = f"policy {deletion.policy}" + (f", delay_ms {deletion.delay_ms}" if deletion.policy == "drained" else "")
-    how += f", {'with' if deletion.evacuate else 'without'} an evacuation"
-    return (f"the shrink in progress continues as it began ({how}): what the file says counts for the next one",)
 
 
 def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:

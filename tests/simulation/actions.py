@@ -64,7 +64,7 @@ class Actions(BrokerActions):
         world = self.world
         count = 4 if world.topic is None else len(world.topic.logs)
         dice = world.random()
-        delay_ms = 0 if dice < 0.65 else -1 if dice < 0.85 else 60_000
+        delay_ms = 0 if dice < 0.65 else None if dice < 0.85 else 60_000
         accept = ("streams",) if world.random() < 0.7 else ()
         to = world.below(count + 1) if world.random() < 0.15 else 1 + world.below(max(count - 1, 1))
         immediate = world.random() < 0.1
@@ -80,7 +80,9 @@ class Actions(BrokerActions):
 
     def grow(self) -> None:
         world = self.world
-        count = len(world.modes) if world.modes else 4 if world.topic is None else len(world.topic.logs)
+        count = max(
+            len(world.modes), 4 if world.topic is None else len(world.topic.logs)
+        )  # all that another tool added
         to = min(count, 7) if world.random() < 0.5 else 1 + world.below(7)
         self.command(CreatePartitionsCommand(world.name, to, validate_only=world.random() < 0.05))
 

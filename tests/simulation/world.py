@@ -137,7 +137,7 @@ class World(Chance):
 
     def shrink_admitted(self, deletion: DeleteTopicPartitions) -> None:
         self._running = True
-        self.delay_ms = max(deletion.delay_ms, 0)
+        self.delay_ms = deletion.delay_ms or 0
 
     @property
     def record(self) -> TopicRecord | None:

@@ -202,7 +202,7 @@ def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_let
     monkeypatch.setattr(Change, "grow", lambda *_, **__: pytest.fail("brokers are not asked"))
     dry = [] if "--yes" in options else ["--dry-run"]
     assert cli.main([*options.split(), *dry, *SERVER]) == 1
-    assert "topic 't' replaces 'old': wait until that is done" in capsys.readouterr().err
+    assert "topic 't': it replaces 'old': wait until that is done" in capsys.readouterr().err
 
 
 def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(

@@ -138,7 +138,7 @@ def test_the_text_has_every_section(place: str) -> None:
     headings = [line for line in text.splitlines() if line and not line.startswith(" ")]
     assert headings[1:] == ["Sample", "Hash", "Targets", "Load of a partition", "Groups", "In the way"]
     assert re.search(r"^  >  +3 ", text, re.MULTILINE), "the target that was asked for is marked"
-    assert re.search(r"^  REFUSED  Groups that keep state per partition", text, re.MULTILINE)
+    assert re.search(r"^  REFUSED  groups that keep state per partition", text, re.MULTILINE)
     assert all(len(line) <= 80 and line.isprintable() and line == line.rstrip() for line in text.splitlines())
 
 

@@ -15,7 +15,7 @@ from modeaware import cli
 from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
-from modeaware.cli.change import Situation
+from modeaware.cli.change import Change, Situation
 from modeaware.cli.replace import _Watch
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
@@ -416,6 +416,7 @@ class FakeChange:
     """
 
     is_embedded = False
+    admission = Change.admission
 
     def __init__(
         self,

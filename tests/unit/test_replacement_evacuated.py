@@ -9,7 +9,6 @@ import pytest
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import DeletePredecessor, ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
@@ -32,6 +31,7 @@ from tests.support.lifecycle import (
     log,
     look,
     refusal,
+    refuse_alias,
 )
 
 NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
