@@ -42,7 +42,7 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
-from modeaware.modes import PartitionMode, format_ranges
+from modeaware.modes import PartitionMode, divides_text, format_ranges
 from modeaware.reports.describe import NOT_EVACUATED, TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
@@ -383,7 +383,7 @@ def preview(command: ResizeCommand, situation: Situation) -> list[str]:
         f"ReadOnly: {format_ranges(range(after, before))}, no new records, and consumers read them to their end.",
         *_evacuation(command, situation),
         f"T{reclaim_text(command, situation.facts.deletes)[1:]}.",
-        key_note(before, after),
+        f"{divides_text(before, after)}.",
     ]
 
 
@@ -400,39 +400,13 @@ def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> l
         if group is not None and group.stateful:
             lines.append(
                 f"WARNING: group {name!r} keeps state per partition, and state does not move with the keys: what it "
-                f"has stored (windows, joins, aggregates, tables) for {_moving_keys(command, situation)} stays in the "
-                "changelogs of their old partitions. In its new partition such a key begins without"
+                "has stored (windows, joins, aggregates, tables) for the keys that move stays in the changelogs of "
+                "their old partitions. In its new partition such a key begins without"
             )
         else:
             known = "keeps no state that is known of" if group is not None else "does not use the topic now"
             lines.append(f"  (--accept-state-loss {name}: the group {known}; recorded for when it does.)")
     return lines
-
-
-def _moving_keys(command: DeletePartitionsCommand, situation: Situation) -> str:
-    deletion = situation.known.deletion
-    count, target = situation.writable_count, command.total_count
-    if count == target and deletion is not None:  # in progress already
-        count = deletion.previous_count
-    if not 0 < target < count:
-        return "keys that move"
-    if count % target:
-        return f"most keys, since {target} does not divide {count},"
-    return f"the keys of partitions {format_ranges(range(target, count))}"
-
-
-def key_note(count: int, target: int) -> str:
-    """Return what a shrink from ``count`` to ``target`` partitions does to keys: a dividing target moves the fewest."""
-    if count % target == 0:
-        return (
-            f"{target} divides {count}: only keys of the retired partitions move to another partition, "
-            "all other keys stay where they are."
-        )
-    dividing = ", ".join(str(n) for n in range(1, count) if count % n == 0)
-    return (
-        f"{target} does not divide {count}: most keys move to another partition. A target that divides it ({dividing}) "
-        "moves only the keys of the retired partitions."
-    )
 
 
 def _evacuation(command: DeletePartitionsCommand, situation: Situation) -> list[str]:

@@ -22,7 +22,7 @@ from modeaware.lifecycle.commands import (
     TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.repetition import Repetition, repetition_of
+from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.records import MAX_PARTITIONS, Replacement, TopicRecord
 from modeaware.modes import format_ranges
@@ -30,6 +30,11 @@ from modeaware.modes import format_ranges
 FENCES = ("config", "none")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _IN_A_FILE = "(in a file: evacuate)"
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether a topic can have this name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
+    return _NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
 def current_of(record: TopicRecord | None, facts: TopicFacts) -> TopicRecord:
@@ -72,7 +77,7 @@ def objections(
         yield no("off", ErrorCode.POLICY_VIOLATION, why)
     again = repetition_of(command, current)
     if isinstance(command, ReplaceTopicCommand) and current.replacement is not None:
-        if (refused := _why_not_now(command, current.replacement, again)) is not None:
+        if (refused := why_not_now(command, current, current.replacement)) is not None:
             yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused)
     elif again is None:
         yield from _to_first(command, current, facts)
@@ -89,7 +94,7 @@ def objection_to_change(replacement: Replacement) -> str:
     return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
 
 
-def _why_not_now(command: ReplaceTopicCommand, now: Replacement, again: Repetition | None) -> str | None:
+def why_not_now(command: ReplaceTopicCommand, current: TopicRecord, now: Replacement) -> str | None:
     """Return why a command about the replacement in progress is refused: a name that leads to a successor is not taken
     back (invariant I8)."""
     successor, switched = now.successor, now.switched_ms is not None
@@ -102,6 +107,7 @@ def _why_not_now(command: ReplaceTopicCommand, now: Replacement, again: Repetiti
         return back if switched else None
     if now.undone_ms is not None:
         return f"its replacement by {successor!r} is being undone: wait until that is done"
+    again = repetition_of(command, current)
     if again is not None and again.differs:
         remedy = "repeat the command as it was" if switched else "undo that first (--undo)"
         return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
@@ -189,7 +195,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
     no = partial(Objection, command.topic)
     if command.undo:
         yield no("replaced", ErrorCode.INVALID_REQUEST, "it is not being replaced; nothing to undo")
-    if not _NAME.fullmatch(command.successor) or command.successor in (".", ".."):
+    if not is_topic_name(command.successor):
         why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
         yield no("successor", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if command.num_partitions < 1:

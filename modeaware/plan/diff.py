@@ -15,13 +15,13 @@ from typing import ClassVar
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.lifecycle.growth import revived_to
-from modeaware.lifecycle.objections import objection_to_change
+from modeaware.lifecycle.objections import objection_to_change, why_not_now
 from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress, partition_phase, topic_phase
 from modeaware.modelog.records import Replacement, TopicRecord
-from modeaware.modes import format_ranges
+from modeaware.modes import divides_text, format_ranges
 from modeaware.plan.file import DesiredTopic
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
 from modeaware.reports.describe import NOT_EVACUATED
@@ -55,22 +55,12 @@ class CurrentTopic:
         return current_record(self.record, "", "", self.count)
 
     @property
-    def listed(self) -> int:
-        """The number of partitions that the record lists, or would list."""
-        return len(self.known.modes)
-
-    @property
-    def writable(self) -> int:
-        """The number that take writes."""
-        return self.known.writable_count
-
-    @property
     def goal(self) -> int:
         """The number that will take writes once new partitions that are being opened do."""
         opening = [partition.opening for partition in self.known.retired.values()]
         if opening and all(opening):  # then none is retired any more
-            return max(self.count, self.listed)
-        return self.writable + sum(opening)
+            return max(self.count, len(self.known.modes))
+        return self.known.writable_count + sum(opening)
 
     @property
     def in_progress(self) -> bool:
@@ -228,18 +218,16 @@ def diff_replaced(
         successor: the topic that replaces it; None: there is none of that name.
     """
     try:
-        if desired.replace != now.successor or now.undone_ms is not None:
+        if now.let_go_ms is None:
+            wanted = ReplaceTopicCommand(desired.name, desired.replace or "", desired.partitions, fence=now.fence)
+            if (why := why_not_now(wanted, record, now)) is not None:
+                raise _RefusedError(why)
+        elif desired.replace != now.successor:
             raise _RefusedError(objection_to_change(now))
-        if now.let_go_ms is not None:
+        else:
             _check_successor(desired, now, successor)
             if topic_phase(record) == "done" or now.delay_ms is None:  # which nobody waits for
                 return TopicDiff(desired.name, desired.where)
-        elif desired.partitions != now.num_partitions:
-            remedy = "undo that (modeaware replace --undo)" if now.switched_ms is None else "wait until that is done"
-            raise _RefusedError(
-                f"it is being replaced by {now.successor!r} with {now.num_partitions} partitions, not "
-                f"{desired.partitions}: {remedy}, then apply again"
-            )
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
     paused = now.reason == reasons.PAUSED
@@ -294,10 +282,11 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
 
 
 def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, record = current.writable, desired.partitions, current.known
+    record, after = current.known, desired.partitions
+    before, listed = record.writable_count, len(record.modes)
     opening = any(retired.opening for retired in record.retired.values())
-    revived = range(0) if opening else range(before, min(after, current.listed))
-    created = range(max(current.listed, current.count), after)
+    revived = range(0) if opening else range(before, min(after, listed))
+    created = range(max(listed, current.count), after)
     notes = []
     if current.in_progress and not opening:
         notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
@@ -322,7 +311,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         evacuate=rules.evacuate,
     )
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
-    step = Replace(current.writable, replace_command(desired.name, wanted, predecessor))
+    step = Replace(current.known.writable_count, replace_command(desired.name, wanted, predecessor))
     warnings = ((_EVACUATED,) if rules.evacuate else ()) + _state_lost(rules.accept_state_loss)
     return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
 
@@ -348,7 +337,7 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> _Resize:
 
 
 def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, rules = current.writable, desired.partitions, desired.shrink_rules
+    before, after, rules = current.known.writable_count, desired.partitions, desired.shrink_rules
     warnings = [keys_that_move(before, after)]
     if rules.evacuate:
         warnings.append(_EVACUATED)
@@ -366,10 +355,7 @@ def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
 def keys_that_move(before: int, after: int) -> str:
     """Return what a change of the number of partitions does to keys."""
     share = f"{share_moved(before, after):.0%} of the keys move to another partition where producers hash them"
-    hashes = "(murmur2 in Java and kafka-python, CRC32 in librdkafka, modulo the number of partitions)"
-    few, many = sorted((before, after))
-    divides = f"{few} divides {many}, it cannot be less" if many % few == 0 else f"{few} does not divide {many}"
-    return f"{share} {hashes}; {divides}"
+    return f"{share} (murmur2 in Java and kafka-python, CRC32 in librdkafka); {divides_text(before, after)}"
 
 
 def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | None:

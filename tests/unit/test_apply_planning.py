@@ -259,7 +259,7 @@ def test_more_partitions_revive_first() -> None:
     )
     plan = shrunk(done=True).plan(wanted(14))
     assert plan.steps == (Grow(4, CreatePartitionsCommand(TOPIC, 14), range(4, 12), range(12, 14), by_controller=True),)
-    assert "4 does not divide 14" in plan.warnings[0]
+    assert "14 is no multiple of 4" in plan.warnings[0]
 
 
 def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
@@ -437,10 +437,15 @@ def test_a_replacement_in_progress_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("now", "partitions", "successor", "told"),
     [
-        (NOW, 3, "orders-v2", "with 4 partitions, not 3: undo that"),
-        (replace(NOW, switched_ms=3), 3, "orders-v2", "with 4 partitions, not 3: wait until that is done"),
-        (NOW, 4, "orders-v3", "it is being replaced by 'orders-v2'"),
-        (replace(NOW, undone_ms=5), 4, "orders-v2", "it is being replaced by 'orders-v2'"),
+        (NOW, 3, "orders-v2", "with another number of partitions (4): undo that"),
+        (
+            replace(NOW, switched_ms=3),
+            3,
+            "orders-v2",
+            "another number of partitions (4): repeat the command as it was",
+        ),
+        (NOW, 4, "orders-v3", "it is already being replaced, by 'orders-v2'"),
+        (replace(NOW, undone_ms=5), 4, "orders-v2", "its replacement by 'orders-v2' is being undone"),
         (DONE, 4, "orders-v3", "its name leads to 'orders-v2'"),
     ],
 )

@@ -225,15 +225,11 @@ STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
 STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "plain": GroupFacts({0: 10})}))
 
 
-@pytest.mark.parametrize(
-    ("target", "what"),
-    [(4, "the keys of partitions 4-11"), (5, "most keys, since 5 does not divide 12,"), (13, "keys that move")],
-)
-def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str) -> None:
-    command = DeletePartitionsCommand("t", target, accept_state_loss=("app", "plain", "absent"))
+def test_accepted_loss_of_state_names_what_does_not_move() -> None:
+    command = DeletePartitionsCommand("t", 4, accept_state_loss=("app", "plain", "absent"))
     warning, plain, absent = preview(command, STATEFUL)[2:5]
     assert warning.startswith("WARNING: group 'app' keeps state per partition")
-    assert f"(windows, joins, aggregates, tables) for {what} stays in the changelogs" in warning
+    assert "(windows, joins, aggregates, tables) for the keys that move stays in the changelogs" in warning
     assert "plain: the group keeps no state that is known of" in plain
     assert "absent: the group does not use the topic" in absent
 

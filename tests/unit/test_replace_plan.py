@@ -614,6 +614,10 @@ def test_topic_that_vanishes_or_whose_replacement_is_given_up_fails_the_wait(
 
 
 def test_undo_of_a_shrink_is_none_of_a_replacement() -> None:
+    session: Any = SimpleNamespace(controller=ControllerConfig(), clock=SYSTEM_CLOCK)
     for now, what in ((SWITCHED, "has replaced it: change that"), (BEGUN, "undo it .modeaware replace --undo")):
+        situation = Situation("orders", replace(RECORD, replacement=now), replace(FACTS, topic_id=RECORD.topic_id))
+        command = undo_command(situation)
+        assert command is not None
         with pytest.raises(RequestRefused, match=what):
-            undo_command(Situation("orders", replace(RECORD, replacement=now), FACTS))
+            Change(session).admission(command, situation)
