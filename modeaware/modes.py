@@ -86,3 +86,37 @@ def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
             first = last = partition
     if first is not None and last is not None:
         yield first, last
+
+
+def divides(one: int, other: int) -> bool:
+    """Return whether one number of partitions divides the other: a hash modulo the number moves fewest keys then."""
+    return max(one, other) % min(one, other) == 0
+
+
+def nearest_dividing(before: int, wanted: int) -> list[int]:
+    """Return the numbers nearest to ``wanted`` that divide ``before`` (for a growth: its multiples), ``before`` left
+    out; ``wanted`` alone if it is one.
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+    if before < 1 or wanted < 1:
+        raise ValueError(f"counts of partitions must be positive, not {before} and {wanted}")
+    below, above = wanted, wanted
+    while not divides(before, below):
+        below -= 1
+    while not divides(before, above):
+        above += 1
+    return sorted({below, above} - {before})
+
+
+def divides_text(before: int, after: int) -> str:
+    """Return, as a clause, whether one number of partitions divides the other, and which keys a hash moves then."""
+    shrinks, moves = after < before, "a hash modulo the number of partitions moves"
+    if divides(before, after):
+        relation = "divides" if shrinks else "is a multiple of"
+        which = "only keys of the retired ones" if shrinks else "keys to the new ones only"
+        return f"{after} {relation} {before}: {moves} {which}"
+    relation = "does not divide" if shrinks else "is no multiple of"
+    instead = " or ".join(map(str, nearest_dividing(before, after)))
+    return f"{after} {relation} {before}: {moves} keys between those that stay, too; not with {instead}"

@@ -14,15 +14,13 @@ from modeaware.admin.successors import check_consequences, validate_successor
 from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change, check_count
 from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S, admitted, waits_for_retention
+from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S, waits_for_retention
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
 from modeaware.cluster.effects import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission
-from modeaware.lifecycle.alias import refuse_alias
-from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.intent import objection_to_change
+from modeaware.lifecycle.objections import objection_to_change
 from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
     CLEANUP_POLICY,
@@ -224,10 +222,7 @@ class _Application:
         try:
             with kafka_errors(f"change topic {diff.topic!r}"):
                 for step in diff.steps:
-                    if not step.by_controller:
-                        if isinstance(step, Grow):  # the topic has no record, so no id is needed to find its own
-                            records, now_ms = found.log.replaced, self._session.clock.now_ms()
-                            refuse_alias(step.command, TopicFacts(diff.topic, None), records, now_ms)
+                    if isinstance(step, Create | AlterConfigs):
                         _at_brokers(self._change, diff.topic, step, validate_only=True)
                         continue
                     admission = self._change.retry(partial(self._admission, step, record, found))
@@ -237,15 +232,16 @@ class _Application:
             return replace(diff, steps=(), refusal=error.message)
         return replace(diff, notes=tuple(notes))
 
-    def _admission(self, step: Step, record: TopicRecord | None, found: Found) -> Admission:
-        assert not isinstance(step, (Create, AlterConfigs))
+    def _admission(
+        self, step: Grow | Shrink | AcceptStateLoss | Replace, record: TopicRecord | None, found: Found
+    ) -> Admission:
         change, session, args = self._change, self._session, self._args
         situation = replace(change.look(step.command.topic, found.log), record=record)
         if not isinstance(step, Replace):
             return change.validate(step.command, situation)
         command = step.command
         successor = session.observer().observe(command.successor, None)
-        admission = admitted(change, command, situation, successor)
+        admission = change.admission(command, situation.with_successor(successor))
         wanted = TopicReplacement(
             command.successor,
             command.num_partitions,

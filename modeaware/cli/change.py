@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -30,19 +30,19 @@ from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartit
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
-from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
     ReplaceTopicCommand,
     ResizeCommand,
+    TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.state import in_progress
+from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
-from modeaware.modes import PartitionMode, format_ranges
+from modeaware.modes import PartitionMode, divides_text, format_ranges
 from modeaware.reports.describe import TopicDescription, reclaim_text
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
@@ -72,13 +72,17 @@ class Situation:
 
     @property
     def known(self) -> TopicRecord:
-        """The record, or what one would say of a topic that was never changed."""
-        return self.record or TopicRecord.unchanged(self.topic, self.facts.topic_id or "", self.count)
+        """The topic as its record and the brokers have it."""
+        return current_record(self.record, self.topic, self.facts.topic_id or "", self.count)
 
     @property
     def writable_count(self) -> int:
         """The number of partitions that take writes."""
         return self.known.writable_count
+
+    def with_successor(self, facts: TopicFacts) -> Situation:
+        """Return the topic beside the one that has the name of its successor."""
+        return replace(self, facts=replace(self.facts, successor=facts))
 
 
 def situation_of(session: Session, topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> Situation:
@@ -133,17 +137,21 @@ class Change:
         log = self.session.read_log() if log is None else log
         return situation_of(self.session, topic, log, self.session.observer().observe(topic, None, log.rules))
 
+    def admission(self, command: TopicCommand, situation: Situation) -> Admission:
+        """Return what a controller would make of the command; raises RequestRefused where it would refuse."""
+        config, now_ms = self.session.controller, self.session.clock.now_ms()
+        epoch = situation.claim.controller_epoch if situation.claim is not None else 0
+        record, facts, rules, replaced = situation.record, situation.facts, situation.rules, situation.replaced
+        return admit(command, record, facts, config, epoch, now_ms, rules, replaced)
+
     def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
-        """Return what a controller would make of the command. Brokers validate the partitions to be created.
+        """Return the :meth:`admission`. Brokers validate the partitions to be created.
 
         ``minimum`` is KIP-409's, of live replicas. Raises RequestRefused where the controller or a broker would refuse.
         """
-        epoch = situation.claim.controller_epoch if situation.claim is not None else 0
-        record, facts, now_ms = situation.record, situation.facts, self.session.clock.now_ms()
-        refuse_alias(command, facts, situation.replaced, now_ms)
-        admission = admit(command, record, facts, self.session.controller, epoch, now_ms, situation.rules)
+        admission, facts = self.admission(command, situation), situation.facts
         if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
-            if record is None:
+            if situation.record is None:
                 self.grow(command, minimum, validate_only=True)
             else:
                 assert facts.topic_id is not None
@@ -374,7 +382,7 @@ def preview(command: ResizeCommand, situation: Situation) -> list[str]:
         f"{command.topic}: {before} -> {after} writable partitions.",
         f"ReadOnly: {format_ranges(range(after, before))}, no new records, and consumers read them to their end.",
         f"T{reclaim_text(command)[1:]}.",
-        key_note(before, after),
+        f"{divides_text(before, after)}.",
     ]
 
 
@@ -391,39 +399,13 @@ def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> l
         if group is not None and group.stateful:
             lines.append(
                 f"WARNING: group {name!r} keeps state per partition, and state does not move with the keys: what it "
-                f"has stored (windows, joins, aggregates, tables) for {_moving_keys(command, situation)} stays in the "
-                "changelogs of their old partitions. In its new partition such a key begins without"
+                "has stored (windows, joins, aggregates, tables) for the keys that move stays in the changelogs of "
+                "their old partitions. In its new partition such a key begins without"
             )
         else:
             known = "keeps no state that is known of" if group is not None else "does not use the topic now"
             lines.append(f"  (--accept-state-loss {name}: the group {known}; recorded for when it does.)")
     return lines
-
-
-def _moving_keys(command: DeletePartitionsCommand, situation: Situation) -> str:
-    deletion = situation.known.deletion
-    count, target = situation.writable_count, command.total_count
-    if count == target and deletion is not None:  # in progress already
-        count = deletion.previous_count
-    if not 0 < target < count:
-        return "keys that move"
-    if count % target:
-        return f"most keys, since {target} does not divide {count},"
-    return f"the keys of partitions {format_ranges(range(target, count))}"
-
-
-def key_note(count: int, target: int) -> str:
-    """Return what a shrink from ``count`` to ``target`` partitions does to keys: a dividing target moves the fewest."""
-    if count % target == 0:
-        return (
-            f"{target} divides {count}: only keys of the retired partitions move to another partition, "
-            "all other keys stay where they are."
-        )
-    dividing = ", ".join(str(n) for n in range(1, count) if count % n == 0)
-    return (
-        f"{target} does not divide {count}: most keys move to another partition. A target that divides it ({dividing}) "
-        "moves only the keys of the retired partitions."
-    )
 
 
 def _growth(command: CreatePartitionsCommand, situation: Situation) -> list[str]:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from modeaware.cli import Command
 from modeaware.cli.progress import tell
-from modeaware.cli.session import add_connection_options, add_flags, open_session, whole_number
+from modeaware.cli.session import (
+    add_connection_options,
+    add_controller_config_option,
+    add_flags,
+    open_session,
+    whole_number,
+)
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan, make_plan
@@ -27,7 +33,8 @@ class Plan(Command):
 
     epilog = f"""\
 {json_help(ResizePlan)}
-It reads no more records than --sample says, joins no group and commits nothing; it needs no controller and no mode log.
+It reads no more records than --sample says, joins no group and commits nothing. It needs neither a controller nor a
+mode log; where there is a mode log, the plan says what is in progress.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -47,12 +54,13 @@ It reads no more records than --sample says, joins no group and commits nothing;
             metavar="RECORDS",
             help=f"how many records to read at most (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED})",
         )
+        add_controller_config_option(parser, "--controller-config")
         add_flags(parser, json="print JSON, see below")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots as well")
 
     def run(self, args: argparse.Namespace) -> int:
         with open_session(args, "plan") as session:
-            found = look(session.cluster, args.topic)
+            found = look(session, args.topic)
             sample = read_sample(session.conf, args.topic, found.facts.partition_count, found.logs, args.sample)
         plan = make_plan(found, sample, args.partitions, SYSTEM_CLOCK.now_ms())
         if args.json:

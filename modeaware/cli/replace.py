@@ -29,12 +29,11 @@ from modeaware.cli.session import (
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.admission import Admission, admit
-from modeaware.lifecycle.alias import refuse_alias
+from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.intent import FENCES
+from modeaware.lifecycle.objections import FENCES
 from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
@@ -256,7 +255,7 @@ def _look(
     successor = seen.facts[wanted.successor]
     if isinstance(successor, ClusterError):
         raise successor
-    admission = admitted(change, command, situation, successor)
+    admission = change.admission(command, situation.with_successor(successor))
     acls, refusal, servers = None, None, session.bootstrap_server
     if not args.undo and (current is None or current.switched_ms is None):
         acls = compare_acls(seen.acls(), topic, wanted.successor, servers)
@@ -274,18 +273,6 @@ def _look(
     requirement = required_of((), facts, situation.rules, ignored, now_ms)
     plan = plan_replacement(command, facts, found, dict(args.config), quiet_ms, acls, seen.names(), requirement)
     return _Look(situation, command, admission, plan, refusal)
-
-
-def admitted(change: Change, command: ReplaceTopicCommand, situation: Situation, successor: TopicFacts) -> Admission:
-    """Return what a controller would make of the command.
-
-    Raises:
-        RequestRefused: the controller would refuse.
-    """
-    session, facts = change.session, replace(situation.facts, successor=successor)
-    epoch, now_ms = situation.claim.controller_epoch if situation.claim is not None else 0, session.clock.now_ms()
-    refuse_alias(command, facts, situation.replaced, now_ms)
-    return admit(command, situation.record, facts, session.controller, epoch, now_ms, situation.rules)
 
 
 def _wanted(

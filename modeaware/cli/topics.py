@@ -26,7 +26,7 @@ from modeaware.cluster.effects import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand
-from modeaware.lifecycle.intent import objection_to_change
+from modeaware.lifecycle.objections import is_topic_name
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
@@ -37,7 +37,6 @@ from modeaware.reports.topics import (
     ListedTopic,
     PartitionReplicas,
     TopicState,
-    is_topic_name,
     list_topics,
     matching,
     named,
@@ -256,12 +255,10 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
     record = situation.known
-    if record.replacement is not None:
-        why = f"topic {record.topic!r}: {objection_to_change(record.replacement)}"
-        raise RequestRefused(why, code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=record.topic)
-    if record.deletion is None or record.deletion.previous_count <= record.writable_count:
+    before = record.deletion.previous_count if record.deletion is not None else 0
+    if record.replacement is None and before <= record.writable_count:  # else the admission refuses
         return None
-    return CreatePartitionsCommand(record.topic, record.deletion.previous_count)
+    return CreatePartitionsCommand(record.topic, before)
 
 
 def _create(args: argparse.Namespace, session: Session) -> int:

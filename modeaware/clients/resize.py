@@ -19,6 +19,7 @@ from functools import cached_property
 from modeaware.callouts import call_out, get_logger
 from modeaware.clients.tally import RESIZE_WARNINGS, TALLY
 from modeaware.errors import ResizeWarning
+from modeaware.modes import divides, divides_text
 from modeaware.topic_view import TopicView
 from partitioners import Partitioner, TopicPartitioner, expected_share_moved
 
@@ -48,12 +49,11 @@ class Resize:
     @property
     def divides(self) -> bool:
         """Whether one count divides the other: a hash modulo the count moves as few keys then as can be."""
-        return max(self.old_count, self.new_count) % min(self.old_count, self.new_count) == 0
+        return divides(self.old_count, self.new_count)
 
     def describe(self) -> str:
         """For people. The first sentence is KIP-694's ("Kafka Topic Command changes"), with the verb that fits."""
         verb = "decreased" if self.new_count < self.old_count else "increased"
-        smaller, larger = sorted((self.old_count, self.new_count))
         share = "some" if self.moved_share is None else f"{self.moved_share:.0%}"
         if self.successor is not None:
             return (
@@ -64,8 +64,8 @@ class Resize:
         return (
             f"WARNING: If partitions are {verb} for a topic that has a key, the partition logic or ordering of the "
             f"messages will be affected. {self.topic} (epoch {self.epoch}) went from {self.old_count} to "
-            f"{self.new_count} writable partitions: {share} of the keys move, "
-            f"{smaller} {'divides' if self.divides else 'does not divide'} {larger}"
+            f"{self.new_count} writable partitions: {share} of the keys move; "
+            f"{divides_text(self.old_count, self.new_count)}"
         )
 
 

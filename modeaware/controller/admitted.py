@@ -11,13 +11,15 @@ from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitions,
     CreatePartitionsCommand,
+    DeletePredecessor,
     DeleteTopic,
     Effect,
+    FenceTopic,
     ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.intent import effects_to_come
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, creation
 from modeaware.modelog.records import TopicRecord
 
 
@@ -63,6 +65,15 @@ class Admitted:
     def result(self) -> CommandResult:
         record = self.admission.record or self.record
         return CommandResult(self.command.topic, ErrorCode.NONE, self.admission.message, record.modes if record else ())
+
+
+def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Effect, ...]:
+    """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
+    refuse it."""
+    new = (creation(command.topic, topic_id, command),)
+    if command.fence == "none":
+        return new
+    return (*new, FenceTopic(command.topic, topic_id, FENCE_CONFIGS), DeletePredecessor(command.topic, topic_id, {}))
 
 
 def refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:

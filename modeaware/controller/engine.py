@@ -38,7 +38,6 @@ from modeaware.lifecycle.alias import (
     led_on,
     predecessor_of,
     record_after,
-    refuse_alias,
 )
 from modeaware.lifecycle.commands import (
     Advance,
@@ -253,9 +252,8 @@ class Engine:
                 now_ms = self._clock.now_ms()
                 if isinstance(command, ReplaceTopicCommand) and command.forget:
                     return Admitted(command, None, facts, forget_alias(command, facts, replaced))
-                refuse_alias(command, facts, replaced, now_ms)
                 record = self._records.get(facts.topic_id or "")
-                admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
+                admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules, replaced)
         except (RequestRefused, ClusterError) as error:
             return self._not_begun(command, error, record)
         return Admitted(command, record, facts, admission)

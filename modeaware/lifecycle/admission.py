@@ -1,36 +1,31 @@
 """Admission: whether a command may change a topic or the rules about groups, and the record that changes it.
 
-KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes. A refusal changes
-nothing.
+A refusal changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import alias_of
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
+    Objection,
     ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, required_of, unread_offsets
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import grow
-from modeaware.lifecycle.intent import (
-    changed_replacement,
-    new_replacement,
-    objection_to_change,
-    objections_to_replacement,
-    why_evacuate,
-)
+from modeaware.lifecycle.objections import current_of, objections
 from modeaware.lifecycle.record_size import largest_bytes, most_partitions
-from modeaware.lifecycle.state import in_progress
+from modeaware.lifecycle.repetition import repetition_of
 from modeaware.modelog.group_rules import (
     CLOSED,
     KINDS,
@@ -41,13 +36,13 @@ from modeaware.modelog.group_rules import (
     has_glob_characters,
 )
 from modeaware.modelog.records import (
-    MAX_PARTITIONS,
     MAX_RECORD_BYTES,
     DeleteTopicPartitions,
+    Replacement,
     RetiredPartition,
     TopicRecord,
 )
-from modeaware.modes import PartitionMode, format_ranges
+from modeaware.modes import PartitionMode
 
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that dates can express."""
@@ -74,45 +69,35 @@ def admit(
     controller_epoch: int,
     now_ms: int,
     rules: Sequence[GroupRule] = (),
+    replaced: Collection[TopicRecord] = (),
 ) -> Admission:
-    """Decide on a command about a topic; ``rules`` are the operator's, about groups.
+    """Decide on a command about a topic.
+
+    Args:
+        record: the topic's; None: it was never changed.
+        rules: the operator's, about groups.
+        replaced: the records of all topics that are or were replaced.
 
     Raises:
-        RequestRefused: the command is refused; ``code`` and the message say why and what to do.
+        RequestRefused: the command is refused, for the first of its :func:`~modeaware.lifecycle.objections.objections`.
     """
-    topic = command.topic
-    if facts.topic_id is None:
-        raise RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
-    if facts.internal or topic == config.mode_log_topic:
-        why = "it is internal; its owner decides on its partition count"
-        raise _refusal(topic, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-    if record is not None and record.topic_id != facts.topic_id:
-        record = None  # recreated under its name: a new topic, with a record of its own
-    current = _current_record(record, facts, controller_epoch)
+    for objection in objections(command, record, facts, config, now_ms, replaced):
+        raise objection.refusal
+    current = current_of(record, facts)
     message: str | None = None
-    after: TopicRecord | None
-    if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
-        raise _refusal(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, objection_to_change(current.replacement))
-    if isinstance(command, DeletePartitionsCommand | ReplaceTopicCommand) and not config.enable:
-        raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
-    if isinstance(command, ReplaceTopicCommand):
-        after = _replaced(command, current, facts, now_ms)
+    if (again := repetition_of(command, current)) is not None:
+        after = again.record
+        message = "already under way: the loss of state is accepted now" if again.accepts else None
     elif isinstance(command, DeletePartitionsCommand):
-        if command.delay_ms is not None and command.delay_ms < 0:
-            why = f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
-            raise _refusal(topic, ErrorCode.INVALID_REQUEST, why)
-        if (after := _repeated(command, current)) is not None:
-            message = "already under way: the loss of state is accepted now"
-        else:
-            for code, why in _objections_to_shrink(command, current, facts):
-                raise _refusal(topic, code, why)
-            requirement = required_of((), facts, rules, config.ignored_groups, now_ms)
-            after = _retire(command, current, requirement, now_ms)
-            message = _unread(command, after, facts, requirement.doubt)
-    else:
-        for code, why in _objections_to_growth(command, current, facts):
-            raise _refusal(topic, code, why)
+        requirement = required_of((), facts, rules, config.ignored_groups, now_ms)
+        after = _retire(command, current, requirement, now_ms)
+        message = _unread(command, after, facts, requirement.doubt)
+    elif isinstance(command, CreatePartitionsCommand):
         after = grow(current, command, facts, now_ms)
+    elif current.replacement is not None:
+        after = _undo(current, current.replacement, now_ms)
+    else:
+        after = _replace(current, command, now_ms)
     if after == current:
         return Admission(None, "already under way: nothing changed")
     _check_size(after, facts)
@@ -129,106 +114,6 @@ def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Seque
     """
     alias = alias_of(command, facts, records)
     return Admission(None, removed=() if command.validate_only else (alias.topic_id,))
-
-
-def _replaced(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts, now_ms: int) -> TopicRecord:
-    """Return the record with the topic's replacement begun, changed or undone."""
-    if current.replacement is not None:
-        found = changed_replacement(current, current.replacement, command, now_ms)
-        if isinstance(found, str):
-            raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, found)
-        return found
-    for code, why in (*objections_to_replacement(command, facts), *_objections_to_change(command, current, facts)):
-        raise _refusal(command.topic, code, why)
-    return new_replacement(current, command, now_ms)
-
-
-def _objections_to_shrink(
-    command: DeletePartitionsCommand, current: TopicRecord, facts: TopicFacts
-) -> Iterator[tuple[ErrorCode, str]]:
-    """Yield why a shrink is refused, with the error codes.
-
-    One change at a time, because required groups are noted for one change; and state that is kept per partition does
-    not move with the keys, so its group has to be named (invariant I1).
-    """
-    topic, target, count = command.topic, command.total_count, current.writable_count
-    if target < 1:
-        yield ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at least 1 must stay"
-    if target == count:
-        yield ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already"
-    if target > count:
-        grow_it = f"'modeaware grow {topic} --partitions {target}' or AdminClient.create_partitions"
-        why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
-        yield ErrorCode.INVALID_PARTITIONS, why
-    yield from _objections_to_change(command, current, facts)
-    if facts.compacted:
-        yield ErrorCode.POLICY_VIOLATION, why_evacuate(facts.cleanup_policy)
-
-
-def _objections_to_change(
-    command: DeletePartitionsCommand | ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts
-) -> Iterator[tuple[ErrorCode, str]]:
-    """Yield why a topic can neither be shrunk nor replaced now."""
-    if in_progress(current):
-        why = "the topic is currently under changes: wait (--describe shows what it waits for), or undo it (--undo)"
-        yield ErrorCode.REASSIGNMENT_IN_PROGRESS, why
-    if facts.stateful_owner is not None:
-        owner = repr(facts.stateful_owner)
-        why = f"it is an internal topic of the Streams application {owner}, which keeps state per partition"
-        yield ErrorCode.POLICY_VIOLATION, why
-    stateful = {name for name, group in facts.groups.items() if group.stateful} - set(command.accept_state_loss)
-    if stateful:
-        why = (
-            "groups that keep state per partition (as Kafka Streams does) read it: "
-            f"{', '.join(sorted(stateful))}. The state of keys that move would stay behind; to accept that, name each "
-            "with --accept-state-loss"
-        )
-        yield ErrorCode.POLICY_VIOLATION, why
-    if facts.partition_count > len(current.modes):
-        why = (
-            f"it has {facts.partition_count} partitions, but only {len(current.modes)} are on record and some of them "
-            "are retired: another tool has grown it. Grow it with modeaware first, so that they are opened"
-        )
-        yield ErrorCode.INVALID_PARTITIONS, why
-    if missing := [p for p in range(facts.partition_count) if p not in facts.partitions]:
-        why = f"no leader available for partitions {format_ranges(missing)}; retry, or check the brokers"
-        yield ErrorCode.LEADER_NOT_AVAILABLE, why
-
-
-def _objections_to_growth(
-    command: CreatePartitionsCommand, current: TopicRecord, facts: TopicFacts
-) -> Iterator[tuple[ErrorCode, str]]:
-    target, count = command.total_count, current.writable_count
-    if target <= count:
-        yield ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already; {target} is not an increase"
-    if target > MAX_PARTITIONS:  # before a list of that length is made
-        yield ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
-    new = max(target - facts.partition_count, 0)
-    if command.assignments is not None and len(command.assignments) != new:
-        why = (
-            f"{len(command.assignments)} replica assignments for {new} new partitions (retired ones are revived first)"
-        )
-        yield ErrorCode.INVALID_REPLICA_ASSIGNMENT, why
-
-
-def _repeated(command: DeletePartitionsCommand, current: TopicRecord) -> TopicRecord | None:
-    """Return the record of the shrink in progress, if this is the same one; None: it is not.
-
-    A repeated request may name more groups whose state may be lost: one that appeared since may hold the shrink up.
-    """
-    now = current.deletion
-    if now is None or not in_progress(current):
-        return None
-    if not command.total_count == now.delete_partitions == current.writable_count:
-        return None
-    if (command.delay_ms, command.immediate_delete) != (now.delay_ms, now.immediate_delete):
-        why = (
-            f"the topic is already being shrunk to {now.delete_partitions} partitions under the {now.policy!r} "
-            "policy: undo it (--undo) to choose another"
-        )
-        raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
-    accepted = tuple(sorted({*now.accept_state_loss, *command.accept_state_loss}))
-    return replace(current, deletion=replace(now, accept_state_loss=accepted))
 
 
 def _retire(
@@ -264,6 +149,29 @@ def _retire(
     )
 
 
+def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> TopicRecord:
+    """Return the record with the intent to replace the topic: :mod:`modeaware.lifecycle.replacement` does it."""
+    replacement = Replacement(
+        successor=command.successor,
+        num_partitions=command.num_partitions,
+        requested_ms=now_ms,
+        replication_factor=command.replication_factor,
+        configs=dict(command.configs),
+        delay_ms=command.delay_ms,
+        fence=command.fence,
+        pause_before_switch=command.pause_before_switch,
+        accept_state_loss=tuple(sorted(command.accept_state_loss)),
+        evacuation_epoch=record.epoch + 1 if command.evacuate else None,
+    )
+    return replace(replace(record, replacement=replacement), required_groups=(), groups_complete=True, waived={})
+
+
+def _undo(record: TopicRecord, replacement: Replacement, now_ms: int) -> TopicRecord:
+    """Return the record with the replacement taken back."""
+    undone_ms = replacement.undone_ms or now_ms
+    return replace(record, replacement=replace(replacement, undone_ms=undone_ms, reason=reasons.UNDOING))
+
+
 def _unread(
     command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts, doubt: GroupsDoubt | None
 ) -> str | None:
@@ -283,24 +191,6 @@ def _unread(
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
 
 
-def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:
-    return RequestRefused(f"topic {topic!r}: {why}", code=code, topic=topic)
-
-
-def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_epoch: int) -> TopicRecord:
-    """Return the topic as it is before the command: its record, or a first one with every partition ReadWrite.
-
-    Partitions that another tool added are writable while no listed one is retired (``TopicView.mode``), and are listed
-    as such. Ids of writable partitions stay dense.
-    """
-    if record is None:
-        assert facts.topic_id is not None
-        modes = (PartitionMode.READ_WRITE,) * facts.partition_count
-        return TopicRecord(facts.topic, facts.topic_id, epoch=-1, controller_epoch=controller_epoch, modes=modes)
-    added = max(facts.partition_count - len(record.modes), 0) if not record.retired else 0
-    return replace(record, modes=record.modes + (PartitionMode.READ_WRITE,) * added)
-
-
 def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
     """Refuse a change whose record might not fit the mode log to its end."""
     now = record.replacement
@@ -314,7 +204,7 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
             f"{max(most_partitions(record), 0)} {what} beside its {len(record.required_groups)} groups. Delete groups "
             "that are not needed (kafka-consumer-groups --delete)"
         )
-        raise _refusal(record.topic, ErrorCode.MESSAGE_TOO_LARGE, why)
+        raise Objection(record.topic, "record-size", ErrorCode.MESSAGE_TOO_LARGE, why).refusal
 
 
 # Rules about groups

@@ -12,12 +12,12 @@ wanted, and deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, Objection, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
@@ -155,12 +155,12 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
         if is_alias(record):
             if record.replacement.successor != command.successor:
                 why = f"it leads to {record.replacement.successor!r}, not to {command.successor!r}"
-                raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+                raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
             _refuse_while_replaced_by(command.topic, records)
             return record
         if record.replacement.switched_ms is not None and record.topic_id != facts.topic_id:
             why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
-    raise _refusal(command.topic, ErrorCode.INVALID_REQUEST, why)
+    raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
 
 
 def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> None:
@@ -168,20 +168,21 @@ def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> Non
     for record in records:
         if record.replacement is not None and record.replacement.successor == alias and not is_alias(record):
             why = f"{record.topic!r} is being replaced by another topic of that name: wait until it is gone"
-            raise _refusal(alias, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+            raise _too_early(alias, why).refusal
 
 
-def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int) -> None:
-    """Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
+def alias_objections(
+    command: TopicCommand, facts: TopicFacts, records: Iterable[TopicRecord], now_ms: int
+) -> Iterator[Objection]:
+    """Yield the objections that records of replaced topics give rise to.
+
+    Refuse a change of a topic that has come up under a name that leads elsewhere, or a successor of such a name
     (invariant I8): a record of it would take the name's place. Refuse one of a successor, before its predecessor is let
     go: groups that have not come to it yet would not count; a shrink, and any on the way back, before its predecessor
     is gone: groups may still come, and until then its name is an alias. Refuse a second predecessor of one successor,
     and to replace a successor before a compacted predecessor is gone: a straggler has to be copied to it.
 
     A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
-
-    Raises:
-        RequestRefused: with the code INVALID_TOPIC_EXCEPTION, or REASSIGNMENT_IN_PROGRESS.
     """
     wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = sorted(records, key=is_alias)  # what is under way comes first: a way back before where its name has led
@@ -191,29 +192,26 @@ def refuse_alias(command: TopicCommand, facts: TopicFacts, records: Iterable[Top
         if replacement is None or (record.topic == command.topic and record.topic_id == facts.topic_id):
             continue
         if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
-            _refuse_early_return(command, facts, record, now_ms)
+            yield from _early_return(command, facts, record, now_ms)
             continue
         waits = _is_held(command, facts.topic_id, record, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
-            raise RequestRefused(
-                f"topic {record.topic!r}: the name leads to {replacement.successor!r}, which has replaced the "
-                f"topic of id {record.topic_id}; clients do not use another topic of that name",
-                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-                topic=record.topic,
+            why = (
+                f"the name leads to {replacement.successor!r}, which has replaced the topic of id {record.topic_id}; "
+                "clients do not use another topic of that name"
             )
+            yield Objection(record.topic, "alias", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+            continue
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
         if waits or (shares and not is_alias(record)):
             end = "that is done" if replacement.let_go_ms is None else _deleted(record.topic)
-            raise RequestRefused(
-                f"topic {replacement.successor!r} replaces {record.topic!r}: wait until {end}",
-                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                topic=replacement.successor,
-            )
+            yield _too_early(replacement.successor, f"it replaces {record.topic!r}: wait until {end}")
+            continue
         takes_copies = replacement.evacuation_epoch is not None and not is_alias(record)
         if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
             why = f"it replaces {record.topic!r}, from which a late record may still have to be copied: wait until "
-            raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(record.topic))
-    _refuse_while_groups_come(command, facts.topic_id, records)
+            yield _too_early(command.topic, why + _deleted(record.topic))
+    yield from _while_groups_come(command, facts.topic_id, records)
 
 
 def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
@@ -236,12 +234,18 @@ def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *
     return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, now.successor_id))
 
 
-def _refuse_while_groups_come(command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]) -> None:
+def _while_groups_come(
+    command: TopicCommand, topic_id: str | None, records: Iterable[TopicRecord]
+) -> Iterator[Objection]:
     """Refuse a shrink while a topic before this one is there, also where one between them is gone."""
     before = predecessor_of(topic_id, chain_of(records)) if isinstance(command, DeletePartitionsCommand) else None
     if before is not None:
         why = f"its name has led to this topic from {before!r}, from which groups may still come: wait until "
-        raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why + _deleted(before))
+        yield _too_early(command.topic, why + _deleted(before))
+
+
+def _too_early(topic: str, why: str) -> Objection:
+    return Objection(topic, "alias", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
 
 
 def _deleted(topic: str) -> str:
@@ -266,7 +270,9 @@ def is_way_back(
     return False
 
 
-def _refuse_early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias: TopicRecord, now_ms: int) -> None:
+def _early_return(
+    command: ReplaceTopicCommand, facts: TopicFacts, alias: TopicRecord, now_ms: int
+) -> Iterator[Objection]:
     """Refuse a topic under a name that clients without modes still use: they would skip what it holds. Refuse more
     partitions than the name had: a client library may know the name by its earlier count until it has refreshed its
     metadata, and fails records for other partitions."""
@@ -274,14 +280,14 @@ def _refuse_early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias:
     users = facts.successor.groups if facts.successor is not None and facts.successor.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
         why = f"groups are subscribed to it, by clients without modes: {', '.join(using)}. Stop or move them first"
-        raise _refusal(command.successor, ErrorCode.POLICY_VIOLATION, why)
+        yield Objection(command.successor, "alias", ErrorCode.POLICY_VIOLATION, why)
     left_ms = (alias.replacement.gone_ms or 0) + FORGOTTEN_MS - now_ms
     if command.num_partitions > len(alias.modes) and left_ms > 0:
         why = (
             f"clients may still know it by the {len(alias.modes)} partitions that it had: wait "
             f"{left_ms // 1000 + 1} s, or name no more than these"
         )
-        raise _refusal(command.successor, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+        yield _too_early(command.successor, why)
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
@@ -328,7 +334,3 @@ def _place_of(removed: TopicRecord, appended: Iterable[TopicRecord]) -> tuple[st
             return now.successor, now.successor_id, now.num_partitions
     assert removed.replacement is not None, "it is replaced"
     return removed.replacement.successor, removed.replacement.successor_id, removed.replacement.num_partitions
-
-
-def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:
-    return RequestRefused(f"topic {topic!r}: {why}", code=code, topic=topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from modeaware.errors import ErrorCode
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
@@ -100,6 +100,27 @@ class CommandResult:
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
     modes: tuple[PartitionMode, ...] = ()
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why a command is refused.
+
+    Attributes:
+        topic: which topic the objection is about: the command's, or another one of its chain.
+        kind: a word for reports (docs/plan.md).
+        code: Kafka's error code.
+        text: what it is, and what to do.
+    """
+
+    topic: str
+    kind: str
+    code: ErrorCode
+    text: str
+
+    @property
+    def refusal(self) -> RequestRefused:
+        return RequestRefused(f"topic {self.topic!r}: {self.text}", code=self.code, topic=self.topic)
 
 
 # Effects. Each may be repeated without harm.

@@ -21,11 +21,11 @@ from modeaware.modes import PartitionMode
 
 def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
     """Return the record with the command's count: retired partitions revived, missing ones listed as opening."""
-    after = _revive(record, command.total_count)
+    after = revived_to(record, command.total_count)
     return _open_new(after, command, facts, now_ms) if command.total_count > len(after.modes) else after
 
 
-def _revive(record: TopicRecord, total_count: int) -> TopicRecord:
+def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
     """Return the record with retired partitions open for writes again, lowest id first, so that the writable ones stay
     the first (invariant I3)."""
     revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]

@@ -2,5 +2,5 @@
 
 A sample of the real topic says which hash placed its keys; from that, or from every record where something counts them
 (:mod:`modeaware.plan.effects`), follow the keys and bytes that would move, and the load of each partition, for any
-target. Reads the brokers only: no controller, no mode log, nothing is committed.
+target. Needs neither a controller nor a mode log; nothing is committed.
 """

@@ -14,15 +14,15 @@ from typing import ClassVar
 
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
-from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.facts import is_compacted
-from modeaware.lifecycle.intent import objection_to_change, why_evacuate
-from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
-from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
-from modeaware.modes import format_ranges
-from modeaware.plan.file import DesiredTopic, ShrinkRules
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.lifecycle.growth import revived_to
+from modeaware.lifecycle.objections import objection_to_change, why_not_now
+from modeaware.lifecycle.repetition import repetition_of
+from modeaware.lifecycle.state import current_record, in_progress, partition_phase, topic_phase
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modes import divides_text, format_ranges
+from modeaware.plan.file import DesiredTopic
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
 from partitioners import share_moved
 
@@ -50,27 +50,16 @@ class CurrentTopic:
 
     @property
     def known(self) -> TopicRecord:
-        """The record, or what one would say of a topic that was never changed."""
-        return self.record or TopicRecord.unchanged("", "", self.count)
-
-    @property
-    def listed(self) -> int:
-        """The number of partitions that the record lists; without one, of those that exist."""
-        return len(self.known.modes)
-
-    @property
-    def writable(self) -> int:
-        """The number that take writes. What another tool has added does while none is retired."""
-        added = max(self.count - self.listed, 0) if not self.known.retired else 0
-        return self.known.writable_count + added
+        """The topic as its record and the brokers have it."""
+        return current_record(self.record, "", "", self.count)
 
     @property
     def goal(self) -> int:
         """The number that will take writes once new partitions that are being opened do."""
         opening = [partition.opening for partition in self.known.retired.values()]
         if opening and all(opening):  # then none is retired any more
-            return max(self.count, self.listed)
-        return self.writable + sum(opening)
+            return max(self.count, len(self.known.modes))
+        return self.known.writable_count + sum(opening)
 
     @property
     def in_progress(self) -> bool:
@@ -228,18 +217,16 @@ def diff_replaced(
         successor: the topic that replaces it; None: there is none of that name.
     """
     try:
-        if desired.replace != now.successor or now.undone_ms is not None:
+        if now.let_go_ms is None:
+            wanted = ReplaceTopicCommand(desired.name, desired.replace or "", desired.partitions, fence=now.fence)
+            if (why := why_not_now(wanted, record, now)) is not None:
+                raise _RefusedError(why)
+        elif desired.replace != now.successor:
             raise _RefusedError(objection_to_change(now))
-        if now.let_go_ms is not None:
+        else:
             _check_successor(desired, now, successor)
             if topic_phase(record) == "done" or now.delay_ms is None:  # which nobody waits for
                 return TopicDiff(desired.name, desired.where)
-        elif desired.partitions != now.num_partitions:
-            remedy = "undo that (modeaware replace --undo)" if now.switched_ms is None else "wait until that is done"
-            raise _RefusedError(
-                f"it is being replaced by {now.successor!r} with {now.num_partitions} partitions, not "
-                f"{desired.partitions}: {remedy}, then apply again"
-            )
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
     paused = now.reason == reasons.PAUSED
@@ -288,44 +275,30 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
         return _replacement(desired, desired.replace, current)
     if desired.partitions > current.goal:
         return _growth(desired, current)
-    if current.in_progress:
-        return _in_progress(desired, current)
     if desired.partitions == current.goal:
-        return (), (), ()
+        return _again(desired, current.known)
     return _shrink(desired, current)
 
 
 def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, record = current.writable, desired.partitions, current.known
-    if current.listed <= after < current.count:  # with nothing retired any more, those would take writes as well
-        _check_added(current)
+    record, after = current.known, desired.partitions
+    before, listed = record.writable_count, len(record.modes)
     opening = any(retired.opening for retired in record.retired.values())
-    revived = range(0) if opening else range(before, min(after, current.listed))
-    created = range(max(current.listed, current.count), after)
+    revived = range(0) if opening else range(before, min(after, listed))
+    created = range(max(listed, current.count), after)
     notes = []
     if current.in_progress and not opening:
         notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
     command = CreatePartitionsCommand(desired.name, after)
     step = Grow(before, command, revived, created, by_controller=current.record is not None)
-    accepted = _accepted(desired, current, after)
-    warnings = (keys_that_move(before, after), *(w for also in accepted for w in _state_lost(also.groups)))
-    return (step, *accepted), warnings, tuple(notes)
+    accepted, warnings, _ = _again(desired, revived_to(record, after))
+    return (step, *accepted), (keys_that_move(before, after), *warnings), tuple(notes)
 
 
 def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> _Resize:
     rules = desired.shrink_rules
-    if current.in_progress:
-        raise _RefusedError(f"a change is in progress ({current.progress}): wait until it is done, then apply again")
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
-    if is_compacted(current.cleanup_policy) and not desired.evacuate:
-        raise _RefusedError(why_evacuate(current.cleanup_policy))
-    if desired.evacuate and not is_compacted(current.cleanup_policy):
-        raise _RefusedError("cleanup.policy is 'delete', there is nothing to evacuate: leave evacuate out")
-    if desired.evacuate and rules.delay_ms is None:
-        raise _RefusedError(
-            "compaction never empties it: declare shrink: {policy: drained}, so that it is deleted then"
-        )
     copied = {key: value for key, value in current.overrides.items() if desired.configs.get(key, value) is not None}
     wanted = TopicReplacement(
         successor,
@@ -337,69 +310,35 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         evacuate=desired.evacuate,
     )
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
-    step = Replace(current.writable, replace_command(desired.name, wanted, predecessor))
+    step = Replace(current.known.writable_count, replace_command(desired.name, wanted, predecessor))
     warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(rules.accept_state_loss)
     return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
 
 
-def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    """The target, or fewer, while something is in progress."""
-    if desired.partitions != current.goal:
-        undo = f", or take it back (modeaware topics --undo --topic {desired.name})"
-        undo = "" if current.goal > current.writable else undo  # only a shrink can be taken back
-        raise _RefusedError(
-            f"a change to {current.goal} partitions is in progress ({current.progress}), and {desired.partitions} are "
-            f"fewer: wait until it is done{undo}, then apply again"
-        )
-    deletion = current.known.deletion
-    if deletion is None or desired.shrink is None or current.goal > current.writable:
+def _again(desired: DesiredTopic, record: TopicRecord) -> _Resize:
+    """The target of the shrink in progress: groups that the shrink does not name yet, and what the file wants
+    otherwise."""
+    again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
+    if again is None or desired.shrink is None:
         return (), (), ()
-    accepted = _accepted(desired, current, desired.partitions)
-    lost = (warning for step in accepted for warning in _state_lost(step.groups))
-    return accepted, (*_other_rules(desired.shrink, deletion), *lost), ()
-
-
-def _accepted(desired: DesiredTopic, current: CurrentTopic, count: int) -> tuple[AcceptStateLoss, ...]:
-    """For the shrink that is still in progress with ``count`` writable partitions: the groups it does not name yet."""
-    record, deletion = current.known, current.known.deletion
-    if deletion is None or desired.shrink is None:
-        return ()
-    left = {partition_phase(record.modes[p], r) for p, r in record.retired.items() if p >= count and not r.opening}
-    groups = tuple(sorted(set(desired.shrink.accept_state_loss) - set(deletion.accept_state_loss)))
-    if not groups or left <= {"done"}:
-        return ()
+    warnings = _state_lost(again.accepts)
+    if again.differs:
+        how = ", ".join(again.differs)
+        began = f"the shrink in progress continues as it began, with {how}: what the file says counts for the next one"
+        warnings = (began, *warnings)
+    now = record.deletion
+    if now is None or not again.accepts:
+        return (), warnings, ()
     command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
-        desired.name, count, deletion.delay_ms, deletion.immediate_delete, groups
+        desired.name, record.writable_count, now.delay_ms, now.immediate_delete, again.accepts
     )
-    return (AcceptStateLoss(command, groups),)
+    return (AcceptStateLoss(command, again.accepts),), warnings, ()
 
 
 def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, rules = current.writable, desired.partitions, desired.shrink_rules
-    _check_added(current)
-    if current.overrides is None:  # nor is the cleanup.policy known
-        raise _RefusedError(_HIDDEN)
-    if is_compacted(current.cleanup_policy):
-        raise _RefusedError(why_evacuate(current.cleanup_policy))
+    before, after, rules = current.known.writable_count, desired.partitions, desired.shrink_rules
     warnings = (keys_that_move(before, after), *_state_lost(rules.accept_state_loss))
     return (Shrink(before, rules.command(desired.name, after)),), warnings, (_OLD_CLIENTS,)
-
-
-def _check_added(current: CurrentTopic) -> None:
-    if current.count > current.listed and current.known.retired:
-        raise _RefusedError(
-            f"it has {current.count} partitions, of which another tool than modeaware has added "
-            f"{format_ranges(range(current.listed, current.count))}: grow it to {current.count} first, then apply again"
-        )
-
-
-def _other_rules(wanted: ShrinkRules, deletion: DeleteTopicPartitions) -> tuple[str, ...]:
-    if (wanted.delay_ms, False) == (deletion.delay_ms, deletion.immediate_delete):
-        return ()
-    how = f"policy {deletion.policy}" + (
-        f", delay {duration_text(deletion.delay_ms)}" if deletion.delay_ms is not None else ""
-    )
-    return (f"the shrink in progress continues as it began ({how}): what the file says counts for the next one",)
 
 
 def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
@@ -409,10 +348,7 @@ def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
 def keys_that_move(before: int, after: int) -> str:
     """Return what a change of the number of partitions does to keys."""
     share = f"{share_moved(before, after):.0%} of the keys move to another partition where producers hash them"
-    hashes = "(murmur2 in Java and kafka-python, CRC32 in librdkafka, modulo the number of partitions)"
-    few, many = sorted((before, after))
-    divides = f"{few} divides {many}, it cannot be less" if many % few == 0 else f"{few} does not divide {many}"
-    return f"{share} {hashes}; {divides}"
+    return f"{share} (murmur2 in Java and kafka-python, CRC32 in librdkafka); {divides_text(before, after)}"
 
 
 def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+from modeaware.modes import divides, nearest_dividing
 from modeaware.plan.recognise import (
     LEAST_REPEATED,
     Candidate,
@@ -123,15 +124,7 @@ def choose_targets(base: int, wanted: int) -> tuple[int, ...]:
     Raises:
         ValueError: a count is not positive.
     """
-    if base < 1 or wanted < 1:
-        raise ValueError(f"counts of partitions must be positive, not {base} and {wanted}")
-    near = {wanted - 1, wanted, wanted + 1}
-    if wanted < base:
-        divisors = [n for n in range(1, base) if base % n == 0]
-        near |= {max(n for n in divisors if n <= wanted)}
-        near |= {min((n for n in divisors if n >= wanted), default=wanted)}
-    elif wanted > base:
-        near |= {wanted // base * base, -(-wanted // base) * base}
+    near = {wanted - 1, wanted, wanted + 1, *nearest_dividing(base, wanted)}
     return tuple(sorted(n for n in near if n >= 1 and n != base))
 
 
@@ -145,8 +138,7 @@ def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
     """The effect of a target as far as it follows from the counts alone."""
     present = recognition.present
     by_hash = PLACERS[present.name].share_moved if present is not None else share_moved
-    divides = base % target == 0 or target % base == 0
-    return Effect(target, divides, by_hash(base, target), least_share_moved(base, target))
+    return Effect(target, divides(base, target), by_hash(base, target), least_share_moved(base, target))
 
 
 @dataclass

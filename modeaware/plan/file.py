@@ -16,6 +16,7 @@ import yaml
 from modeaware.durations import parse_duration_ms
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.objections import is_topic_name
 from modeaware.modelog.records import MAX_PARTITIONS
 from modeaware.printable import printable_lines
 from modeaware.spelling import nearest
@@ -32,7 +33,6 @@ _OTHERS_WORDS = {
     "settings": "configs",
     "delay_ms": "delay",
 }
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "bool", "float", "null"))
@@ -175,7 +175,7 @@ class _Reader:
 
     def _topic(self, name: str, node: yaml.Node, line: int) -> DesiredTopic | None:
         where = f"{self._name}, line {line}"
-        if not _is_name(name):
+        if not is_topic_name(name):
             self.mistakes.append(f"{where}: {name!r} cannot be a topic's name")
         parts = self._mapping(node, f"topic {name!r}", _TOPIC)
         if "partitions" not in parts:
@@ -202,7 +202,7 @@ class _Reader:
 
     def _successor(self, topic: str, node: yaml.Node) -> str:
         name = self._text(node)
-        if not _is_name(name) or name == topic:
+        if not is_topic_name(name) or name == topic:
             self._wrong(node, f"replace: the name of a new topic is needed, not {name!r}")
         return name
 
@@ -308,10 +308,6 @@ class _Reader:
 
     def _wrong(self, node: yaml.Node, text: str) -> None:
         self.mistakes.append(f"{self._name}, line {node.start_mark.line + 1}: {text}")
-
-
-def _is_name(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and name not in (".", "..")
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:

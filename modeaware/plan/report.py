@@ -1,20 +1,21 @@
 """What ``modeaware plan`` finds, as one value; text, JSON and HTML are made of it. Pure.
 
-Refusals are those of the admission (:mod:`modeaware.lifecycle.admission`); here all of them are found at once.
+Refusals are those of the admission (:mod:`modeaware.lifecycle.objections`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from modeaware.clock import utc
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ResizeCommand
 from modeaware.lifecycle.drain import required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts, WriterFacts
-from modeaware.lifecycle.intent import why_evacuate
+from modeaware.lifecycle.objections import current_of, objections
 from modeaware.modes import format_ranges
 from modeaware.plan.effects import (
     Counted,
@@ -165,7 +166,7 @@ def make_plan(
         now=now,
         effects=tuple(others),
         groups=group_lags(look.facts, target),
-        blockers=find_blockers(look.facts, target, now_ms, last_write_ms, look.unknown, base),
+        blockers=find_blockers(look, target, now_ms, last_write_ms),
         counted=counted,
     )
 
@@ -226,62 +227,48 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
     return tuple(sorted(found, key=lambda group: (-group.retiring, -group.lag, group.group)))
 
 
-def find_blockers(
-    facts: TopicFacts,
-    target: int,
-    now_ms: int,
-    last_write_ms: int | None = None,
-    unknown: Iterable[str] = (),
-    base: int | None = None,
-) -> tuple[Blocker, ...]:
+def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int | None = None) -> tuple[Blocker, ...]:
     """Return all that blocks ``target``, refusals first. For a growth keys that move are to be checked.
 
     Args:
         last_write_ms: the newest timestamp of the records that were read.
-        unknown: what could not be looked up, in words.
-        base: the number of partitions that are written now; default: all there are.
     """
-    shrinks = target < (facts.partition_count if base is None else base)
-    found = [*_topic(facts), *(Blocker("not-seen", "check", text) for text in unknown)]
-    found += _keys(facts, shrinks)
-    if shrinks:
+    facts, command = look.facts, _command(look, target)
+    refused = objections(command, look.record, facts, look.config, now_ms, look.replaced)
+    found = [Blocker(each.kind, "refused", each.text) for each in refused]
+    found += [Blocker("not-seen", "check", text) for text in look.unknown]
+    if isinstance(command, DeletePartitionsCommand):
         found += [*_transactions(facts, target), *_waits(facts, target)]
+    else:
+        found += _keys(facts)
     found += _producers(facts, now_ms, last_write_ms)
     order = {"refused": 0, "waits": 1, "check": 2}
     return tuple(sorted(found, key=lambda blocker: order[blocker.severity]))
 
 
-def _topic(facts: TopicFacts) -> Iterator[Blocker]:
-    if facts.internal:
-        yield Blocker("internal", "refused", "The topic is internal: its owner decides its partition count.")
-    missing = [p for p in range(facts.partition_count) if p not in facts.partitions]
-    if missing:
-        yield Blocker("unavailable", "refused", f"Partitions {format_ranges(missing)} have no leader that answers.")
+def _command(look: TopicLook, target: int) -> ResizeCommand:
+    topic, writable = look.facts.topic, current_of(look.record, look.facts).writable_count
+    return DeletePartitionsCommand(topic, target) if target < writable else CreatePartitionsCommand(topic, target)
 
 
-def _keys(facts: TopicFacts, shrinks: bool) -> Iterator[Blocker]:
+def _keys(facts: TopicFacts) -> Iterator[Blocker]:
     """What keeps keys where they are. Kafka lets a topic grow whatever that means to keys: then it is to be checked."""
-    severity: Severity = "refused" if shrinks else "check"
     if facts.compacted:
-        growth = "of a key that moves the last value before the growth stays in its old partition, beside the new ones"
-        text = (
-            why_evacuate(facts.cleanup_policy) if shrinks else f"cleanup.policy is {facts.cleanup_policy!r}: {growth}"
-        )
-        yield Blocker("compacted", severity, f"{text}.")
+        stays = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
+        yield Blocker("compacted", "check", f"cleanup.policy is {facts.cleanup_policy!r}: {stays}")
     if facts.stateful_owner is not None:
         yield Blocker(
             "streams-internal",
-            severity,
+            "check",
             f"It is an internal topic of the Streams application {facts.stateful_owner!r}, whose state has a part for "
             "each partition.",
         )
     if stateful := sorted(name for name, group in facts.groups.items() if group.stateful):
-        accept = "; a shrink that accepts the loss names each with --accept-state-loss" if shrinks else ""
         yield Blocker(
             "stateful-groups",
-            severity,
+            "check",
             f"Groups that keep state per partition (Kafka Streams and the like) read it: {', '.join(stateful)}. The "
-            f"state of keys that move stays behind{accept}.",
+            "state of keys that move stays behind.",
         )
 
 

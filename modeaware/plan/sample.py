@@ -17,13 +17,15 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.cluster.cluster import Cluster, cluster_error
+from modeaware.cluster.cluster import cluster_error
 from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.cluster.metadata import writers
-from modeaware.errors import ClusterError
+from modeaware.config import ControllerConfig
+from modeaware.errors import ClusterError, ModeSourceError, RecordError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.reports.session import no_such_topic
+from modeaware.modelog.records import TopicRecord
+from modeaware.reports.session import Session, no_such_topic
 
 READ_TIMEOUT_S = 30.0
 """For the whole sample; what has not come by then is left out, and reported as unread."""
@@ -189,23 +191,35 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """The topic on the brokers; ``unknown``: what they do not say, in words."""
+    """The topic on the brokers and in the mode log.
+
+    Attributes:
+        unknown: what neither says, in words.
+        record: the topic's; None: it was never changed.
+        replaced: the records of all topics that are or were replaced.
+        config: what a controller is taken to be configured with.
+    """
 
     facts: TopicFacts
     unknown: tuple[str, ...] = ()
+    record: TopicRecord | None = None
+    replaced: tuple[TopicRecord, ...] = ()
+    config: ControllerConfig = field(default_factory=ControllerConfig)
 
     @property
     def logs(self) -> dict[int, Stretch]:
         return {p: Stretch(log.log_start, log.end_offset) for p, log in self.facts.partitions.items()}
 
 
-def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook:
-    """Return the topic, its groups and its producers as brokers describe them; what they refuse to is noted.
+def look(session: Session, topic: str) -> TopicLook:
+    """Return the topic, its groups and its producers as brokers describe them, and its record in the mode log, where
+    there is one; what is refused is noted.
 
     Raises:
         RequestRefused: there is no such topic.
         ClusterError: the brokers did not answer.
     """
+    cluster = session.cluster
     shape = cluster.shape(topic)
     if shape is None:
         raise no_such_topic(topic, cluster.topic_names())
@@ -226,7 +240,14 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
     wrote = writers(cluster.brokers, logs)
     if logs and not wrote:
         unknown.append("Which producers wrote to it: no leader answers (DescribeProducers needs READ on the topic).")
-    now_ms = clock.now_ms()
+    record: TopicRecord | None = None
+    replaced: tuple[TopicRecord, ...] = ()
+    try:
+        log = session.read_log()
+        record, replaced = log.record(topic, shape.topic_id), log.replaced
+    except (ModeSourceError, RecordError) as error:
+        unknown.append(f"Whether the topic is being changed: {error}.")
+    now_ms = session.clock.now_ms()
     return TopicLook(
         TopicFacts(
             topic,
@@ -247,6 +268,9 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
             stateful_owner=found.stateful_owner,
         ),
         tuple(unknown),
+        record,
+        replaced,
+        session.controller,
     )  # fmt: skip
 
 

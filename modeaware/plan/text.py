@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from textwrap import TextWrapper
 from typing import NamedTuple
 
+from modeaware.modes import divides_text
 from modeaware.plan.effects import Effect, Share
 from modeaware.plan.recognise import Placement, Recognition
 from modeaware.plan.report import ResizePlan
@@ -254,7 +255,7 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
 
 
 def target_text(plan: ResizePlan) -> str:
-    """The target that was asked for, in a sentence, and a better one where there is."""
+    """The target that was asked for, in a sentence, and better ones where there are."""
     effect = plan.chosen
     text = f"{plan.base} -> {plan.target}: "
     if effect.keys is None:
@@ -262,19 +263,10 @@ def target_text(plan: ResizePlan) -> str:
     text += f"{share_text(effect.keys)} of the keys move"
     text += f" ({share_text(effect.bytes)} of the bytes)." if effect.bytes is not None else "."
     name = plan.recognition.placements[0].name if plan.recognition.verdict == "recognised" else ""
-    if effect.divides or (name and PLACERS[name].share_moved(plan.base, plan.target) == effect.least):
-        why = _divides(plan) if effect.divides else f"By {name}"
-        return f"{text} {why} " + (
-            "only keys of the retired partitions move." if plan.shrinks else "keys move to new partitions only."
-        )
-    text += f" {plan.target} {'does not divide' if plan.shrinks else 'is no multiple of'} {plan.base}"
-    better = [each for each in plan.effects if each.divides and each.expected < effect.expected]
-    hints = " or ".join(f"{each.target} ({share_text(each.keys)})" for each in better)
-    return f"{text}; fewer move with {hints}." if hints else f"{text}."
-
-
-def _divides(plan: ResizePlan) -> str:
-    return f"{plan.target} divides {plan.base}:" if plan.shrinks else f"{plan.target} is a multiple of {plan.base}:"
+    if not effect.divides and name and PLACERS[name].share_moved(plan.base, plan.target) == effect.least:
+        which = "only keys of the retired partitions move" if plan.shrinks else "keys move to new partitions only"
+        return f"{text} By {name} {which}."
+    return f"{text} {divides_text(plan.base, plan.target)}."
 
 
 def share_text(share: Share | None) -> str:

@@ -23,7 +23,7 @@ from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import is_compacted
-from modeaware.lifecycle.intent import why_evacuate
+from modeaware.lifecycle.objections import why_evacuate
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.topic import log_configs, unfit, weakness
 from modeaware.reports.needs import (

@@ -11,6 +11,7 @@ from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, l
 from modeaware.cluster.metadata import metadata_request, refusal
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.objections import is_topic_name
 from modeaware.topic_view import base64_id
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.requests import DescribeConfigsRequest, DescribeTopicPartitionsRequest, MetadataRequest
@@ -22,7 +23,6 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 _TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
 _TOPIC_IDS = 10
 """The version of Metadata that has topic ids."""
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
 
 
@@ -54,11 +54,6 @@ def list_topics(brokers: Brokers) -> TopicList:
     ]
     live = frozenset(int(broker.node_id) for broker in answer.brokers)
     return TopicList(tuple(sorted(topics, key=lambda topic: topic.name)), live)
-
-
-def is_topic_name(text: str) -> bool:
-    """Return whether a topic can have this name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
-    return _TOPIC_NAME.fullmatch(text) is not None
 
 
 def matching(

@@ -8,7 +8,6 @@ one call; sums by partition reach the driver, and no key does. The report is tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
-from modeaware.config import split_client_config
+from modeaware.config import ControllerConfig, split_client_config
 from modeaware.errors import ConfigError, ErrorCode, RequestRefused
 from modeaware.librdkafka import KafkaException
 from modeaware.modelog.connection import connection_conf
@@ -27,6 +26,7 @@ from modeaware.plan.effects import Counted, Fit, Held, Placed, Question
 from modeaware.plan.recognise import Candidate, recognise
 from modeaware.plan.report import ResizePlan, ask_for_counts, make_plan
 from modeaware.plan.sample import Stretch, look, read_sample
+from modeaware.reports.session import Session
 from modeaware.spark.source import read_ranges
 from partitioners import PLACERS
 from partitioners.columns import hash_column
@@ -91,13 +91,14 @@ def plan(
             code=ErrorCode.INVALID_PARTITIONS,
             topic=topic,
         )
-    connection = connection_conf(split_client_config(conf)[1], "plan")
+    config, connection = split_client_config(conf)
+    connection = connection_conf(connection, "plan")
     try:
         cluster = Cluster(connection)
     except KafkaException as error:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
-    with closing(cluster):
-        found = look(cluster, topic)
+    with Session(connection, config, ControllerConfig(), cluster) as session:
+        found = look(session, topic)
     read = read_sample(connection, topic, found.facts.partition_count, found.logs, sample)
     recognition = recognise(read)
     question = ask_for_counts(read, recognition, partitions)

@@ -105,7 +105,7 @@ def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callab
     assert (same["status"], same["in_progress"], same["steps"]) == ("in_progress", "drain of partitions 4-5", [])
     lower = told_json(site, write(**{filled: {"partitions": 2}}), "--yes", status=1)[filled]
     assert lower["status"] == "refused"
-    assert f"take it back (modeaware topics --undo --topic {filled})" in lower["error"]
+    assert f"undo it (modeaware topics --undo --topic {filled})" in lower["error"]
     assert (site.describe(filled)["deletion"], site.modes(filled)[3:]) == (before, ["ReadWrite", *["ReadOnly"] * 2])
 
     accepts = {"partitions": 4, "shrink": {**drained, "accept_state_loss": ["streams"]}}

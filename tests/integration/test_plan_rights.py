@@ -25,6 +25,7 @@ ALL = {
     (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
     (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
     (ResourceType.TOPIC, "__consumer_offsets", AclOperation.DESCRIBE),
+    (ResourceType.TOPIC, "__partition_modes", AclOperation.READ),
 }
 USERS = {"alice": ALL, "bob": READ, "client": DESCRIBE, "mallory": set()}
 
@@ -61,9 +62,11 @@ def test_each_right_that_is_missing_is_told(plan_as: Callable[[str, dict[str, st
         assert json.loads(told.out)["hash"]["name"] == "crc32"
     blockers = {blocker["code"]: blocker["text"] for blocker in json.loads(analyst.out)["blockers"]}
     assert blockers.keys() == {"producers"}, blockers
-    blockers = {blocker["code"]: blocker["text"] for blocker in json.loads(reader.out)["blockers"]}
-    assert blockers.keys() == {"not-seen", "groups-doubt", "producers"}, blockers
-    assert blockers["not-seen"].startswith("Whether the topic is compacted: cannot describe the configs of topic")
+    found = json.loads(reader.out)["blockers"]
+    assert {blocker["code"] for blocker in found} == {"not-seen", "groups-doubt", "producers"}, found
+    compacted, changed = [blocker["text"] for blocker in found if blocker["code"] == "not-seen"]
+    assert compacted.startswith("Whether the topic is compacted: cannot describe the configs of topic")
+    assert changed.startswith("Whether the topic is being changed: mode log: not authorized to read"), changed
     for name, error in {"client": f"cannot read topic '{TOPIC}'", "mallory": f"describe topic '{TOPIC}'"}.items():
         told = plan_as(name, {})
         assert (told.status, told.out) == (1, "")

@@ -92,13 +92,13 @@ None partitions are watched  I2 12
 truncation shows by leader epoch  I1 57
     lifecycle.seal: or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset) =>
 one change at a time  I1 12
-    lifecycle.admission: if in_progress(current):
+    lifecycle.objections: if in_progress(current):
 the tail retires  I3 1
     lifecycle.admission: for partition in range(keep, writable): => for partition in range(writable - keep):
 ReadOnly comes before None  I2 5
     lifecycle.admission: modes[partition] = PartitionMode.READ_ONLY => modes[partition] = PartitionMode.NONE
 state is lost by name only  I1 32
-    lifecycle.admission: if stateful:\n
+    lifecycle.objections: if stateful:\n
 the lowest id is revived first  I3 19
     lifecycle.growth: if p < total_count and not => if p >= len(record.modes) - total_count and not
 opening waits for groups  I2 11
@@ -184,7 +184,7 @@ records for newer readers are left alone  I4 370
 rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
 a compacted topic is not shrunk  I1 18
-    lifecycle.admission: if facts.compacted:
+    lifecycle.objections: if facts.compacted:\n
 only an empty topic is taken for the successor  I8 3000000013
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
 the switch waits for a sure listing  I2 3000000050
@@ -271,8 +271,7 @@ a name leads on without its topic  I8 3000000103
     lifecycle.alias: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None
 there is no undo after the switch  I8 3000000104
-    lifecycle.intent: if replacement.switched_ms is not None:\n            return f"its name
-        => if False:\n            return f"its name
+    lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
     tests.simulation.succession.controller: if found is not None and found.touched:
 only an untouched successor is deleted  I1 3000000408

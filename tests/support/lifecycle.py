@@ -11,6 +11,7 @@ import pytest
 from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.alias import alias_objections
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, DeleteRecords, TopicCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.steps import Advance, advance
@@ -86,6 +87,12 @@ def refusal(
     with pytest.raises(RequestRefused) as refused:
         ask(command, record, seen, **more)
     return refused.value
+
+
+def refuse_alias(command: TopicCommand, seen: TopicFacts, records: Sequence[TopicRecord], now_ms: int) -> None:
+    """Raise the first objection that records of replaced topics give rise to."""
+    for objection in alias_objections(command, seen, records, now_ms):
+        raise objection.refusal
 
 
 def shrink(to: int, **fields: Any) -> DeletePartitionsCommand:

@@ -11,8 +11,9 @@ import pytest
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import TopicCommand
+from modeaware.lifecycle.commands import DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.facts import GroupsDoubt
+from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
@@ -185,7 +186,9 @@ class TestGrow:
         (shrink(12), None, {}, ErrorCode.INVALID_PARTITIONS, "12 writable partitions already"),
         (shrink(13), None, {}, ErrorCode.INVALID_PARTITIONS, f"modeaware grow {TOPIC} --partitions 13"),
         (shrink(4), done, {}, ErrorCode.INVALID_PARTITIONS, "4 writable partitions already"),
-        (shrink(2), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "another tool"),
+        (shrink(2), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "added 12-19: grow it to 20 first"),
+        (grow(12), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "added 12-19: grow it to 20 first"),
+        (shrink(8), lambda: admitted(grow(14)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "currently under changes"),
         (shrink(4, delay_ms=-2), None, {}, ErrorCode.INVALID_REQUEST, ""),
         (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of each key"),
         (shrink(4), None, {"cleanup_policy": ""}, ErrorCode.POLICY_VIOLATION, ""),
@@ -228,6 +231,35 @@ def test_mode_log_and_disabled_feature_are_refused(command: TopicCommand) -> Non
     error = refusal(shrink(4), config=ControllerConfig(enable=False))
     assert error.code is ErrorCode.POLICY_VIOLATION
     assert "delete.topic.partition.enable" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("command", "accepts", "differs"),
+    [
+        (shrink(4), (), ()),
+        (shrink(4, accept_state_loss=("b", "a")), ("b",), ()),
+        (shrink(4, delay_ms=None), (), ("another policy ('drained')", "another delay ('0s')")),
+        (shrink(4, immediate_delete=True), (), ("another policy ('drained')",)),
+    ],
+)
+def test_a_request_for_the_shrink_in_force_repeats_it_adds_to_it_or_differs(
+    command: DeletePartitionsCommand, accepts: tuple[str, ...], differs: tuple[str, ...]
+) -> None:
+    record = admitted(shrink(4, accept_state_loss=("a",)))
+    again = repetition_of(command, record)
+    assert again is not None
+    assert (again.accepts, again.differs) == (accepts, differs)
+    if differs:
+        assert f"already being shrunk, with {', '.join(differs)}: undo that first" in str(refusal(command, record))
+    else:
+        assert (ask(command, record).record is not None) is bool(accepts)
+
+
+def test_another_request_repeats_nothing() -> None:
+    record = admitted(shrink(4))
+    assert repetition_of(shrink(3), record) is None
+    assert repetition_of(grow(12), record) is None
+    assert repetition_of(shrink(4), done()) is None, "it is not in force any more"
 
 
 def test_same_shrink_twice_changes_nothing() -> None:

@@ -13,7 +13,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import forget_alias
-from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on, refuse_alias
+from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on
 from modeaware.lifecycle.commands import (
     Advance,
     CreatePartitionsCommand,
@@ -25,7 +25,7 @@ from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
-from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, group
+from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
 
 NAME, ID = "orders-v2", "id-of-the-successor"
 LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
@@ -119,7 +119,7 @@ def refusal(command: TopicCommand, topic_id: str, *records: TopicRecord) -> str:
 @pytest.mark.parametrize("command", [GROW, ONWARD, AGAIN], ids=["grow", "onward", "again"])
 def test_topic_that_has_come_back_is_changed_once_its_predecessor_is_gone(command: TopicCommand) -> None:
     """Until then its name is an alias as well, and a record of it would take the alias's place."""
-    replaces = "topic 'orders' replaces 'orders-v2': wait until "
+    replaces = "topic 'orders': it replaces 'orders-v2': wait until "
     moving = TopicRecord(NAME, ID, 3, EPOCH, (RO,) * 2, replacement=RETURNED)
     assert replaces + "that is done" in refusal(command, "id-3", ALIAS, moving)
     let_go = replace(moving, replacement=replace(RETURNED, let_go_ms=3))

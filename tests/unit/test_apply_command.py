@@ -17,8 +17,9 @@ import pytest
 from modeaware import cli
 from modeaware.cli import apply
 from modeaware.cli.apply import Found
-from modeaware.cli.change import Change
+from modeaware.cli.change import Change, Situation
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.config import ControllerConfig
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
@@ -30,6 +31,7 @@ from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Re
 from modeaware.reports.serialise import json_help, to_json
 from modeaware.reports.session import ModeLog
 from modeaware.reports.topics import TopicState
+from tests.support.lifecycle import facts
 
 DRAINED = "policy drained: their records are deleted once every group has consumed them"
 SHRINK = Shrink(12, ShrinkRules(60_000, ("g",)).command("a", 4))
@@ -252,13 +254,17 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     assert replaced == ({"a": records[0]} if leads_on else {}) | {"b": records[1]}
 
 
-def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused() -> None:
+def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     replacement = Replacement("b", 2, 0, successor_id="id", announced_ms=1, switched_ms=2)
     old = TopicRecord("old", "old-id", 1, 1, (READ_ONLY,), replacement=replacement)
-    found = Found({}, {}, ModeLog("log", fold([("old-id", old.to_json())])), frozenset(), lambda: None)
-    session = SimpleNamespace(clock=SYSTEM_CLOCK)
-    change: Any = SimpleNamespace(session=session, grow=lambda *_, **__: None)
-    application = apply._Application(argparse.Namespace(), change, [])
-    for topic, refusal in (("b", "topic 'b' replaces 'old': wait until that is done"), ("c", None)):
+    log = ModeLog("log", fold([("old-id", old.to_json())]))
+    session: Any = SimpleNamespace(clock=SYSTEM_CLOCK, controller=ControllerConfig(), conf={})
+    monkeypatch.setattr(Change, "grow", lambda *_, **__: None)
+    monkeypatch.setattr(
+        Change, "look", lambda _, topic, log: Situation(topic, None, facts(2, topic=topic), None, (), log.replaced)
+    )
+    application = apply._Application(argparse.Namespace(), Change(session), [])
+    for topic, refusal in (("b", "topic 'b': it replaces 'old': wait until that is done"), ("c", None)):
         diff = TopicDiff(topic, "f", (Grow(2, CreatePartitionsCommand(topic, 4)),))
+        found = Found({}, {}, log, frozenset(), lambda: None)
         assert application._validated(diff, found).refusal == refusal

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from modeaware.config import ControllerConfig
+from modeaware.errors import RequestRefused
+from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts, WriterFacts
-from modeaware.lifecycle.intent import why_evacuate
+from modeaware.lifecycle.objections import current_of
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.plan.report import Blocker, find_blockers, group_lags
+from modeaware.plan.sample import TopicLook
+from tests.support.lifecycle import RO, TOPIC_ID, admitted, shrink
 
 NOW_MS = 1_700_000_000_000
 LOG = PartitionFacts(10, 100, 100, 0, 0)
@@ -16,34 +23,62 @@ FACTS = TopicFacts("orders", "id", 4, partitions=dict.fromkeys(range(4), LOG))
 ALL_READ = dict.fromkeys(range(4), 100)
 
 
-def found(facts: TopicFacts, target: int = 2, **more: object) -> dict[str, Blocker]:
-    blockers = find_blockers(facts, target, NOW_MS, **more)  # type: ignore[arg-type]  # as the test names them
+LOOK = TopicLook(FACTS)
+SHRUNK = admitted(shrink(3), seen=replace(FACTS, topic_id=TOPIC_ID))
+IN_PROGRESS = replace(SHRUNK, topic_id="id")
+NOW = Replacement("orders", 4, 0, successor_id="id")
+REPLACED = TopicRecord("before", "id-of-before", 1, 1, (RO,), replacement=NOW)
+
+
+def found(facts: TopicFacts, target: int = 2) -> dict[str, Blocker]:
+    blockers = find_blockers(TopicLook(facts), target, NOW_MS)
     assert len({blocker.code for blocker in blockers}) == len(blockers)
     return {blocker.code: blocker for blocker in blockers}
 
 
-def refused(facts: TopicFacts, target: int = 2) -> set[str]:
-    return {code for code, blocker in found(facts, target).items() if blocker.severity == "refused"}
-
-
 @pytest.mark.parametrize(
-    ("facts", "code"),
+    ("look", "target", "codes"),
     [
-        (replace(FACTS, internal=True), "internal"),
-        (replace(FACTS, cleanup_policy="compact"), "compacted"),
-        (replace(FACTS, partitions={0: LOG, 3: LOG}), "unavailable"),
-        (replace(FACTS, stateful_owner="app"), "streams-internal"),
-        (replace(FACTS, groups={"app": GroupFacts(ALL_READ, stateful=True)}), "stateful-groups"),
+        (replace(LOOK, facts=replace(FACTS, internal=True)), 2, ["internal"]),
+        (replace(LOOK, facts=replace(FACTS, cleanup_policy="compact")), 2, ["compacted"]),
+        (replace(LOOK, facts=replace(FACTS, partitions={0: LOG, 3: LOG})), 2, ["unavailable"]),
+        (replace(LOOK, facts=replace(FACTS, partitions={0: LOG, 3: LOG})), 8, []),
+        (replace(LOOK, facts=replace(FACTS, stateful_owner="app")), 2, ["streams-internal"]),
+        (
+            replace(LOOK, facts=replace(FACTS, groups={"app": GroupFacts(ALL_READ, stateful=True)})),
+            2,
+            ["stateful-groups"],
+        ),
+        (replace(LOOK, record=IN_PROGRESS), 2, ["in-progress"]),
+        (replace(LOOK, record=IN_PROGRESS), 3, ["count"]),
+        (replace(LOOK, record=replace(IN_PROGRESS, replacement=Replacement("v2", 2, 0))), 2, ["replaced"]),
+        (replace(LOOK, replaced=(REPLACED,)), 2, ["alias", "alias"]),
+        (replace(LOOK, config=ControllerConfig(enable=False)), 2, ["off"]),
+        (replace(LOOK, config=ControllerConfig(enable=False)), 8, []),
+        (
+            TopicLook(replace(FACTS, partition_count=6, partitions=dict.fromkeys(range(6), LOG)), record=IN_PROGRESS),
+            2,
+            ["in-progress", "added-partitions"],
+        ),
+        (replace(LOOK, facts=replace(FACTS, partition_count=6), record=IN_PROGRESS), 5, ["added-partitions"]),
+        (replace(LOOK, facts=replace(FACTS, internal=True, cleanup_policy="")), 2, ["internal", "compacted"]),
     ],
 )
-def test_what_an_admission_would_refuse(facts: TopicFacts, code: str) -> None:
-    assert refused(facts) == {code}
-    blockers = find_blockers(facts, 2, NOW_MS)
-    assert blockers[0].code == code, "refusals come first"
+def test_a_plan_refuses_what_an_admission_refuses_in_its_words(look: TopicLook, target: int, codes: list[str]) -> None:
+    refused = [blocker for blocker in find_blockers(look, target, NOW_MS) if blocker.severity == "refused"]
+    assert [blocker.code for blocker in refused] == codes
+    record, writable = look.record, current_of(look.record, look.facts).writable_count
+    command = (DeletePartitionsCommand if target < writable else CreatePartitionsCommand)("orders", target)
 
+    def admission() -> Admission:
+        return admit(command, record, look.facts, look.config, 1, NOW_MS, (), look.replaced)
 
-def test_compacted_topic_is_refused_in_the_words_of_the_admission() -> None:
-    assert found(replace(FACTS, cleanup_policy="compact"))["compacted"].text == f"{why_evacuate('compact')}."
+    if not refused:
+        assert admission().record is not None
+        return
+    with pytest.raises(RequestRefused) as caught:
+        admission()
+    assert caught.value.message == f"topic 'orders': {refused[0].text}"
 
 
 def test_transactions_that_are_open_where_it_matters() -> None:
@@ -86,4 +121,3 @@ def test_a_growth_is_not_refused_for_its_keys_but_they_are_to_be_checked() -> No
     assert {code: blocker.severity for code, blocker in found(facts, target=8).items()} == dict.fromkeys(
         ("compacted", "streams-internal", "stateful-groups", "producers"), "check"
     )
-    assert refused(replace(FACTS, internal=True), target=8) == {"internal"}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from modeaware.modes import divides, divides_text
 from modeaware.plan.effects import Effect, choose_targets, effects
 from modeaware.plan.recognise import Recognition, recognise
 from modeaware.plan.sample import Sample
@@ -118,6 +119,24 @@ def effect(sample: Sample, base: int, target: int) -> Effect:
 )
 def test_targets(base: int, wanted: int, targets: tuple[int, ...]) -> None:
     assert choose_targets(base, wanted) == targets
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (12, 4, "4 divides 12: {} only keys of the retired ones"),
+        (12, 24, "24 is a multiple of 12: {} keys to the new ones only"),
+        (12, 5, "5 does not divide 12: {} keys between those that stay, too; not with 4 or 6"),
+        (12, 11, "11 does not divide 12: {} keys between those that stay, too; not with 6"),
+        (12, 25, "25 is no multiple of 12: {} keys between those that stay, too; not with 24 or 36"),
+        (12, 13, "13 is no multiple of 12: {} keys between those that stay, too; not with 24"),
+    ],
+)
+def test_whether_one_number_divides_the_other_is_said_with_the_nearest_that_do(
+    before: int, after: int, text: str
+) -> None:
+    assert divides_text(before, after) == text.format("a hash modulo the number of partitions moves")
+    assert (share_moved(before, after) == pytest.approx(least_share_moved(before, after))) is divides(before, after)
 
 
 @pytest.mark.parametrize(("base", "target"), [(12, 4), (12, 5), (12, 24), (12, 13), (48, 12)])

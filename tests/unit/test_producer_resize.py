@@ -66,7 +66,7 @@ class TestWarn:
         assert text.startswith(
             "WARNING: If partitions are decreased for a topic that has a key, the partition logic or "
         )
-        assert "12 to 5 writable partitions: 92% of the keys move, 5 does not divide 12" in text
+        assert "12 to 5 writable partitions: 92% of the keys move; 5 does not divide 12: a hash" in text
         assert text in caplog.text
         assert producer.modeaware_stats()["resizes"] == 1
 

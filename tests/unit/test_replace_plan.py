@@ -15,7 +15,7 @@ from modeaware import cli
 from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
-from modeaware.cli.change import Situation
+from modeaware.cli.change import Change, Situation
 from modeaware.cli.replace import _Watch
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
@@ -426,6 +426,7 @@ class FakeChange:
     """
 
     is_embedded = False
+    admission = Change.admission
 
     def __init__(
         self,
@@ -623,6 +624,10 @@ def test_topic_that_vanishes_or_whose_replacement_is_given_up_fails_the_wait(
 
 
 def test_undo_of_a_shrink_is_none_of_a_replacement() -> None:
+    session: Any = SimpleNamespace(controller=ControllerConfig(), clock=SYSTEM_CLOCK)
     for now, what in ((SWITCHED, "has replaced it: change that"), (BEGUN, "undo it .modeaware replace --undo")):
+        situation = Situation("orders", replace(RECORD, replacement=now), replace(FACTS, topic_id=RECORD.topic_id))
+        command = undo_command(situation)
+        assert command is not None
         with pytest.raises(RequestRefused, match=what):
-            undo_command(Situation("orders", replace(RECORD, replacement=now), FACTS))
+            Change(session).admission(command, situation)

@@ -15,9 +15,10 @@ from modeaware.clients.gate import (
     start_offset,
     written_topic,
 )
+from modeaware.controller.admitted import effects_to_come
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.alias import record_after, refuse_alias
+from modeaware.lifecycle.alias import record_after
 from modeaware.lifecycle.commands import (
     Advance,
     CreatePartitionsCommand,
@@ -29,7 +30,6 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
 )
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, TopicFacts
-from modeaware.lifecycle.intent import effects_to_come
 from modeaware.lifecycle.replacement import (
     COMING_MS,
     FENCE_CONFIGS,
@@ -64,6 +64,7 @@ from tests.support.lifecycle import (
     group,
     grow,
     log,
+    refuse_alias,
     shrink,
 )
 from tests.support.lifecycle import look as step

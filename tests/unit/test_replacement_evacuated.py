@@ -10,11 +10,10 @@ import pytest
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import alter_group_rules
-from modeaware.lifecycle.alias import refuse_alias
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePredecessor, ReplaceTopicCommand
 from modeaware.lifecycle.drain import evacuation_group, evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
-from modeaware.lifecycle.intent import why_evacuate
+from modeaware.lifecycle.objections import why_evacuate
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.state import topic_phase
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
@@ -35,6 +34,7 @@ from tests.support.lifecycle import (
     log,
     look,
     refusal,
+    refuse_alias,
     rule,
     shrink,
 )
@@ -99,7 +99,7 @@ def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() ->
     [
         (COMMAND, "delete", ErrorCode.INVALID_REQUEST, "omit --evacuate"),
         (replace(COMMAND, configs={"cleanup.policy": "delete"}), "compact", ErrorCode.INVALID_REQUEST, "compacted too"),
-        (replace(COMMAND, delay_ms=None), "compact", ErrorCode.INVALID_REQUEST, "(--delay)"),
+        (replace(COMMAND, delay_ms=None), "compact", ErrorCode.INVALID_REQUEST, "(--delay;"),
     ],
 )
 def test_what_is_refused(command: ReplaceTopicCommand, policy: str, code: ErrorCode, says: str) -> None:

@@ -1,0 +1,244 @@
+"""The objections to a command about a topic: one list, from which a controller, a dry run and a plan report. Pure.
+
+A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`), and so do ``--dry-run``
+and ``modeaware apply``; ``modeaware plan`` shows all. KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give
+the checks and the error codes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import partial
+
+from modeaware.config import ControllerConfig
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.alias import alias_objections
+from modeaware.lifecycle.commands import (
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+    Objection,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.repetition import repetition_of
+from modeaware.lifecycle.state import current_record, in_progress
+from modeaware.modelog.records import MAX_PARTITIONS, Replacement, TopicRecord
+from modeaware.modes import format_ranges
+
+FENCES = ("config", "none")
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether a topic can have this name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
+    return _NAME.fullmatch(text) is not None and text not in (".", "..")
+
+
+def current_of(record: TopicRecord | None, facts: TopicFacts) -> TopicRecord:
+    """Return the topic as it is before a command. One recreated under its name is a new topic, without a record."""
+    own = record if record is not None and record.topic_id == facts.topic_id else None
+    return current_record(own, facts.topic, facts.topic_id or "", facts.partition_count)
+
+
+def objections(
+    command: TopicCommand,
+    record: TopicRecord | None,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    now_ms: int,
+    replaced: Collection[TopicRecord] = (),
+) -> Iterator[Objection]:
+    """Yield why ``command`` is refused; one that repeats the change in force is not.
+
+    Args:
+        record: the topic's; None: it was never changed.
+        replaced: the records of all topics that are or were replaced.
+    """
+    yield from alias_objections(command, facts, replaced, now_ms)
+    no = partial(Objection, command.topic)
+    if facts.topic_id is None:
+        yield no("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it does not exist")
+        return
+    if facts.internal or command.topic == config.mode_log_topic:
+        why = "it is internal; its owner decides on its partition count"
+        yield no("internal", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    current = current_of(record, facts)
+    if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
+        yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, objection_to_change(current.replacement))
+        return
+    if isinstance(command, CreatePartitionsCommand):
+        yield from _to_growth(command, current, facts)
+        return
+    if not config.enable:
+        why = "shrinks are off (delete.topic.partition.enable=false)"
+        yield no("off", ErrorCode.POLICY_VIOLATION, why)
+    again = repetition_of(command, current)
+    if isinstance(command, ReplaceTopicCommand) and current.replacement is not None:
+        if (refused := why_not_now(command, current, current.replacement)) is not None:
+            yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused)
+    elif again is None:
+        yield from _to_first(command, current, facts)
+    elif again.differs:
+        why = f"it is already being shrunk, with {', '.join(again.differs)}: undo that first (--undo)"
+        yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+
+
+def objection_to_change(replacement: Replacement) -> str:
+    """Return why nothing else is changed about a topic that is replaced, and what to do."""
+    successor = replacement.successor
+    if replacement.switched_ms is not None:
+        return f"its name leads to {successor!r}, which has replaced it: change that topic"
+    return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
+
+
+def why_not_now(command: ReplaceTopicCommand, current: TopicRecord, now: Replacement) -> str | None:
+    """Return why a command about the replacement in progress is refused: a name that leads to a successor is not taken
+    back (invariant I8)."""
+    successor, switched = now.successor, now.switched_ms is not None
+    if command.successor != successor and not switched:
+        return f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
+    if command.successor != successor:
+        return objection_to_change(now)
+    if command.undo:
+        back = f"its name already leads to {successor!r}: to go back, replace that by another topic"
+        return back if switched else None
+    if now.undone_ms is not None:
+        return f"its replacement by {successor!r} is being undone: wait until that is done"
+    again = repetition_of(command, current)
+    if again is not None and again.differs:
+        remedy = "repeat the command as it was" if switched else "undo that first (--undo)"
+        return f"it is already being replaced, with {', '.join(again.differs)}: {remedy}"
+    if command.pause_before_switch and switched:
+        return f"its name already leads to {successor!r}: it cannot pause before that any more"
+    return None
+
+
+def why_evacuate(cleanup_policy: str) -> str:
+    """Return why a compacted topic is not shrunk, nor replaced without an evacuation, and what to do."""
+    return (
+        f"cleanup.policy is {cleanup_policy!r}, and the latest value of each key must be kept: replace it with "
+        "--evacuate (in a file: replace and evacuate), and run the Spark job modeaware.spark.evacuate, which copies "
+        "these values to the successor"
+    )
+
+
+def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: TopicFacts) -> Iterator[Objection]:
+    no = partial(Objection, command.topic)
+    target, count, listed = command.total_count, current.writable_count, len(current.modes)
+    if target <= count:
+        why = f"it has {count} writable partitions already; {target} is not an increase"
+        yield no("count", ErrorCode.INVALID_PARTITIONS, why)
+    if target > MAX_PARTITIONS:  # before a list of that length is made
+        yield no(
+            "count", ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
+        )
+    if listed <= target < facts.partition_count:  # with nothing retired any more, all of them would take writes
+        yield _added(command.topic, current, facts)
+    new = max(target - facts.partition_count, 0)
+    if command.assignments is not None and len(command.assignments) != new:
+        why = (
+            f"{len(command.assignments)} replica assignments for {new} new partitions (retired ones are revived first)"
+        )
+        yield no("assignments", ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+
+
+def _to_first(
+    command: DeletePartitionsCommand | ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts
+) -> Iterator[Objection]:
+    """Yield why a topic can neither be shrunk nor replaced now.
+
+    One change at a time, because required groups are noted for one change; and state that is kept per partition does
+    not move with the keys, so its group has to be named (invariant I1).
+    """
+    no = partial(Objection, command.topic)
+    if in_progress(current):
+        undo = f"modeaware topics --undo --topic {command.topic}"
+        why = f"it is currently under changes: wait (--describe shows what it waits for), or undo it ({undo})"
+        yield no("in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    if command.delay_ms is not None and command.delay_ms < 0:
+        yield no("delay", ErrorCode.INVALID_REQUEST, f"a delay of {command.delay_ms} ms: 0 or more, or none at all")
+    if isinstance(command, DeletePartitionsCommand):
+        yield from _to_shrink(command, current, facts)
+    else:
+        yield from _to_replacement(command, current, facts)
+    if facts.stateful_owner is not None:
+        owner = repr(facts.stateful_owner)
+        why = f"it is an internal topic of the Streams application {owner}, which keeps state per partition"
+        yield no("streams-internal", ErrorCode.POLICY_VIOLATION, why)
+    stateful = {name for name, group in facts.groups.items() if group.stateful} - set(command.accept_state_loss)
+    if stateful:
+        why = (
+            "groups that keep state per partition (as Kafka Streams does) read it: "
+            f"{', '.join(sorted(stateful))}. The state of keys that move would stay behind; to accept that, name each "
+            "with --accept-state-loss"
+        )
+        yield no("stateful-groups", ErrorCode.POLICY_VIOLATION, why)
+    if facts.partition_count > len(current.modes):
+        yield _added(command.topic, current, facts)
+    if missing := [p for p in range(facts.partition_count) if p not in facts.partitions]:
+        why = f"no leader available for partitions {format_ranges(missing)}; retry, or check the brokers"
+        yield no("unavailable", ErrorCode.LEADER_NOT_AVAILABLE, why)
+
+
+def _to_shrink(command: DeletePartitionsCommand, current: TopicRecord, facts: TopicFacts) -> Iterator[Objection]:
+    topic, target, count = command.topic, command.total_count, current.writable_count
+    no = partial(Objection, topic)
+    if target < 1:
+        yield no("count", ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at least 1 must stay")
+    if target == count:
+        yield no("count", ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already")
+    if target > count:
+        grow_it = f"'modeaware grow {topic} --partitions {target}' or AdminClient.create_partitions"
+        why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
+        yield no("count", ErrorCode.INVALID_PARTITIONS, why)
+    if facts.compacted:
+        yield no("compacted", ErrorCode.POLICY_VIOLATION, why_evacuate(facts.cleanup_policy))
+
+
+def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: TopicFacts) -> Iterator[Objection]:
+    no = partial(Objection, command.topic)
+    if command.undo:
+        yield no("replaced", ErrorCode.INVALID_REQUEST, "it is not being replaced; nothing to undo")
+    if not is_topic_name(command.successor):
+        why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
+        yield no("successor", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if command.num_partitions < 1:
+        yield no("count", ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1")
+    if command.num_partitions > MAX_PARTITIONS:
+        yield no(
+            "count", ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
+        )
+    if command.successor == command.topic:
+        why = "it cannot replace itself: the successor needs a name of its own"
+        yield no("successor", ErrorCode.INVALID_REQUEST, why)
+    if command.fence not in FENCES:
+        why = f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
+        yield no("fence", ErrorCode.INVALID_REQUEST, why)
+    if facts.compacted and not command.evacuate:
+        yield no("compacted", ErrorCode.POLICY_VIOLATION, why_evacuate(facts.cleanup_policy))
+    if command.evacuate and not facts.compacted:
+        why = f"cleanup.policy is {facts.cleanup_policy!r}: not compacted, nothing to evacuate; omit --evacuate"
+        yield no("compacted", ErrorCode.INVALID_REQUEST, f"{why} (in a file: evacuate)")
+    if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
+        why = "the successor has to be compacted too: retention would remove latest values"
+        yield no("compacted", ErrorCode.INVALID_REQUEST, why)
+    if command.evacuate and command.delay_ms is None and command.fence != "none":
+        why = (
+            "compaction never empties it: name the delay after which it may be deleted (--delay; in a file: "
+            "shrink: {policy: drained})"
+        )
+        yield no("compacted", ErrorCode.INVALID_REQUEST, why)
+    if facts.successor is not None and facts.successor.topic_id is not None:
+        why = f"a topic {command.successor!r} exists already: choose another name for the successor"
+        yield no("successor", ErrorCode.TOPIC_ALREADY_EXISTS, why)
+
+
+def _added(topic: str, current: TopicRecord, facts: TopicFacts) -> Objection:
+    added = format_ranges(range(len(current.modes), facts.partition_count))
+    why = (
+        f"some of its partitions are retired, and another tool has added {added}: grow it to {facts.partition_count} "
+        "first, so that these are opened"
+    )
+    return Objection(topic, "added-partitions", ErrorCode.INVALID_PARTITIONS, why)

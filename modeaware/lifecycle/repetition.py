@@ -1,0 +1,99 @@
+"""The same request again: whether a request repeats the change in force for its topic, adds to it, or differs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modeaware.durations import duration_text
+from modeaware.lifecycle.commands import DeletePartitionsCommand, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.replacement import DEFAULT_FACTOR, FENCE_CONFIGS
+from modeaware.lifecycle.state import in_progress
+from modeaware.modelog.records import DeleteTopicPartitions, Replacement, TopicRecord
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A request for the change in force.
+
+    Attributes:
+        record: the topic's record with what the request adds; the record in force where it adds nothing.
+        accepts: groups whose loss of state it accepts, and the change did not.
+        differs: what it wants otherwise, each with what is in force, in words.
+    """
+
+    record: TopicRecord
+    accepts: tuple[str, ...]
+    differs: tuple[str, ...]
+
+
+def repetition_of(command: TopicCommand, current: TopicRecord) -> Repetition | None:
+    """Return how ``command`` relates to the change in force; None: it is for another change, or there is none.
+
+    A growth has nothing to compare: it leads to the same record again.
+    """
+    if isinstance(command, ReplaceTopicCommand):
+        now = current.replacement
+        if now is None or command.undo or command.successor != now.successor:
+            return None
+        return _of_replacement(command, current, now)
+    deletion = current.deletion
+    if not isinstance(command, DeletePartitionsCommand) or deletion is None or not in_progress(current):
+        return None
+    if not command.total_count == deletion.delete_partitions == current.writable_count:
+        return None
+    return _of_shrink(command, current, deletion)
+
+
+def _of_shrink(command: DeletePartitionsCommand, current: TopicRecord, now: DeleteTopicPartitions) -> Repetition:
+    wanted = replace(now, delay_ms=command.delay_ms, immediate_delete=command.immediate_delete)
+    held = [
+        ("policy", wanted.policy, now.policy),
+        ("delay", _delay_text(wanted.delay_ms), _delay_text(now.delay_ms)),
+    ]
+    accepts = _accepted(now, command)
+    added = replace(now, accept_state_loss=tuple(sorted({*now.accept_state_loss, *accepts})))
+    return Repetition(replace(current, deletion=added), accepts, _others(held))
+
+
+def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, now: Replacement) -> Repetition:
+    """A count of replicas, a delay, an evacuation and configs that the request does not name stay as they are. It may
+    name the fence's configs: copied from a topic that has them since."""
+    factor = now.replication_factor if command.replication_factor == DEFAULT_FACTOR else command.replication_factor
+    delay_ms = now.delay_ms if command.delay_ms is None else command.delay_ms
+    held: list[tuple[str, Any, Any]] = [
+        ("number of partitions", command.num_partitions, now.num_partitions),
+        ("replication factor", factor, now.replication_factor),
+        ("delay", _delay_text(delay_ms), _delay_text(now.delay_ms)),
+        ("fence", command.fence, now.fence),
+        ("evacuation", command.evacuate or now.evacuation_epoch is not None, now.evacuation_epoch is not None),
+    ]
+    spared = FENCE_CONFIGS if now.own_configs is not None else {}
+    named = {name: value for name, value in command.configs.items() if name not in spared}
+    if not named.items() <= now.configs.items():
+        held.append(("set of configs", named, dict(now.configs)))
+    accepts = _accepted(now, command)
+    changed = replace(
+        now,
+        pause_before_switch=command.pause_before_switch,
+        accept_state_loss=tuple(sorted({*now.accept_state_loss, *accepts})),
+    )
+    after = current if changed == now else replace(current, replacement=replace(changed, reason=None))
+    return Repetition(after, accepts, _others(held))
+
+
+def _accepted(
+    now: DeleteTopicPartitions | Replacement, command: DeletePartitionsCommand | ReplaceTopicCommand
+) -> tuple[str, ...]:
+    return tuple(sorted({*command.accept_state_loss} - {*now.accept_state_loss}))
+
+
+def _delay_text(delay_ms: int | None) -> str | None:
+    return None if delay_ms is None else duration_text(delay_ms)
+
+
+def _others(held: Iterable[tuple[str, Any, Any]]) -> tuple[str, ...]:
+    return tuple(
+        f"another {what} ({'none' if now is None else repr(now)})" for what, wanted, now in held if wanted != now
+    )
