@@ -298,7 +298,7 @@ an alias ends only when its name has a topic again  I2 4000000033
 an alias ends when its name has a topic again  I2 4000000000
     lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended if False]
 an alias leads on when the one that it leads to is removed  I2 4000000016
-    lifecycle.alias: if removed is None or removed.topic_id not in gone or each.topic_id in gone or not is_alias(each):
+    lifecycle.alias: if each.topic_id in gone or not is_alias(each):
         => if True:
 a producer follows the chain to its end  I8 4000000005
     clients.gate: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
