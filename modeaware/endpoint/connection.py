@@ -21,7 +21,7 @@ from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, Action, Close, Outcome,
 from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.session import ClientSession
 from modeaware.endpoint.transport import RECEIVE_BYTES, Link, NoBroker, TlsStream, Upstream
-from modeaware.endpoint.turns import Share, Turns
+from modeaware.endpoint.turns import LARGE_S, Share, Turns
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.wire.frames import MalformedFrame
@@ -234,7 +234,7 @@ class Connection:
         self._shared = shared
         self._deadlines = Deadlines(shared.loop, shared.limits, self._time_is_up)
         self._share = Share()
-        self._in_queue = False  # of the turns
+        self._queued_s: float | None = None  # what the turn that it waits for is expected to take
         self._session: ClientSession | None = None  # made with the first request: a port scanner never sends one
         self._upstream: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
@@ -333,11 +333,9 @@ class Connection:
             self._deadlines.established = True
             self._shared.slots.keep(self)
         takes_more = self._takes_more(session)
-        if not self._in_queue and (self._answers or (self._waiting and takes_more)):
-            self._in_queue = True
-            frames, relayed = (self._answers, not session.judging) if self._answers else (self._waiting, False)
-            expected_s = _FRAME_S + (_RELAYED_BYTE_S if relayed else _DECODED_BYTE_S) * len(frames[0])
-            self._shared.turns.queue(self, self._share, expected_s)
+        if self._queued_s is None and (found := self._next(session)) is not None:
+            self._queued_s = found[1]
+            self._shared.turns.queue(self, self._share, self._queued_s)
         self._deadlines.working = bool(self._tickets)
         if self._broker_lost and not self._tickets and not self._answers:
             # What came from the broker before has been handed to the client's socket.
@@ -350,16 +348,28 @@ class Connection:
         self._account()
 
     def take_turn(self) -> None:
-        """Work on the broker's first response, or else on the client's first request, where it may be taken now."""
-        self._in_queue = False
+        """Work on the broker's first response, or else on the client's first request, where it may be taken now. Where
+        a large response has come since the turn was queued for a small request, it is queued for as a large frame."""
+        queued_s, self._queued_s = self._queued_s or 0.0, None
         session = self._session
         if session is None:
             return
-        if self._answers:
-            self._work(session.from_upstream, self._answers)
-        elif self._waiting and self._takes_more(session):
-            self._work(session.from_client, self._waiting)
+        if (found := self._next(session)) is not None:
+            frames, expected_s = found
+            if expected_s < LARGE_S or queued_s >= LARGE_S:
+                self._work(session.from_upstream if frames is self._answers else session.from_client, frames)
         self._go_on()
+
+    def _next(self, session: ClientSession) -> tuple[deque[bytes], float] | None:
+        """Return the frames of which the first is next, and the CPU time that it is expected to take; None: none is."""
+        byte_s = _DECODED_BYTE_S
+        if self._answers:
+            frames, byte_s = self._answers, _DECODED_BYTE_S if session.judging else _RELAYED_BYTE_S
+        elif self._waiting and self._takes_more(session):
+            frames = self._waiting
+        else:
+            return None
+        return frames, _FRAME_S + byte_s * len(frames[0])
 
     def _work(self, step: Callable[[bytes], list[Action]], frames: deque[bytes]) -> None:
         payload = frames.popleft()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupsDoubt
@@ -38,6 +38,8 @@ _LARGEST = RetiredPartition(
     truncated_to=_OFFSET,
 )
 """One partition as it takes the most room, beside what only replacements note."""
+_LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, opening=False, read_up_to=_OFFSET)
+"""The same from the switch of a replacement on: the topic goes as a whole, by a proof that is not kept."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """A partition may be a range of its own, among those that are retired and among the modes."""
 
@@ -52,16 +54,14 @@ def fits(record: TopicRecord) -> bool:
 
 def largest_bytes(record: TopicRecord) -> int:
     """Return an upper bound of the record's bytes through the rest of its change, with the groups that it names now."""
-    row = _largest_row(record)
-    keys_bytes = len(_json({key: [] for key in row}))
     rest_bytes = len(_largest_rest(record).to_json()) + (_REPLACEMENT_BYTES if record.replacement is not None else 0)
-    return rest_bytes + keys_bytes + _partitions(record) * _row_bytes(row)
+    return rest_bytes + _largest_rows(record).all_bytes
 
 
 def most_partitions(record: TopicRecord) -> int:
     """Return how many partitions could be retired with the groups that the record names."""
-    row_bytes = _row_bytes(_largest_row(record))
-    return _partitions(record) + (MAX_RECORD_BYTES - largest_bytes(record)) // row_bytes
+    rows = _largest_rows(record)
+    return rows.count + (MAX_RECORD_BYTES - largest_bytes(record)) // rows.each_bytes
 
 
 def fitted(record: TopicRecord) -> TopicRecord:
@@ -75,27 +75,37 @@ def fitted(record: TopicRecord) -> TopicRecord:
     return replace(record, retired=retired, drained_groups=None)
 
 
-def _partitions(record: TopicRecord) -> int:
-    return len(record.retired) if record.replacement is None else len(record.modes)
+class _Rows(NamedTuple):
+    """What partitions take at most: the names of all fields, and a row for each partition."""
+
+    count: int
+    each_bytes: int
+    names_bytes: int
+
+    @property
+    def all_bytes(self) -> int:
+        return self.count * self.each_bytes + self.names_bytes
 
 
-def _largest_row(record: TopicRecord) -> dict[str, Any]:
-    """Return the JSON of one partition as it takes the most room in this change."""
-    row, replacement = _LARGEST, record.replacement
-    if replacement is not None:
-        row = replace(row, read_up_to=_OFFSET)
-    if replacement is not None and replacement.evacuation_epoch is not None:
-        row = replace(row, evacuated_to=_OFFSET)
-    return row.to_dict()
+def _largest_rows(record: TopicRecord) -> _Rows:
+    """Return what takes more room: the partitions that shrinks retire until a switch, or all of them after it."""
+    now, found = record.replacement, []
+    if now is None or now.switched_ms is None:
+        found.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
+    if now is not None:  # all its partitions are in one range
+        evacuated_to = None if now.evacuation_epoch is None else _OFFSET
+        found.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
+    return max(found, key=lambda rows: rows.all_bytes)
+
+
+def _rows(count: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
+    row = largest.to_dict()
+    return _Rows(count, len(_json(list(row.values()))) + more_bytes, len(_json({key: [] for key in row})))
 
 
 def _largest_rest(record: TopicRecord) -> TopicRecord:
     """Return the record without its partitions, with every number that is still to come."""
     return replace(record, epoch=_OFFSET, controller_epoch=_OFFSET, changed_ms=_OFFSET, retired={}, drained_groups=())
-
-
-def _row_bytes(row: dict[str, Any]) -> int:
-    return len(_json(list(row.values()))) + _RANGES_BYTES
 
 
 def _json(value: Any) -> bytes:

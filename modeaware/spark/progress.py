@@ -106,8 +106,9 @@ class ProgressListener(StreamingQueryListener):
         self._required: set[tuple[str, str]] = set()
         self._consumers: dict[str, Consumer] = {}
         self._turn = threading.Condition(InnerLock())
-        self._queries: dict[str, StreamingQuery] = {}  # by run, until Spark has delivered all events of it
-        self._batches: dict[str, int] = {}  # run -> the last batch that was noted
+        # By the query's id: its last run, until Spark has delivered all events of that.
+        self._queries: dict[str, tuple[str, StreamingQuery]] = {}
+        self._batches: dict[str, tuple[str, int]] = {}  # by the query's id: the run and batch that were noted last
         self._pending: dict[str, Positions] = {}
         self._reasons: dict[str, str] = {}
         self._publishing: dict[str, Positions] = {}
@@ -135,7 +136,7 @@ class ProgressListener(StreamingQueryListener):
         """Publish the last finished batch of each query, and wait for that; False on timeout, or where the progress of
         a query cannot be read. Also of a query that has ended just now."""
         with self._turn:
-            queries = list(self._queries.items())
+            queries = list(self._queries.values())
         unread = [run for run, query in queries if not self._note_last(run, query)]
         with self._turn:
             return self._turn.wait_for(lambda: not self._unpublished(), timeout_s) and not unread
@@ -162,6 +163,9 @@ class ProgressListener(StreamingQueryListener):
         self._admin.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's name
+        with self._turn:  # what an earlier run has read is no progress of this one, whose checkpoint may be older
+            self._queries.pop(str(event.id), None)
+            self._batches.pop(str(event.id), None)
         self._follow(str(event.id), str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 # Spark's name
@@ -170,26 +174,30 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
         # A restarted query that finds nothing to read reports no progress.
-        if (query := self._queries.get(str(event.runId))) is not None:
-            self._note_last(str(event.runId), query)
+        self._note_last_of(str(event.id), str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 # Spark's name
         """Forget the query. Its progress stays published, and its group required."""
-        run = str(event.runId)
-        if (query := self._queries.get(run)) is not None:
-            self._note_last(run, query)
+        query_id, run = str(event.id), str(event.runId)
+        self._note_last_of(query_id, run)
         with self._turn:
-            self._queries.pop(run, None)
-            self._batches.pop(run, None)
+            if self._queries.get(query_id, (run,))[0] == run:
+                self._queries.pop(query_id, None)
+                self._batches.pop(query_id, None)
 
     def _follow(self, query_id: str, run: str) -> None:
         """Keep the query of a run, whose progress can be read until after its end. ``streams`` forgets it before."""
-        if run in self._queries:
+        if self._queries.get(query_id, ("",))[0] == run:
             return
         query = (self.spark or SparkSession.active()).streams.get(query_id)
         with self._turn:
             if query is not None and str(query.runId) == run and not self._closed:
-                self._queries[run] = query
+                self._queries[query_id] = run, query
+
+    def _note_last_of(self, query_id: str, run: str) -> None:
+        followed, query = self._queries.get(query_id, ("", None))
+        if query is not None and followed == run:
+            self._note_last(run, query)
 
     def _note_last(self, run: str, query: StreamingQuery) -> bool:
         """Note the last progress of a query; False where Spark does not return it."""
@@ -209,11 +217,12 @@ class ProgressListener(StreamingQueryListener):
         name = progress.name or str(progress.id)
         if (group := progress_group(name) if self._group is None else self._group(progress)) is None:
             return
-        run, batch = str(progress.runId), progress.batchId
+        query, run, batch = str(progress.id), str(progress.runId), progress.batchId
         with self._turn:
-            if self._closed or batch < self._batches.get(run, batch):  # a late event: more was read
+            followed, noted = self._queries.get(query, (run,))[0], self._batches.get(query, (run, batch))
+            if self._closed or followed != run or (noted[0] == run and batch < noted[1]):  # a late event: more was read
                 return
-            self._batches[run] = batch
+            self._batches[query] = run, batch
             self._pending.setdefault(_checked(group), {}).update(positions)
             self._reasons[group] = f"the Spark query {name}"
             if self._thread is None or not self._thread.is_alive():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from heapq import heappop, heappush
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from modeaware.endpoint.limits import ConnectionSlots
+from modeaware.endpoint.connection import Connection
+from modeaware.endpoint.limits import ConnectionSlots, EndpointLimits
 from modeaware.endpoint.turns import LARGE_PAUSE, LARGE_S, Turns
 
 SMALL_S, HUGE_S = LARGE_S / 10, 20 * LARGE_S
@@ -147,3 +152,30 @@ def test_slots_are_kept_by_established_connections_alone() -> None:
     for name in ("a2", "a1"):  # the one has lost its slot before
         slots.release(name)
     assert slots.take("c1", "c") is None
+
+
+def test_a_large_response_that_comes_while_a_small_request_waits_is_queued_for_as_large() -> None:
+    """Else it would be worked on without the pause that large frames leave to the controller's own thread."""
+    queued: list[float] = []
+    done: list[bytes] = []
+    turns = SimpleNamespace(queue=lambda _taker, _share, expected_s: queued.append(expected_s), charged=nullcontext)
+    anything: Any = MagicMock(turns=turns, tls=None, limits=EndpointLimits())
+    connection = Connection(anything)
+    session: Any = SimpleNamespace(
+        authenticated=False,
+        judging=True,
+        wants_more=True,
+        held_bytes=0,
+        from_client=lambda frame: done.append(frame) or [],
+        from_upstream=lambda frame: done.append(frame) or [],
+    )
+    connection._session = session
+    request, response = b"r" * 10, b"a" * 1_000_000
+    connection.link_frames(connection.client, [request])
+    connection._answers.append(response)
+    connection.take_turn()
+    assert done == []
+    connection.take_turn()
+    connection.take_turn()
+    assert done == [response, request]
+    assert [each >= LARGE_S for each in queued] == [False, True, False]

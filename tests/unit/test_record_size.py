@@ -12,7 +12,7 @@ from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.record_size import fitted, largest_bytes
 from modeaware.lifecycle.state import held_up, topic_phase
 from modeaware.modelog.records import MAX_RECORD_BYTES, Replacement, RetiredPartition, TopicRecord
-from modeaware.modes import ReplicaState
+from modeaware.modes import PartitionMode, ReplicaState
 from tests.support.lifecycle import (
     LATER_MS,
     NONE,
@@ -137,6 +137,32 @@ def test_bound_counts_what_earlier_changes_have_left(replacement: Replacement | 
     }
     mixed[2] = replace(mixed[2], reason=None, replica_state=ReplicaState.ONLINE)
     assert len(replace(record, retired=mixed).to_json()) <= largest_bytes(record)
+
+
+def test_bound_of_a_replaced_topic_holds_from_its_switch_on_and_is_close() -> None:
+    """It counts no proof of single partitions: the topic goes as a whole. 5 000 partitions fit."""
+    count = 5_000
+    begun = TopicRecord("orders", "id", 3, 1, (PartitionMode.READ_WRITE,) * count)
+    begun = replace(begun, replacement=Replacement("orders-v2", 1, 5))
+    bound = largest_bytes(begun)
+    assert bound < MAX_RECORD_BYTES
+    rows = {
+        p: RetiredPartition(
+            replica_state=ReplicaState.DELETION_INELIGIBLE if p else ReplicaState.ONLINE,
+            seal_offset=2**53 - p,
+            seal_leader_epoch=2**31 - p,
+            read_up_to=2**53 - p,
+            resume_offset=2**53 - p,
+            stragglers=2**31 - p,
+            truncated_to=2**53 - p,
+            reason=sorted(reasons.CODES, key=len)[-1 - p % 2],
+        )
+        for p in range(count)
+    }
+    times = dict.fromkeys(("announced_ms", "switched_ms", "fenced_ms", "let_go_ms", "deleting_ms", "gone_ms"), 10**13)
+    now = Replacement("orders-v2", 1, 5, successor_id="i" * 22, own_configs={"compression.type": "producer"}, **times)
+    switched = replace(begun, modes=(RO,) * count, retired=rows, replacement=now, epoch=10**6)
+    assert 0.8 * bound < len(switched.to_json()) <= min(bound, largest_bytes(switched))
 
 
 def test_names_of_late_groups_give_way_and_hold_nothing_up() -> None:

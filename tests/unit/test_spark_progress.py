@@ -120,9 +120,15 @@ def lifetime(run: str = "a-run") -> Any:
     return SimpleNamespace(id="an-id", runId=run)
 
 
-def event(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]", batch: int = 0) -> Any:
+def event(
+    name: str | None,
+    *ends: str | None,
+    description: str = "KafkaV2[Subscribe[flights]]",
+    batch: int = 0,
+    run: str = "a-run",
+) -> Any:
     sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
-    progress = SimpleNamespace(name=name, id="an-id", runId="a-run", batchId=batch, sources=sources)
+    progress = SimpleNamespace(name=name, id="an-id", runId=run, batchId=batch, sources=sources)
     return SimpleNamespace(progress=progress)
 
 
@@ -233,6 +239,23 @@ def test_flush_publishes_what_a_query_has_finished_and_events_of_earlier_batches
     assert [entry for entry in world.done if entry[0] == "commit"] == [
         ("commit", "g", {("flights", 0, 7)}),
         ("commit", "g", {("flights", 0, 9)}),
+    ]
+
+
+def test_positions_of_an_earlier_run_are_not_published_again(world: World, listener: ProgressListener) -> None:
+    """A query that was started again from an older checkpoint reads again, also where the earlier run's end is lost."""
+    streams = Streams()
+    earlier = streams.start(listener)
+    earlier.lastProgress = event("g", '{"flights": {"0": 9}}', batch=9).progress
+    assert listener.flush(10)
+    streams.start(listener, "another-run")
+    listener.onQueryProgress(event("g", '{"flights": {"0": 5}}', batch=3, run="another-run"))
+    listener.onQueryProgress(event("g", '{"flights": {"0": 8}}', batch=8))
+    listener.onQueryTerminated(lifetime())
+    assert listener.flush(10)
+    assert [entry for entry in world.done if entry[0] == "commit"] == [
+        ("commit", "g", {("flights", 0, 9)}),
+        ("commit", "g", {("flights", 0, 5)}),
     ]
 
 
