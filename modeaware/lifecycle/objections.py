@@ -97,10 +97,9 @@ def why_not_now(command: ReplaceTopicCommand, current: TopicRecord, now: Replace
     """Return why a command about the replacement in progress is refused: a name that leads to a successor is not taken
     back (invariant I8)."""
     successor, switched = now.successor, now.switched_ms is not None
-    if command.successor != successor and not switched:
-        return f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
     if command.successor != successor:
-        return objection_to_change(now)
+        other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
+        return objection_to_change(now) if switched else other
     if command.undo:
         back = f"its name already leads to {successor!r}: to go back, replace that by another topic"
         return back if switched else None
@@ -230,12 +229,10 @@ def _to_evacuation(command: DeletePartitionsCommand | ReplaceTopicCommand, facts
     """Yield why a topic has to be evacuated, or cannot be."""
     policy, no = f"cleanup.policy is {facts.cleanup_policy!r}", partial(Objection, command.topic)
     if facts.compacted and not command.evacuate:
-        what, how, to = "a key in a retired partition", "shrink it", "the partitions that stay"
-        if isinstance(command, ReplaceTopicCommand):
-            what, how, to = "each key", "replace it", "the successor"
+        how = "replace" if isinstance(command, ReplaceTopicCommand) else "shrink"
         why = (
-            f"{policy}, and the latest value of {what} must be kept: {how} with --evacuate {_IN_A_FILE}, and run the "
-            f"Spark job modeaware.spark.evacuate, which copies these values to {to}"
+            f"{policy}, and the latest value of each key must be kept: {how} it with --evacuate {_IN_A_FILE}, and run "
+            "the Spark job modeaware.spark.evacuate, which copies these values"
         )
         yield no("compacted", ErrorCode.POLICY_VIOLATION, why)
     if command.evacuate and not facts.compacted:

@@ -15,7 +15,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import Requirement, evacuation_of, is_evacuation_group, requirement_of, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.replacement import is_followed
-from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
+from modeaware.lifecycle.state import current_record, partition_phase, partition_state, topic_phase
 from modeaware.modelog.records import (
     DeleteTopicPartitions,
     Replacement,
@@ -296,8 +296,7 @@ def _describe(
     gone_ids: tuple[str, ...],
 ) -> TopicDescription:
     topic = facts.topic
-    if record is None:
-        record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
+    record = current_record(record, topic, shape.topic_id, shape.partition_count)
     view, evacuation = record.view(), evacuation_of(record)
     groups = {n: g for n, g in facts.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
     listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)

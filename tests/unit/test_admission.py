@@ -184,7 +184,7 @@ class TestGrow:
         (grow(12), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "added 12-19: grow it to 20 first"),
         (shrink(8), lambda: admitted(grow(14)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "currently under changes"),
         (shrink(4, delay_ms=-2), None, {}, ErrorCode.INVALID_REQUEST, ""),
-        (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of a key"),
+        (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of each key"),
         (shrink(4), None, {"cleanup_policy": ""}, ErrorCode.POLICY_VIOLATION, ""),
         (shrink(4), None, {"topic_id": None}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
         (shrink(4), None, {"internal": True}, ErrorCode.INVALID_TOPIC_EXCEPTION, ""),
