@@ -28,7 +28,7 @@ from modeaware.cli.session import (
 from modeaware.confluent.admin import AdminClient
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ModeAwareError
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import (
     CreatePartitions,
@@ -253,11 +253,6 @@ CommandOf = Callable[[Situation], ResizeCommand | None]
 """The command to carry out as things stand; None: there is nothing to undo."""
 
 
-def is_done(command: ResizeCommand, situation: Situation) -> bool:
-    """Return whether the topic has as many writable partitions as the command is for, and no change is in progress."""
-    return situation.writable_count == command.total_count and not in_progress(situation.record)
-
-
 def run_change(
     args: argparse.Namespace,
     topic: str,
@@ -267,27 +262,18 @@ def run_change(
     """Change one topic as the options say, with ``notes`` among the lines shown before. Returns the exit status."""
     with open_session(args, "change the topic") as session, Change(session, args.timeout_ms / 1000) as change:
         minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
-        seen: list[Situation] = []  # the last one
 
         def look() -> tuple[Situation, ResizeCommand, Admission] | str:
             """Return why there is nothing to do, or the command and what would follow from it."""
-            seen[:] = [change.look(topic)]
-            command = command_of(seen[0])
+            situation = change.look(topic)
+            command = command_of(situation)
             if command is None:
                 return "nothing to undo, no partition is retired"
-            try:
-                return seen[0], command, change.validate(command, seen[0], minimum)
-            except RequestRefused as refused:
-                if refused.code is ErrorCode.INVALID_PARTITIONS and is_done(command, seen[0]):
-                    return f"it has {command.total_count} writable partitions already, nothing to do"
-                raise
+            if situation.writable_count == command.total_count and not in_progress(situation.record):
+                return f"it has {command.total_count} writable partitions already, nothing to do"
+            return situation, command, change.validate(command, situation, minimum)
 
-        try:
-            found = change.retry(look)
-        except RequestRefused:
-            if seen:
-                tell(*changing_warning(seen[-1]))
-            raise
+        found = change.retry(look)
         if isinstance(found, str):
             print(f"{topic}: {found}.")
             return 0

@@ -27,6 +27,7 @@ from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand
 from modeaware.lifecycle.objections import is_topic_name
+from modeaware.lifecycle.state import current_record
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
@@ -393,7 +394,7 @@ def _records(
     for topic in chosen:
         if topic.name == args.topic or log.unusable(topic.name, topic.topic_id) is None:
             record = log.record(topic.name, topic.topic_id)
-            found[topic.name] = record or TopicRecord.unchanged(topic.name, topic.topic_id, topic.partition_count)
+            found[topic.name] = current_record(record, topic.name, topic.topic_id, topic.partition_count)
         else:
             found[topic.name] = None
         ids, leads_to = log.gone_ids(topic.name, topic.topic_id), log.leads_to(topic.name, topic.topic_id)

@@ -19,7 +19,7 @@ from functools import cached_property
 from modeaware.callouts import call_out, get_logger
 from modeaware.clients.tally import RESIZE_WARNINGS, TALLY
 from modeaware.errors import ResizeWarning
-from modeaware.modes import divides, divides_text
+from modeaware.modes import divides_text
 from modeaware.topic_view import TopicView
 from partitioners import Partitioner, TopicPartitioner, expected_share_moved
 
@@ -45,11 +45,6 @@ class Resize:
     new_count: int
     moved_share: float | None
     successor: str | None = None
-
-    @property
-    def divides(self) -> bool:
-        """Whether one count divides the other: a hash modulo the count moves as few keys then as can be."""
-        return divides(self.old_count, self.new_count)
 
     def describe(self) -> str:
         """For people. The first sentence is KIP-694's ("Kafka Topic Command changes"), with the verb that fits."""

@@ -1,8 +1,8 @@
 """The objections to a command about a topic: one list, from which a controller, a dry run and a plan report. Pure.
 
 A controller refuses a command for the first objection (:mod:`modeaware.lifecycle.admission`), and so do ``--dry-run``
-and ``modeaware apply``; ``modeaware plan`` shows all. KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give
-the checks and the error codes.
+and ``modeaware apply``; ``modeaware plan`` shows all. (Whether the new record fits the mode log, the admission says:
+that takes the record.) KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes.
 """
 
 from __future__ import annotations
@@ -72,13 +72,11 @@ def objections(
         yield from _to_growth(command, current, facts)
         return
     if not config.enable:
-        why = "shrinks are off (delete.topic.partition.enable=false)"
-        yield no("off", ErrorCode.POLICY_VIOLATION, why)
-    again = repetition_of(command, current)
+        yield no("off", ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
     if isinstance(command, ReplaceTopicCommand) and current.replacement is not None:
         if (refused := why_not_now(command, current, current.replacement)) is not None:
             yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused)
-    elif again is None:
+    elif (again := repetition_of(command, current)) is None:
         yield from _to_first(command, current, facts)
     elif again.differs:
         why = f"it is already being shrunk, with {', '.join(again.differs)}: undo that first (--undo)"
@@ -97,10 +95,9 @@ def why_not_now(command: ReplaceTopicCommand, current: TopicRecord, now: Replace
     """Return why a command about the replacement in progress is refused: a name that leads to a successor is not taken
     back (invariant I8)."""
     successor, switched = now.successor, now.switched_ms is not None
-    if command.successor != successor and not switched:
-        return f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
     if command.successor != successor:
-        return objection_to_change(now)
+        other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
+        return objection_to_change(now) if switched else other
     if command.undo:
         back = f"its name already leads to {successor!r}: to go back, replace that by another topic"
         return back if switched else None
@@ -131,9 +128,8 @@ def _to_growth(command: CreatePartitionsCommand, current: TopicRecord, facts: To
         why = f"it has {count} writable partitions already; {target} is not an increase"
         yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if target > MAX_PARTITIONS:  # before a list of that length is made
-        yield no(
-            "count", ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
-        )
+        why = f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
+        yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if listed <= target < facts.partition_count:  # with nothing retired any more, all of them would take writes
         yield _added(command.topic, current, facts)
     new = max(target - facts.partition_count, 0)
@@ -204,12 +200,9 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
     if not is_topic_name(command.successor):
         why = f"invalid topic name {command.successor!r}: 1 to 249 letters, digits, '.', '_' and '-'"
         yield no("successor", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-    if command.num_partitions < 1:
-        yield no("count", ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at least 1")
-    if command.num_partitions > MAX_PARTITIONS:
-        yield no(
-            "count", ErrorCode.INVALID_PARTITIONS, f"{command.num_partitions} partitions: at most {MAX_PARTITIONS}"
-        )
+    if not 1 <= command.num_partitions <= MAX_PARTITIONS:
+        why = f"{command.num_partitions} partitions: 1 to {MAX_PARTITIONS}"
+        yield no("count", ErrorCode.INVALID_PARTITIONS, why)
     if command.successor == command.topic:
         why = "it cannot replace itself: the successor needs a name of its own"
         yield no("successor", ErrorCode.INVALID_REQUEST, why)

@@ -87,12 +87,13 @@ def carried(before: RetiredPartition | None) -> RetiredPartition:
 
 
 def current_record(record: TopicRecord | None, topic: str, topic_id: str, count: int) -> TopicRecord:
-    """Return a topic as it is with ``count`` partitions on the brokers; ``record`` None: it was never changed.
+    """Return a topic as it is with ``count`` partitions on the brokers.
 
-    Partitions that another tool has added take writes while no listed one is retired (:meth:`TopicView.mode`), and are
-    listed then. While one is retired they are not: groups may not read them yet.
+    Without a record it was never changed: every partition is ReadWrite, the epoch -1. Partitions that another tool has
+    added take writes while no listed one is retired (:meth:`TopicView.mode`), and are listed then. While one is retired
+    they are not: groups may not read them yet.
     """
-    record = record or TopicRecord.unchanged(topic, topic_id, count)
+    record = record or TopicRecord(topic, topic_id, -1, -1, ())
     added = 0 if record.retired else max(count - len(record.modes), 0)
     return replace(record, modes=record.modes + (PartitionMode.READ_WRITE,) * added)
 

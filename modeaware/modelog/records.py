@@ -335,11 +335,6 @@ class TopicRecord(VersionedRecord):
             raise ValueError("a ReadWrite partition, or one without a mode, among the retired")
         return record
 
-    @classmethod
-    def unchanged(cls, topic: str, topic_id: str, count: int) -> Self:
-        """Return what a record would say of a topic that has none: every partition is ReadWrite, the epoch -1."""
-        return cls(topic, topic_id, -1, -1, (PartitionMode.READ_WRITE,) * count)
-
     @property
     def writable_count(self) -> int:
         return sum(mode.writable for mode in self.modes)

@@ -1,6 +1,6 @@
 """What it would do to replace a topic: counts, configs, rights, groups and the pause of readers. Pure.
 
-Nothing here decides: what a controller refuses, :func:`modeaware.lifecycle.admission.admit` says.
+Nothing here decides: what a controller refuses, :mod:`modeaware.lifecycle.objections` says.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def plan_replacement(
     requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
     required = requirement.waited_for(facts.groups)
     groups = {
-        name: PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(name, group, command))
+        name: PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(group, command))
         for name, group in facts.groups.items()
     }
     for name in required - groups.keys():
@@ -152,11 +152,7 @@ def plan_replacement(
     )
 
 
-def _to_do(name: str, group: GroupFacts, command: ReplaceTopicCommand) -> str:
-    if group.stateful and name not in command.accept_state_loss:
-        return (
-            f"keeps state per partition, which does not move with the keys: refused without --accept-state-loss {name}"
-        )
+def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
     move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.successor}"
     if not group.has_members:
         return f"has no members now: with modeaware nothing; else {move}"

@@ -21,7 +21,7 @@ from modeaware.lifecycle.report import (
     report_topic,
     waits_for,
 )
-from modeaware.modelog.records import TopicRecord
+from modeaware.lifecycle.state import current_record
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
@@ -82,8 +82,7 @@ def describe_topics(
             unclear_groups=seen.unclear,
             successor=TopicFacts(now.successor, now.successor_id, groups=found[now.successor].groups) if now else None,
         )
-        if record is None:
-            record = TopicRecord.unchanged(topic, shape.topic_id, shape.partition_count)
+        record = current_record(record, topic, shape.topic_id, shape.partition_count)
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
         listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
         about_name = TopicDescription(

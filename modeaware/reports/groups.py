@@ -19,7 +19,7 @@ from modeaware.lifecycle.drain import requirement_of, using_groups
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.progress import GroupProgress, held_up_by, moving
 from modeaware.lifecycle.report import TopicReport, report_topic
-from modeaware.lifecycle.state import drains, in_progress
+from modeaware.lifecycle.state import current_record, drains, in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
@@ -187,8 +187,7 @@ def report_groups(
     now_ms: int,
 ) -> TopicGroups:
     """Report every group that is required, or that uses the topic, with what it has to read of retired partitions."""
-    if record is None:
-        record = TopicRecord.unchanged(facts.topic, facts.topic_id or "", facts.partition_count)
+    record = current_record(record, facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))

@@ -71,9 +71,8 @@ class Actions(BrokerActions):
 
     def grow(self) -> None:
         world = self.world
-        count = max(
-            len(world.modes), 4 if world.topic is None else len(world.topic.logs)
-        )  # all that another tool added
+        exist = 4 if world.topic is None else len(world.topic.logs)
+        count = max(len(world.modes), exist)  # with all that another tool added
         to = min(count, 7) if world.random() < 0.5 else 1 + world.below(7)
         self.command(CreatePartitionsCommand(world.name, to, validate_only=world.random() < 0.05))
 

@@ -99,7 +99,7 @@ ReadOnly comes before None  I2 5
     lifecycle.admission: modes[partition] = PartitionMode.READ_ONLY => modes[partition] = PartitionMode.NONE
 state is lost by name only  I1 32
     lifecycle.objections: if stateful:\n
-the lowest id is revived first  I3 19
+the lowest id is revived first  I3 493
     lifecycle.growth: if p < total_count and not => if p >= len(record.modes) - total_count and not
 opening waits for groups  I2 11
     lifecycle.growth: if waiting and now_ms < deadline_ms:
@@ -183,7 +183,7 @@ records for newer readers are left alone  I4 370
         => for key, record in replay.records.items()}
 rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
-a compacted topic is not shrunk  I1 18
+a compacted topic is not shrunk  I1 43
     lifecycle.objections: if facts.compacted:\n
 only an empty topic is taken for the successor  I8 3000000013
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
@@ -270,7 +270,7 @@ partitions of another tool are drained  I2 3000032766
 a name leads on without its topic  I8 3000000103
     lifecycle.alias: if replacement is None or replacement.switched_ms is None:\n        return None
         => if True:\n        return None
-there is no undo after the switch  I8 3000000104
+there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
     tests.simulation.succession.controller: if found is not None and found.touched:

@@ -22,6 +22,7 @@ from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.report import PartitionReport, ShrinkReport, report_topic
+from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
@@ -98,7 +99,7 @@ def test_what_else_is_said_of_a_change() -> None:
         deletion=deletion,
         evacuation_group="copies",
         groups_complete=False,
-        groups=report_topic(TopicRecord.unchanged("orders", "id", 6), using, Requirement(), ()).groups,
+        groups=report_topic(current_record(None, "orders", "id", 6), using, Requirement(), ()).groups,
         groups_doubt="a broker is silent",
     )
     assert [line.strip() for line in describe_text([topic], expand=False).splitlines()[2:11]] == [

@@ -58,7 +58,6 @@ class TestWarn:
             send_thrice(producer)
         (resize,) = told
         assert (resize.topic, resize.epoch, resize.old_count, resize.new_count) == ("orders", 1, 12, 5)
-        assert not resize.divides
         assert resize.moved_share == pytest.approx(1 - 5 / 60)
         text = str(warned[0].message)
         assert len(warned) == 1
@@ -83,7 +82,7 @@ class TestWarn:
             producer.produce("orders", b"v", b"k")
         with pytest.warns(ResizeWarning, match="increased"):  # all are writable again: nobody looks at keys then
             views.set("orders", modes_of(12, 12))
-        assert [(r.old_count, r.new_count, r.divides) for r in told] == [(12, 6, True), (6, 3, True), (3, 12, True)]
+        assert [(r.old_count, r.new_count) for r in told] == [(12, 6), (6, 3), (3, 12)]
 
     def test_a_growth_warns_when_all_is_writable_where_keys_were_seen_before(
         self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
