@@ -61,7 +61,7 @@ def largest_bytes(record: TopicRecord) -> int:
 def most_partitions(record: TopicRecord) -> int:
     """Return how many partitions could be retired with the groups that the record names."""
     rows = _largest_rows(record)
-    return rows.count + (MAX_RECORD_BYTES - largest_bytes(record)) // rows.each_bytes
+    return rows.partitions + (MAX_RECORD_BYTES - largest_bytes(record)) // rows.each_bytes
 
 
 def fitted(record: TopicRecord) -> TopicRecord:
@@ -78,13 +78,13 @@ def fitted(record: TopicRecord) -> TopicRecord:
 class _Rows(NamedTuple):
     """What partitions take at most: the names of all fields, and a row for each partition."""
 
-    count: int
+    partitions: int
     each_bytes: int
     names_bytes: int
 
     @property
     def all_bytes(self) -> int:
-        return self.count * self.each_bytes + self.names_bytes
+        return self.partitions * self.each_bytes + self.names_bytes
 
 
 def _largest_rows(record: TopicRecord) -> _Rows:
@@ -102,9 +102,9 @@ def _largest_rows(record: TopicRecord) -> _Rows:
     return max(found, key=lambda rows: rows.all_bytes)
 
 
-def _rows(count: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
+def _rows(partitions: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
     row = largest.to_dict()
-    return _Rows(count, len(_json(list(row.values()))) + more_bytes, len(_json({key: [] for key in row})))
+    return _Rows(partitions, len(_json(list(row.values()))) + more_bytes, len(_json({key: [] for key in row})))
 
 
 def _largest_rest(record: TopicRecord) -> TopicRecord:

@@ -242,7 +242,7 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
     moving = [now for _, _, record in each if (now := groups_move(record)) is not None]
     used = {now.successor: range(now.num_partitions) for now in moving}
-    found = find_groups(session.cluster, used | counts, also) if counts else {}
+    found = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
     try:
         rules = log.rules
     except RecordError:  # of a newer version, say: then waived groups stand among the others

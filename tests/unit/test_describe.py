@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound
-from modeaware.config import ControllerConfig
+from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.replay import fold
@@ -39,10 +39,11 @@ def described(
         read_log=lambda: found,
         records=lambda *_, **__: [(TOPIC, TopicShape(TOPIC_ID, False, 12), record)],
         cluster=SimpleNamespace(offsets=lambda _: offsets),
+        config=ClientConfig(),
         controller=ControllerConfig(),
         clock=SimClock(),
     )
-    monkeypatch.setattr(describe, "find_groups", lambda *_: {TOPIC: GroupsFound(GROUPS, unclear=unclear or {})})
+    monkeypatch.setattr(describe, "find_groups", lambda *_, **__: {TOPIC: GroupsFound(GROUPS, unclear=unclear or {})})
     (topic,) = describe_topics(session, [TOPIC])
     assert "(and " in describe_text([topic], expand=False)
     return topic
