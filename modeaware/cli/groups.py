@@ -152,7 +152,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     if any(facts.has_members for facts in known):
         why = f"group {group!r} has members: stop them, once they have read {old.topic!r} to its end, and repeat this"
         raise RequestRefused(why, code=ErrorCode.UNKNOWN_MEMBER_ID, topic=name)
-    kind = "share" if any(facts.kind == "share" for facts in known) else "classic"
+    listed = list_groups(session.cluster.brokers).groups.get(group)  # also one that uses neither topic now
+    kind = "share" if listed is not None and listed.kind == "share" else "classic"
     starts, lost = _starts(session, group, kind, name, partitions)
     if not starts:
         print(f"{group}: it has an offset on each partition of {name}; nothing to do.")

@@ -333,8 +333,8 @@ def check_deletions(brokers: Brokers, effects: Sequence[DeleteTopic | DeletePred
         return []
     nameless = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=UUID(int=0))
     request = DeleteTopicsRequest(topics=[nameless], timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)
-    (answer,) = _ask_controller(brokers, "ask whether topics can be deleted", "responses", lambda: request)
-    if answer.error_code != ErrorCode.TOPIC_DELETION_DISABLED:
+    answers = _ask_controller(brokers, "ask whether topics can be deleted", "responses", lambda: request)
+    if not any(answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED for answer in answers):
         return [None] * len(effects)
 
     def disabled(effect: DeleteTopic | DeletePredecessor) -> ClusterError:

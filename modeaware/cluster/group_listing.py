@@ -50,9 +50,7 @@ class ListedGroup:
 
     @property
     def consumes(self) -> bool:
-        """Return whether its members read records: Connect workers and controllers do not, a group of type "" may."""
-        if self.name.startswith(ELECTION_PREFIX):
-            return False
+        """Return whether its members read records: Connect workers do not, a group of type "" may."""
         return self.kind != "classic" or self.protocol_type in ("consumer", "")
 
 

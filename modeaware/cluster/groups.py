@@ -18,8 +18,16 @@ from typing import Any
 
 from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.group_listing import ListedGroup, Listing, ask_in_batches, error_name, list_groups
+from modeaware.cluster.group_listing import (
+    ELECTION_PREFIX,
+    ListedGroup,
+    Listing,
+    ask_in_batches,
+    error_name,
+    list_groups,
+)
 from modeaware.cluster.group_offsets import Commits, read_offsets
+from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, worst_doubt
@@ -119,6 +127,7 @@ def find_groups(
     topics: Mapping[str, Iterable[int]],
     also: Mapping[str, Collection[str]] | None = None,
     settled: SettledGroups | None = None,
+    mode_log: str = DEFAULT_MODE_LOG_TOPIC,
 ) -> dict[str, GroupsFound]:
     """Return the groups that use each of ``topics`` (name -> partitions), of every type and state.
 
@@ -128,6 +137,7 @@ def find_groups(
     Args:
         also: topic -> groups whose commits on it are read though no broker lists them.
         settled: of the looks before. None: every group in a rebalance without a commit on a topic is a doubt.
+        mode_log: whose controllers' election is a group that consumes nothing.
     """
     brokers, also = cluster.brokers, also or {}
     listing = list_groups(brokers)
@@ -144,8 +154,9 @@ def find_groups(
             members_of.setdefault(topic, set()).add(name)
     streams = {name for name, group in known.items() if group.kind == "streams" or members[name].streams}
     maybe = {n: True if n in streams else _maybe_streams(g, members[n]) for n, g in known.items()}
-    unread = {name: why for name, why in offsets.unknown.items() if known[name].consumes}
-    unclear = {n: why for n, of in members.items() if known[n].consumes and (why := of.unknown) is not None}
+    consuming = {n for n, group in known.items() if group.consumes} - {f"{ELECTION_PREFIX}{mode_log}"}
+    unread = {name: why for name, why in offsets.unknown.items() if name in consuming}
+    unclear = {n: why for n, of in members.items() if n in consuming and (why := of.unknown) is not None}
 
     @cache
     def changelog_topics() -> list[str]:
@@ -157,7 +168,7 @@ def find_groups(
         commits = {name: each for name, each in offsets.of_topic[topic].items() if name in counts}
         using = {name for name, each in commits.items() if each.offsets} | members_of.get(topic, set())
         in_doubt = {name: each for name, each in named.items() if isinstance(each, GroupsDoubt)}
-        not_read = unread | {n: each.unknown for n, each in commits.items() if each.unknown and known[n].consumes}
+        not_read = unread | {n: each.unknown for n, each in commits.items() if each.unknown and n in consuming}
         for name in sorted(not_read.keys() & counts):
             why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
             in_doubt[name] = GroupsDoubt(why)

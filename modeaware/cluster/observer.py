@@ -15,6 +15,7 @@ from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.cluster.stragglers import first_batches, sample_records
 from modeaware.cluster.unchanged import OffsetsWatch
+from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.drain import evacuation_of
 from modeaware.lifecycle.facts import FenceFacts, GroupsDoubt, PartitionFacts, TopicFacts
@@ -89,12 +90,20 @@ class Observer:
 
     Args:
         conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
+        mode_log: the topic of that name; its controllers' election is no consumer group.
         probes_fences: look at the fences of topics that are replaced, which takes the right to WRITE to them.
     """
 
     def __init__(
-        self, cluster: Cluster, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK, *, probes_fences: bool = False
+        self,
+        cluster: Cluster,
+        conf: Mapping[str, Any],
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        mode_log: str = DEFAULT_MODE_LOG_TOPIC,
+        probes_fences: bool = False,
     ) -> None:
+        self._mode_log = mode_log
         self._cluster = cluster
         self._probes_fences = probes_fences
         self._brokers = cluster.brokers
@@ -168,7 +177,9 @@ class Observer:
             gone = self._gone(missing)
             names = [look.topic for look in looks if look.expected_id is None and shapes[look.topic] is None]
             users = (
-                find_groups(self._cluster, dict.fromkeys(names, range(0)), None, self._settled_groups) if names else {}
+                find_groups(self._cluster, dict.fromkeys(names, range(0)), None, self._settled_groups, self._mode_log)
+                if names
+                else {}
             )
             return [
                 _absent(look.topic, shapes[look.topic], gone.get(look.expected_id or "", False), users.get(look.topic))
@@ -266,7 +277,7 @@ class Observer:
             if (evacuation := evacuation_of(topic.record)) is not None:
                 also[name].append(evacuation)
         counts = {name: range(topic.shape.partition_count) for name, topic in topics.items()}
-        return find_groups(self._cluster, counts, also, self._settled_groups)
+        return find_groups(self._cluster, counts, also, self._settled_groups, self._mode_log)
 
     def close(self) -> None:
         """Close what a search for last records has left open for the next look."""

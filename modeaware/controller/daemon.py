@@ -272,7 +272,13 @@ class Controller:
         election = Election(self._conf, topic, config.session_timeout_ms, clock)
         log = ControllerLog(cluster, self._conf, topic, election)
         effects = LeasedEffects(leased, election, config.session_timeout_ms, clock)
-        engine = Engine(log, Observer(cluster, self._conf, clock, probes_fences=True), effects, config, clock)
+        engine = Engine(
+            log,
+            Observer(cluster, self._conf, clock, mode_log=topic, probes_fences=True),
+            effects,
+            config,
+            clock,
+        )
         self._worker = Worker(
             engine,
             log,

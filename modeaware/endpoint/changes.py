@@ -14,7 +14,14 @@ from enum import IntEnum
 from typing import Any
 
 from modeaware.endpoint.facade import ActiveController, Outcome
-from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.errors import (
+    ClusterError,
+    ControllerFenced,
+    ControllerUnavailable,
+    ErrorCode,
+    ModeAwareError,
+    RequestRefused,
+)
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     Command,
@@ -25,7 +32,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.modelog.group_rules import REQUIRE, has_glob_characters
 from modeaware.wire import codec, messages
 from modeaware.wire.codec import Header
-from modeaware.wire.frames import MalformedFrame
+from modeaware.wire.frames import MalformedFrame, TooManyParts, peek_header
 from modeaware.wire.requests import in_requests
 
 QUESTION_VERSION = 9
@@ -175,7 +182,14 @@ class ChangeRequest:
 
 def read(payload: bytes) -> ChangeRequest | bytes:
     """Return the request in this frame; or the response, where it is refused for every user."""
-    header, request = codec.decode_request(payload)
+    try:
+        header, request = codec.decode_request(payload)
+    except TooManyParts:
+        header = peek_header(payload)
+        if header.api_key == codec.CREATE_PARTITIONS_KEY:  # its error stands beside each topic's name
+            raise
+        nothing = codec.MESSAGES[header.api_key][0]()
+        return ChangeRequest(header, nothing, (), 0)._failed(_TOO_MANY)
     change = ChangeRequest(header, request, (), len(payload) * _DECODED_FACTOR)
     try:
         change.commands = messages.commands_of(request)
@@ -184,6 +198,9 @@ def read(payload: bytes) -> ChangeRequest | bytes:
     except ModeAwareError as error:
         return change._failed(error)
     return change if change.commands else change.answer([])
+
+
+_TOO_MANY = RequestRefused("a request with too many parts: name fewer topics, or rules, in one request")
 
 
 class _Rights:

@@ -98,9 +98,9 @@ def _largest_rows(record: TopicRecord) -> _Rows:
     return max(found, key=lambda rows: rows.all_bytes)
 
 
-def _rows(count: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
+def _rows(partitions: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
     row = largest.to_dict()
-    return _Rows(count, len(_json(list(row.values()))) + more_bytes, len(_json({key: [] for key in row})))
+    return _Rows(partitions, len(_json(list(row.values()))) + more_bytes, len(_json({key: [] for key in row})))
 
 
 def _largest_rest(record: TopicRecord) -> TopicRecord:

@@ -64,7 +64,7 @@ def describe_topics(
     also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
     after = {topic: now for topic, _, record in each if (now := moving(record)) is not None}
     used = {now.successor: range(now.num_partitions) for now in after.values()}
-    found = find_groups(session.cluster, used | counts, also) if counts else {}
+    found = find_groups(session.cluster, used | counts, also, mode_log=session.config.mode_log_topic) if counts else {}
     try:
         rules = log.rules
     except RecordError:  # of a newer version, say: then waived groups stand among the others

@@ -161,7 +161,7 @@ class Session:
 
     def observer(self) -> Observer:
         """Return what observes topics as the controller does."""
-        return Observer(self.cluster, self.conf, self.clock)
+        return Observer(self.cluster, self.conf, self.clock, mode_log=self.config.mode_log_topic)
 
 
 def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:

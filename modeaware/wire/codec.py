@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from modeaware.errors import ModeAwareError
 from modeaware.wire import schemas, strict
-from modeaware.wire.frames import INT32, MAX_RESPONSE_BYTES, Header, MalformedFrame, peek_header
+from modeaware.wire.frames import INT32, MAX_RESPONSE_BYTES, Header, MalformedFrame, TooManyParts, peek_header
 
 
 class MissingExtra(ModeAwareError, ImportError):
@@ -151,7 +151,8 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
     """Return a supported request's header and message.
 
     Raises:
-        MalformedFrame: also where it has more objects than :data:`REQUEST_LIMITS`, or :data:`METADATA_LIMITS`, allows.
+        MalformedFrame: the kind TooManyParts where it has more objects than :data:`REQUEST_LIMITS`, or
+            :data:`METADATA_LIMITS`, allows.
     """
     header = peek_header(payload)
     if not is_supported(header):
@@ -285,4 +286,5 @@ def _malformed(what: str) -> Iterator[None]:
     except IndexError as error:
         raise MalformedFrame(f"{what} cannot be decoded: it ends too early") from error
     except (ValueError, struct.error) as error:
-        raise MalformedFrame(f"{what} cannot be decoded: {error}") from error
+        kind = TooManyParts if isinstance(error, strict.OverBudget) else MalformedFrame
+        raise kind(f"{what} cannot be decoded: {error}") from error

@@ -28,6 +28,10 @@ class MalformedFrame(ModeAwareError):
     default_code = ErrorCode.INVALID_REQUEST
 
 
+class TooManyParts(MalformedFrame):
+    """A message has more parts than are decoded; how many more, its end may not show."""
+
+
 class FrameReader:
     """Cuts a byte stream into frames. Not thread-safe.
 

@@ -34,6 +34,10 @@ _FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "
 _NO_UUID = bytes(16)
 
 
+class OverBudget(ValueError):
+    """A message has more objects than its budget."""
+
+
 @dataclass(slots=True)
 class Budget:
     """What is left for one message: objects of all arrays and tagged fields together; bytes of one string."""
@@ -45,11 +49,11 @@ class Budget:
         """Count ``objects`` that are about to be made.
 
         Raises:
-            ValueError: they are more than are left.
+            OverBudget: they are more than are left.
         """
         self.objects -= objects
         if self.objects < 0:
-            raise ValueError(f"{-self.objects} objects more than one message may have")
+            raise OverBudget(f"{-self.objects} objects more than one message may have")
 
 
 Read = Callable[[bytes, int, Budget], tuple[Any, int]]

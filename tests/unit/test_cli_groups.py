@@ -9,14 +9,19 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from modeaware import cli
 from modeaware.cli import groups, progress
 from modeaware.cli.groups import expiry
+from modeaware.cluster.cluster import LogOffsets
+from modeaware.cluster.group_listing import ListedGroup
+from modeaware.cluster.groups import GroupsFound
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import Replacement
 from modeaware.reports.groups import GroupSituation, GroupsReport
 from modeaware.reports.serialise import json_help, to_json
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -220,3 +225,27 @@ def test_group_that_a_change_has_noted_stays_required_when_its_rule_is_forgotten
         told = capsys.readouterr().err
         assert ("stays required" in told) is (noted is not None)
         assert noted is None or f"orders: group {noted!r} was noted when the change in progress began" in told
+
+
+def test_a_share_group_that_uses_neither_topic_now_is_prepared_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was required when the change began, and its offsets have expired: its kind, only the list of groups has."""
+    replacement = Replacement("orders-v2", 1, 5, successor_id="id-2")
+    old = replace(RECORD, required_groups=("g",), replacement=replacement)
+    kinds: list[str] = []
+
+    def commits(_cluster: object, _group: str, _topic: str, _partitions: object, kind: str) -> dict[int, int]:
+        kinds.append(kind)
+        return {0: 0}
+
+    session: Any = SimpleNamespace(
+        read_log=lambda: SimpleNamespace(replaced=[old]),
+        shape=lambda _: SimpleNamespace(topic_id="id-2", partition_count=1),
+        cluster=SimpleNamespace(brokers=None, offsets=lambda _: {("orders-v2", 0): LogOffsets(0, 0, 0, 1)}),
+    )
+    share = ListedGroup("g", "share", "Empty", "share", 1)
+    monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext(session))
+    monkeypatch.setattr(groups, "find_groups", lambda _, counts: dict.fromkeys(counts, GroupsFound()))
+    monkeypatch.setattr(groups, "list_groups", lambda _: SimpleNamespace(groups={"g": share}))
+    monkeypatch.setattr(groups, "group_commits", commits)
+    assert cli.main(["groups", "prepare", "g", "--topic", "orders-v2", "--yes", *SERVER]) == 0
+    assert kinds == ["share"]

@@ -6,10 +6,12 @@ import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from modeaware.cluster import effects as effects_module
 from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
@@ -335,6 +337,16 @@ def test_brokers_that_delete_topics_are_found_by_a_deletion_without_a_name(
     assert "deletes 't1-v2'" in str(found[1])
     named = [(topic.name, topic.topic_id.int) for sent in fakes.sent("DeleteTopics") for topic in sent.topics]
     assert named == [(None, 0)] * 4
+
+
+@pytest.mark.parametrize("codes", [[], [42, 73]])
+def test_a_broker_may_answer_a_deletion_without_a_name_by_any_number_of_results(
+    monkeypatch: pytest.MonkeyPatch, codes: list[int]
+) -> None:
+    monkeypatch.setattr(effects_module, "_ask_controller", lambda *_: [SimpleNamespace(error_code=c) for c in codes])
+    anything: Any = None
+    (error,) = effects_module.check_deletions(anything, [DeletePredecessor(TOPIC, TOPIC_ID, {})])
+    assert (error and error.code) == (ErrorCode.TOPIC_DELETION_DISABLED if codes else None)
 
 
 class TestDeletePredecessor:

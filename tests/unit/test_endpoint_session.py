@@ -368,6 +368,21 @@ def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
     assert result.error_code == (0 if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
+@pytest.mark.parametrize(
+    ("api_key", "payload"),
+    [
+        (694, delete({f"t{n}": 1 for n in range(820)})),
+        (695, rules(*(f"t{n}" for n in range(683)))),
+    ],
+)
+def test_a_change_with_too_many_parts_is_answered_and_its_connection_stays(api_key: int, payload: bytes) -> None:
+    talk = decided(payload)
+    response = answered(talk, api_key)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert "name fewer topics, or rules, in one request" in response.error_message
+    assert talk.submitted == []
+
+
 def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
     rights = {"b": ALTER_AND_DELETE, "c": 0, "d": ALTER_AND_DELETE}
     talk = decided(delete({"a": 1, "b": 2, "c": 3, "d": 4}), FakeBroker(rights=rights))

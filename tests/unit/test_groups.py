@@ -304,7 +304,12 @@ def test_a_group_that_cannot_be_judged_is_told_apart_from_a_list_that_is_not_com
 
 def test_the_election_of_controllers_is_no_doubt_in_its_rebalance(brokers: FakeBrokers) -> None:
     running(brokers, "modeaware-controller.__partition_modes", member([]), state="PreparingRebalance")
-    assert find(brokers).doubt is None
+    assert find(brokers).any_doubt is None
+
+
+def test_a_group_whose_name_begins_like_that_of_an_election_is_one_like_any_other(brokers: FakeBrokers) -> None:
+    running(brokers, "modeaware-controller.billing", member([]), state="PreparingRebalance")
+    assert list(find(brokers).unclear) == ["modeaware-controller.billing"]
 
 
 class TestGroupsThatWereSettledBefore:

@@ -85,7 +85,7 @@ class Looking:
         patch.setattr(commits, "without_records", self._without_records)
 
     def _find_groups(
-        self, _cluster: object, topics: Iterable[str], also: Mapping[str, Sequence[str]] | None, _settled: object
+        self, _cluster: object, topics: Iterable[str], also: Mapping[str, Sequence[str]] | None, *_: object
     ) -> dict[str, GroupsFound]:
         self.asked_for_groups += 1
         self.asked.append(("also", tuple(also[TOPIC])))
