@@ -6,9 +6,19 @@ controller) answered with carry the Kafka error code in :attr:`ModeAwareError.co
 
 from __future__ import annotations
 
+from copy import copy
 from enum import IntEnum
+from typing import TypeVar
 
 from modeaware.printable import printable, printable_lines
+
+_E = TypeVar("_E", bound=Exception)
+
+
+def without_frames(error: _E) -> _E:
+    """Return a copy of ``error`` to be kept, or to be raised by several: the frames of a traceback keep all callers
+    alive, and the clients among them."""
+    return copy(error)
 
 
 class ErrorCode(IntEnum):

@@ -106,7 +106,7 @@ def _start(function: Callable[[], T], wake: Callable[[], object]) -> Callable[[]
 
     def outcome() -> T:
         if failure:
-            raise failure[0]
+            raise failure.pop()  # its traceback has this frame, which must not refer to it
         return result[0]
 
     try:

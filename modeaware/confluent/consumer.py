@@ -73,7 +73,7 @@ class Consumer(_Slots):
         super().__init__(hints.listening(watched))
         self._views = views = hints.views = registry.acquire(rest, config)
         self._count = partition_count(self, config.view_timeout_ms / 1000)
-        self._first_view = FirstView(config, lambda _: views.ready, views, ClientErrors(timeout=FirstViewTimeout))
+        self._first_view = FirstView(config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
         self._stock = stock = Stock(Consumer, self)
         group = GroupConf.of(rest)

@@ -17,14 +17,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from modeaware import os_threads
 from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
-from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
+from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized, without_frames
 from modeaware.librdkafka import RENEW_S, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 from modeaware.modelog.replay import Replay
@@ -198,7 +197,7 @@ class LogStream:
         if topic.error is not None:
             found = to_error(self._topic, topic.error.code(), topic.error.str())
             if found is not None:
-                raise copy(found)  # likewise as in _raise_events()
+                raise without_frames(found)  # likewise as in _raise_events()
 
     def _sort(self, message: Message) -> LogRecord | None:
         error = message.error()
@@ -226,7 +225,7 @@ class LogStream:
         for kind in (LogRewound, NotAuthorized, LogAbsent, LogUnreachable):
             for error in errors:
                 if isinstance(error, kind):
-                    raise copy(error)  # this frame, which its traceback has, refers to the other
+                    raise without_frames(error)  # this frame, which its traceback has, refers to the other
 
     def _convert(self, error: KafkaException) -> ModeSourceError:
         cause = error.args[0]

@@ -22,7 +22,7 @@ from modeaware import os_threads
 from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.config import ClientConfig
-from modeaware.errors import ErrorCode, ModeAwareError, ModeSourceError
+from modeaware.errors import ErrorCode, ModeAwareError, ModeSourceError, without_frames
 from modeaware.modelog.records import ClaimRecord
 from modeaware.views.log import LogSource
 from modeaware.views.store import SourceStopped, ViewStore
@@ -407,7 +407,7 @@ class ModeSource:
         known = error if isinstance(error, ModeAwareError) else ModeSourceError(f"modes over the wire: {error}")
         if self._wire_error is None:
             logger.warning("%s offers partition modes, but they cannot be requested: %s", found.server, known)
-        self._wire_error = known
+        self._wire_error = without_frames(known)
         # A missing package is still missing a second later.
         self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)
 

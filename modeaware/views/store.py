@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.errors import ErrorCode, ModeSourceError
+from modeaware.errors import ErrorCode, ModeSourceError, without_frames
 from modeaware.topic_view import TopicView
 from modeaware.views.source import ViewListener
 
@@ -156,7 +155,7 @@ class ViewStore:
             with self._flight:
                 error = self._ask(fresh, deadline_s)
         if error is not None:
-            raise copy(error)
+            raise without_frames(error)
 
     def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
         """Whether the last request was sent after ``came`` others, and its outcome counts for this caller, too."""
@@ -173,8 +172,7 @@ class ViewStore:
             self.confirm()
             error = None
         except ModeSourceError as raised:
-            # What is kept is a copy: the frames of a traceback keep all callers alive, and the clients among them.
-            error = copy(raised)
+            error = without_frames(raised)
             if not isinstance(raised, SourceStopped):
                 self.failed(error)
         finally:
@@ -325,7 +323,7 @@ class ViewStore:
             if self._error is None:
                 self._failing_since_s = self._clock.monotonic_s()
                 logger.warning("%s; the last views stay in force (%d topics)", error, len(self._in_force))
-            self._error = error
+            self._error = without_frames(error)
 
     def expired(self) -> bool:
         """Return whether the views were last confirmed a TTL ago or more, or never."""

@@ -20,12 +20,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerInTime
-from copy import copy
+from functools import partial
 from typing import Any
 
 from modeaware import os_threads
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.errors import without_frames
 from modeaware.librdkafka import AdminClient, KafkaError, KafkaException, TopicCollection
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import known_id
@@ -103,6 +104,8 @@ class TopicIds:
         self._lock = InnerLock()
         self._admin: Any = None
         self._asked: dict[str, tuple[float, Future[Any]]] = {}
+        self._waiting: dict[str, Future[Any]] = {}  # for a client, which a thread makes
+        self._is_making = False
         self._closed = False
 
     def request(self, topics: Iterable[str], max_age_s: float) -> dict[str, Future[Any]]:
@@ -110,10 +113,19 @@ class TopicIds:
         ``max_age_s``, is shared."""
         with self._lock:
             now_s = self._clock.monotonic_s()
-            due = [topic for topic in topics if not self._is_fresh(topic, now_s, max_age_s)]
-            if due:
-                self._asked |= {topic: (now_s, future) for topic, future in self._describe(due).items()}
-            return {topic: self._asked[topic][1] for topic in topics}
+            due: dict[str, Future[Any]] = {t: Future() for t in topics if not self._is_fresh(t, now_s, max_age_s)}
+            is_outdated = self._admin is None or self._has_timed_out(due)
+            self._asked |= {topic: (now_s, os_threads.awaitable(future)) for topic, future in due.items()}
+            answers = {topic: self._asked[topic][1] for topic in topics}
+            admin, is_making = self._admin, self._is_making
+            if is_outdated:
+                self._waiting |= due
+                self._is_making = self._is_making or bool(due)
+        if due and not is_outdated:
+            self._describe(due, admin)
+        elif due and not is_making:
+            self._renew()
+        return answers
 
     def _is_fresh(self, topic: str, now_s: float, max_age_s: float) -> bool:
         asked_s, future = self._asked.get(topic, (0.0, None))
@@ -121,20 +133,39 @@ class TopicIds:
             return future is not None
         return now_s - asked_s < (max_age_s if future.exception() is None else min(max_age_s, RETRY_S))
 
-    def _describe(self, topics: list[str]) -> Mapping[str, Future[Any]]:
+    def _renew(self) -> None:
+        """Make a client, and request all that waits for one. Without the lock: its constructor awaits the application's
+        ``oauth_cb``, and that may wait for a thread whose request waits here."""
+        made: Any = None
+        failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was broken off"))
         try:
             if self._closed:
                 raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))
-            if self._admin is None or self._has_timed_out(topics):
-                self._admin = os_threads.call(AdminClient, self._conf)
-            found = self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S)
-            return {topic: os_threads.awaitable(future) for topic, future in found.items()}
-        except (KafkaException, ValueError, TypeError) as error:  # the latter two: a name that no topic can have
-            failed: Future[Any] = Future()
-            failed.set_exception(error)
-            return dict.fromkeys(topics, failed)
+            made = os_threads.call(AdminClient, self._conf)
+        except KafkaException as error:
+            failure = without_frames(error)
+        finally:
+            with self._lock:
+                due, self._waiting, self._is_making = self._waiting, {}, False
+                before = self._admin
+                if made is not None and not self._closed:
+                    self._admin = made
+            del before  # without the lock
+            if made is None:
+                _fail(due, failure)
+        if made is not None:
+            self._describe(due, made)
 
-    def _has_timed_out(self, topics: list[str]) -> bool:
+    def _describe(self, due: Mapping[str, Future[Any]], admin: Any) -> None:
+        try:
+            found = admin.describe_topics(TopicCollection(list(due)), request_timeout=REQUEST_TIMEOUT_S)
+        except (KafkaException, ValueError, TypeError) as error:  # the latter two: a name that no topic can have
+            _fail(due, without_frames(error))
+        else:
+            for topic, answer in found.items():
+                answer.add_done_callback(partial(_pass_on, due[topic]))
+
+    def _has_timed_out(self, topics: Iterable[str]) -> bool:
         """Whether the last request about one of these topics had no response: a new client is of use then.
 
         librdkafka sends it to the broker that was the controller by its last metadata, and waits for that one for
@@ -147,7 +178,21 @@ class TopicIds:
     def close(self) -> None:
         """Close the connection; later requests fail. Idempotent."""
         with self._lock:
-            self._closed, self._admin = True, None
+            admin, self._closed, self._admin = self._admin, True, None
+        del admin  # without the lock
+
+
+def _fail(due: Mapping[str, Future[Any]], failure: Exception) -> None:
+    for future in due.values():
+        future.set_exception(failure)
+
+
+def _pass_on(to: Future[Any], answer: Future[Any]) -> None:
+    failure = answer.exception()
+    if failure is None:
+        to.set_result(answer.result())
+    else:
+        to.set_exception(failure)
 
 
 class IdChecks:
@@ -263,7 +308,7 @@ class IdChecks:
                 logger.log(level, "%s: topic id not verified (%s); the last view stays in force", topic, error)
             if not error.final:
                 self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
-            return copy(error)  # without the frames of its traceback
+            return without_frames(error)
         self._silent = False
         with self._lock:
             self._failing.discard(topic)

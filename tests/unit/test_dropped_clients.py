@@ -15,9 +15,10 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 import modeaware
+from modeaware import os_threads
 from modeaware.errors import ModeSourceError
 from modeaware.views.store import ViewStore
-from modeaware.views.topic_ids import TopicIdUnknown, id_from
+from modeaware.views.topic_ids import TopicIds, TopicIdUnknown, id_from
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF
 from tests.support.waiting import eventually
@@ -149,11 +150,12 @@ def test_what_a_consumer_asks_about_its_group_ends_with_it(views: FakeViews, mon
     assert [each() for each in ended] == [None, None]
 
 
-def test_failed_request_for_the_modes_keeps_no_caller_alive() -> None:
+def test_errors_that_are_kept_keep_no_caller_alive() -> None:
     def fetch(fresh: bool, timeout_s: float) -> None:
         raise ModeSourceError("no broker")
 
     store = ViewStore(fetch, 1_000)
+    ids = TopicIds(CONF)
     failed: Future[Any] = Future()
     failed.set_exception(confluent_kafka.KafkaException(KafkaError(KafkaError._TRANSPORT)))
 
@@ -166,10 +168,24 @@ def test_failed_request_for_the_modes_keeps_no_caller_alive() -> None:
             with suppress(TopicIdUnknown):
                 id_from(failed, 1)
 
-    caller = Caller()
-    caller.refresh()
-    caller.verify()
-    ended = weakref.ref(caller)
-    del caller
-    assert ended() is None
+        def request(self) -> None:
+            assert isinstance(ids.request([""], 1)[""].exception(0), ValueError), "no topic can have this name"
+
+        def fail(self) -> None:
+            try:
+                fetch(True, 1)
+            except ModeSourceError as error:
+                store.failed(error)
+
+        def count(self) -> None:
+            with suppress(ModeSourceError):
+                os_threads.call_apart(fetch, True, 1)
+
+    for call in (Caller.refresh, Caller.verify, Caller.request, Caller.fail, Caller.count):
+        caller = Caller()
+        call(caller)
+        ended = weakref.ref(caller)
+        del caller
+        assert ended() is None, call
     assert str(store.error()) == "no broker"
+    assert ids.request([""], 60)

@@ -4,7 +4,8 @@ that was shrunk, that was replaced, or that is gone."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -155,6 +156,26 @@ def test_writable_partitions_without_a_first_view_raise_as_a_send_does(
     kind = ModeSourceError if policy == "block" else error
     with modeaware.Consumer({**conf, **ours, "group.id": "g"}) as consumer, pytest.raises(kind):
         consumer.writable_partitions("orders")
+
+
+@pytest.mark.parametrize("make", [modeaware.Producer, modeaware.Consumer])
+def test_calls_wait_for_the_first_view(acquired: Acquired, conf: dict[str, Any], make: Callable[[Any], Client]) -> None:
+    acquired.views = views = FakeViews(ready=False)
+    views.set("orders", modes_of(COUNT, 2, NONE))
+    switch(views, "other", "orders-v2", gone=True)
+    with closing(make({**conf, "group.id": "g"})) as client:
+        first = threading.Timer(0.05, views.set_ready)
+        first.start()
+        assert client.writable_partitions("orders") == (0, 1)
+        first.join()
+        assert client.list_topics("other", timeout=10).topics["other"].topic == "orders-v2"
+
+
+def test_consumer_takes_every_partition_as_writable_where_it_is_to(acquired: Acquired, conf: dict[str, Any]) -> None:
+    acquired.views = FakeViews(ready=False)
+    ours = {"modeaware.view.timeout.ms": 0, "modeaware.on.unknown": "writable"}
+    with modeaware.Consumer({**conf, **ours, "group.id": "g"}) as consumer:
+        assert consumer.writable_partitions("orders") == tuple(range(COUNT))
 
 
 def test_without_a_first_view_the_other_calls_take_names_as_they_are(acquired: Acquired, conf: dict[str, Any]) -> None:

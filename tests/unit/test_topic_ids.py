@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Uuid
 
+from modeaware.callouts import is_inside
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.reader import LogRecord
@@ -108,6 +109,40 @@ class TestTopicIds:
         assert eventually(lambda: ids.request(["a"], 0.0)["a"].exception() is None)
         assert cluster.made == 2
 
+    def test_no_lock_is_held_while_a_client_is_made(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its constructor awaits the application's ``oauth_cb``, which may log, or wait for a thread that sends."""
+        held: list[bool] = []
+
+        def make(conf: Mapping[str, Any]) -> Cluster:
+            held.append(is_inside())
+            if len(held) == 1:  # another thread's request, of what is pending and of more
+                shared.append(ids.request(["a"], 60.0)["a"])
+                assert not ids.request(["b"], 60.0)["b"].done()
+            return cluster(conf)
+
+        ids, shared = TopicIds({}), list[Future[Any]]()
+        monkeypatch.setattr(topic_ids, "AdminClient", make)
+        cluster.ids = {"a": "id-a"}
+        assert ids.request(["a"], 60.0)["a"] is shared[0]
+        assert shared[0].result(0) == SimpleNamespace(topic_id="id-a")
+        assert held == [False]
+        assert cluster.asked == [["a", "b"]]
+
+    def test_request_that_breaks_off_leaves_nobody_waiting(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(conf: Mapping[str, Any]) -> Cluster:
+            raise KeyboardInterrupt
+
+        ids = TopicIds({})
+        monkeypatch.setattr(topic_ids, "AdminClient", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ids.request(["a"], 60.0)
+        assert isinstance(ids.request([], 60.0), dict)
+        monkeypatch.setattr(topic_ids, "AdminClient", cluster)
+        cluster.ids = {"a": "id-a"}
+        assert eventually(lambda: ids.request(["a"], 60.0)["a"].exception(0) is None)
+
     def test_closed_it_makes_no_admin_client(self, cluster: Cluster) -> None:
         ids = TopicIds({})
         ids.close()
@@ -201,7 +236,9 @@ class TestIdChecks:
         checks.checks.verify(["orders"], 1.0, 0.0)
         assert checks.checks.stats() == {"unverified_topics": []}
 
-    def test_brokers_that_do_not_answer_are_waited_for_once(self, checks: Checks, cluster: Cluster) -> None:
+    def test_brokers_that_do_not_answer_are_waited_for_once(
+        self, checks: Checks, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         waited: list[float] = []
 
         class Answer(Future[Any]):
@@ -210,13 +247,12 @@ class TestIdChecks:
                 checks.clock.advance(round((timeout or 0.0) * 1000))
                 return super().exception(0)
 
-        checks.recorded = {"a", "b", "c"}
-        silent = {topic: Answer() for topic in checks.recorded}
-        cluster.describe_topics = lambda topics, request_timeout: {t: silent[t] for t in topics.topic_names}  # type: ignore[method-assign] # no broker answers
+        checks.recorded, cluster.silent = {"a", "b", "c"}, True
+        monkeypatch.setattr(topic_ids, "Future", Answer)
         for topic in ("a", "b", "c"):
             checks.checks.verify([topic], 3.0, 0.0)
         assert waited == pytest.approx([3.0, SILENT_TIMEOUT_S, SILENT_TIMEOUT_S])
-        silent["a"].set_result(SimpleNamespace(topic_id="id-a"))
+        dict(cluster.waiting)["a"].set_result(SimpleNamespace(topic_id="id-a"))
         checks.checks.verify(["a"], 3.0, 60.0)
         checks.checks.verify(["b"], 3.0, 0.0)
         assert waited[-1] == pytest.approx(3.0), "a broker has answered since"
