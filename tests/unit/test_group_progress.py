@@ -13,7 +13,7 @@ import pytest
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.observer import Look
-from modeaware.config import ControllerConfig
+from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
@@ -74,6 +74,7 @@ def described(
         for p, each in seen.partitions.items()
     }
     session = SimpleNamespace(
+        config=ClientConfig(),
         read_log=lambda: ModeLog("modes", fold(written)),
         records=lambda *_, **__: [(TOPIC, TopicShape(TOPIC_ID, False, seen.partition_count), record)],
         cluster=SimpleNamespace(offsets=lambda _: offsets),
@@ -83,7 +84,7 @@ def described(
     found = {TOPIC: GroupsFound(seen.groups)}
     if seen.successor is not None:
         found[NEW] = GroupsFound(seen.successor.groups)
-    monkeypatch.setattr(describe, "find_groups", lambda *_: found)
+    monkeypatch.setattr(describe, "find_groups", lambda *_, **__: found)
     (topic,) = describe_topics(session, [TOPIC])  # type: ignore[arg-type] # what it reads of one
     return topic
 
