@@ -386,7 +386,9 @@ class Worker:
                     # A fenced append may have succeeded: the answer to its commit may be what was lost.
                     harmless = self._is_harmless(error)
                     nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
-                    job.end([error] * len(commands), unknown=not nothing)
+                    # Of a ControllerFenced, clients take the outcome to be unknown.
+                    answer = ClusterError(error.message, code=error.code) if nothing else error
+                    job.end([answer] * len(commands), unknown=not nothing)
                     if not harmless:
                         raise
                     continue

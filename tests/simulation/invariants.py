@@ -174,7 +174,7 @@ class Judge(DrainJudge):
         if since_ms is not None and self.world.time_ms >= since_ms + self.world.config.open_timeout_ms:
             return
         listing = writer.looked
-        if not listing.sure:
+        if not listing.sure and not self.rules.closed(listing.now_ms):
             raise Violation("I2", f"partition {partition} is opened though not all groups are known")
         for name in listing.seen:
             if partition not in listing.committed[name] and self.world.groups[name].kind != "share":
