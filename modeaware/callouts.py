@@ -59,7 +59,11 @@ class InnerLock(_Lock):  # type: ignore[misc] # its class has no public name
     def _release_save(self) -> Any:
         """Release the lock for the wait of a ``threading.Condition``."""
         state = super()._release_save()
-        _call_due()
+        try:
+            _call_due()
+        except BaseException:  # Ctrl-C, say: the block that waits still holds the lock
+            self._acquire_restore(state)
+            raise
         return state
 
 
@@ -104,8 +108,14 @@ class _Deferral(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if not is_inside():
             return True
-        _here.due.append(partial(self._logger.handle, record))
+        _here.due.append(partial(self._handle, record))
         return False
+
+    def _handle(self, record: logging.LogRecord) -> None:
+        try:
+            self._logger.handle(record)
+        except Exception:  # noqa: BLE001 - of a handler: by now it would hide an error of the caller's
+            logging.Handler().handleError(record)
 
 
 def get_logger(name: str) -> logging.Logger:

@@ -53,8 +53,8 @@ class Consumer(_Slots):
       partition, ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
     * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is resolved then, once.
     * As long as nothing waits to be done, or to be renamed (``modeaware.topic.names``), ``poll`` and ``consume`` are
-      librdkafka's own. With ``enable.partition.eof`` they are not while a topic of the consumer has partitions in mode
-      None, of which it reports the end once.
+      librdkafka's own. With ``enable.partition.eof`` they are not while a topic of the consumer has retired partitions,
+      of which it reports the end once.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A
       ``stats_cb`` is called at its own interval.
 
@@ -318,9 +318,9 @@ class Consumer(_Slots):
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
 
     def _may_end_hidden(self) -> bool:
-        """Whether the end of a hidden partition may be reported: from before the assignment, after which the same poll
-        may return it."""
-        return any(not view.all_readable and self._concerns(view) for view in self._views.views().values())
+        """Whether the end of a partition may be reported that is hidden, or will be: from before the assignment, after
+        which the same poll may return it."""
+        return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
 
     def _logical_names(self) -> dict[str, str]:
         subscription = self._membership.subscription

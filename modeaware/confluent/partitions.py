@@ -235,7 +235,7 @@ class Partitions:
         self._paused_by_application: set[Key] = set()
         self._wants_ends = wants_ends
         self._ending: set[Key] = set()  # hidden ones that run until librdkafka reports their end
-        self._ended: set[Key] = set()  # hidden ones whose end it has reported
+        self._reported: dict[Key, int] = {}  # the last end that it has reported, of those that may be hidden
         self.starts = starts
         self.mine: set[Key] = set()
         self.held: set[Key] = set()
@@ -283,10 +283,11 @@ class Partitions:
     def forget(self, keys: Iterable[Key]) -> None:
         """``keys`` are no longer assigned."""
         gone = set(keys)
-        for assigned in (self.mine, self.held, self._declined, self._ending, self._ended):
+        for assigned in (self.mine, self.held, self._declined, self._ending):
             assigned -= gone
         for key in gone:
             self._chosen.pop(key, None)
+            self._reported.pop(key, None)
         self.starts.forget(gone)
 
     def clear(self) -> None:
@@ -386,7 +387,8 @@ class Partitions:
                 later.add(key)
         shown = places.keys() - later
         self._ending -= shown
-        self._ended -= shown
+        for key in shown:
+            self._reported.pop(key, None)
         self._resume(shown)
         TALLY.add(PARTITIONS_TAKEN_UP, len(shown))
         return later
@@ -400,7 +402,8 @@ class Partitions:
         Returns:
             Whether librdkafka is not ready for one of them yet: try again.
         """
-        ends = {key: end for key in self.unseen - self._ended if (end := self._end_of(key)) is not None}
+        hidden = {key: end for key in self.unseen if (end := self._end_of(key)) is not None}
+        ends = {key: end for key, end in hidden.items() if self._reported.get(key, -1) < end}
         late = False
         for place in self._stock.position(parts_of(ends.keys() - self._ending)) if ends else ():
             key = key_of(place)
@@ -423,19 +426,20 @@ class Partitions:
         return view.resume_offsets.get(key[1]) if is_hidden and (self.manual or not self._is_shut(key[0])) else None
 
     def take_ends(self, messages: Iterable[Message]) -> None:
-        """Pause the hidden partitions whose end is among ``messages``."""
-        if not self._ending:
-            return
-        reported = {
-            (physical_topic(message) or "", partition)
-            for message in messages
-            if (error := message.error()) is not None
-            and error.code() == KafkaError._PARTITION_EOF
-            and (partition := message.partition()) is not None
-        } & self._ending
-        self._pause(reported)
-        self._ending -= reported
-        self._ended |= reported
+        """Note the ends that are among ``messages``, and pause the hidden partitions that have them.
+
+        The position does not show whether an end was reported: behind the marker of a transaction it is short of it.
+        """
+        for message in messages:
+            error, partition, end = message.error(), message.partition(), message.offset()
+            if error is None or error.code() != KafkaError._PARTITION_EOF or partition is None or end is None:
+                continue
+            key = (physical_topic(message) or "", partition)
+            if key in self.mine:
+                self._reported[key] = end
+            if key in self._ending:
+                self._ending.discard(key)
+                self._pause({key})
 
     def choose(self, target: set[Key], partitions: Iterable[TopicPartition]) -> set[Key]:
         """The application chose ``partitions`` when it was shown ``target`` in mid-life: with offsets of its own maybe.
@@ -510,6 +514,7 @@ class Partitions:
     def seek(self, partition: TopicPartition) -> None:
         self._stock.seek(partition)
         self._chosen.pop(key_of(partition), None)
+        self._reported.pop(key_of(partition), None)
         if key_of(partition) in self.mine:
             self.starts.started(key_of(partition), partition.offset)
 

@@ -96,6 +96,63 @@ def test_a_wait_for_a_condition_releases_what_is_due(handler: Handler) -> None:
         assert handler.seen == [("before the wait", True)]
 
 
+class Broken(logging.Handler):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise self._error
+
+
+@pytest.fixture
+def broken() -> Iterator[Callable[[BaseException], logging.Logger]]:
+    logger, added = get_logger("modeaware.some.module"), list[Broken]()
+
+    def breaks(error: BaseException) -> logging.Logger:
+        added.append(Broken(error))
+        logger.addHandler(added[-1])
+        return logger
+
+    yield breaks
+    for each in added:
+        logger.removeHandler(each)
+
+
+def test_record_that_a_handler_fails_on_later_hides_no_error(
+    broken: Callable[[BaseException], logging.Logger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = broken(ValueError("of the handler"))
+
+    def fail() -> None:
+        with InnerLock():
+            logger.warning("later")
+            raise KeyError("of the caller")
+
+    with pytest.raises(KeyError, match="of the caller"):
+        fail()
+    assert "ValueError: of the handler" in capsys.readouterr().err, "reported as logging reports it"
+    with pytest.raises(ValueError, match="of the handler"):
+        logger.warning("now")
+
+
+def test_wait_that_a_deferred_call_breaks_off_leaves_the_lock_as_it_was(
+    broken: Callable[[BaseException], logging.Logger],
+) -> None:
+    lock = InnerLock()
+    changed = threading.Condition(lock)
+    logger = broken(KeyboardInterrupt())
+
+    def wait() -> None:
+        with changed:
+            logger.warning("later")
+            changed.wait(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    assert is_free(lambda: taken(lock))
+
+
 def test_calls_are_made_in_order_whatever_one_of_them_raises(caplog: pytest.LogCaptureFixture) -> None:
     made: list[int] = []
     with InnerLock():

@@ -185,6 +185,54 @@ def test_partition_that_has_reported_its_end_reports_it_once_though_it_is_hidden
     assert {p.partition for p in read.consumer.assignment()} == {0, 1}
 
 
+class BehindAMarker:
+    """librdkafka's methods on partitions that end with a transaction's marker: the position is that of the records."""
+
+    def __init__(self, stock: Any) -> None:
+        self._stock = stock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        found: list[TopicPartition] = self._stock.position(partitions)
+        for each in found:
+            each.offset -= 1
+        return found
+
+
+@ways
+def test_end_behind_a_marker_that_was_reported_while_the_partition_took_no_writes_is_not_reported_again(
+    make: Callable[..., Read], views: FakeViews, begin: Callable[[Any], None]
+) -> None:
+    views.set(TOPIC, modes_of(COUNT, 2, PartitionMode.READ_ONLY))
+    read = make()
+    begin(read.consumer)
+    assert read.until(set(range(COUNT))) == {0: [3], 1: [1], 2: [5], 3: [2]}
+    partitions = read.consumer._partitions  # private: the mock broker writes no markers
+    partitions._stock = BehindAMarker(partitions._stock)
+    for state in (SEALED, RECLAIMED):
+        views.set(TOPIC, modes_of(COUNT, 2, NONE), **state)
+        for _ in range(20):
+            read.poll()
+    assert read.ends == {}
+
+
+def test_end_is_reported_again_to_an_application_that_has_gone_back(
+    make: Callable[..., Read], views: FakeViews
+) -> None:
+    views.set(TOPIC, modes_of(COUNT, 2, PartitionMode.READ_ONLY))
+    read = make()
+    assign(read.consumer)
+    read.until(set(range(COUNT)))
+    read.consumer.pause([TopicPartition(TOPIC, 2)])
+    read.consumer.seek(TopicPartition(TOPIC, 2, 1))
+    views.set(TOPIC, modes_of(COUNT, 2, NONE), **RECLAIMED)
+    read.poll()
+    read.consumer.resume([TopicPartition(TOPIC, 2)])
+    assert read.until({2})[2] == [5]
+
+
 def test_partition_that_is_hidden_in_the_midst_of_its_records_reports_its_end(
     make: Callable[..., Read], views: FakeViews
 ) -> None:
