@@ -371,7 +371,7 @@ def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
 @pytest.mark.parametrize(
     ("api_key", "payload"),
     [
-        (694, delete({f"t{n}": 1 for n in range(820)})),
+        (694, delete({f"t{n}": 1 for n in range(1025)})),
         (695, rules(*(f"t{n}" for n in range(683)))),
     ],
 )
