@@ -20,4 +20,9 @@ def nearest(name: str, known: Iterable[str], cutoff: float = ALIKE) -> str | Non
 def with_nearest(why: str, name: str, known: Iterable[str]) -> str:
     """Return ``why`` a name is refused, and the known name that may be meant."""
     near = nearest(name, known)
-    return why if near is None else f"{why}; did you mean {near!r}?"
+    return why if near is None else with_hint(why, near)
+
+
+def with_hint(why: str, near: str) -> str:
+    """Return ``why`` a name is refused, and the ``near`` name that may be meant."""
+    return f"{why}; did you mean {near!r}?"

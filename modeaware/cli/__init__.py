@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from modeaware.errors import ModeAwareError
-from modeaware.spelling import nearest
+from modeaware.spelling import nearest, with_hint
 
 INTERRUPTED = 130
 OUTPUT_CLOSED = 141
@@ -195,7 +195,7 @@ def _check_word(parser: argparse.ArgumentParser, kind: str, words: Sequence[str]
     """End with the name that is nearest to a mistyped one; argparse refuses what is like none."""
     for word in words:
         if known and word not in known and (near := nearest(word, known)) is not None:
-            parser.error(f"no {kind}: {word!r}; did you mean {near!r}?")
+            parser.error(with_hint(f"no {kind}: {word!r}", near))
 
 
 def add_action(

@@ -48,7 +48,7 @@ from modeaware.reports.groups import (
 )
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session
-from modeaware.spelling import NEARLY_SAME, nearest, with_nearest
+from modeaware.spelling import NEARLY_SAME, nearest, with_hint, with_nearest
 
 _GLOB = "* ? [...], case counts"
 _ACTIONS = {
@@ -239,10 +239,11 @@ def _check_names(session: Session, situation: GroupSituation, rule: GroupRule) -
     if not has_glob_characters(rule.topic):
         checked.append(("topic", rule.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, session.cluster.topic_names()))
     for kind, name, code, known in checked:
-        if name in known or nearest(name, known) is None:
+        near = None if name in known else nearest(name, known)
+        if near is None:
             continue
-        why = with_nearest(f"no such {kind} {name!r}", name, known)
-        if rule.kind == WAIVE and nearest(name, known, NEARLY_SAME) is not None:
+        why = with_hint(f"no such {kind} {name!r}", near)
+        if rule.kind == WAIVE and nearest(name, (near,), NEARLY_SAME) is not None:
             raise RequestRefused(f"{why} For a {kind} that does not exist yet, pass a glob", code=code)
         tell(f"WARNING: {why}")
 

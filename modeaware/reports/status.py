@@ -77,12 +77,9 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
 
 def _change(topic: TopicReport) -> str:
     if (now := topic.replacement) is not None:
-        undo = now.undone_ms is not None
-        return (
-            f"undo of the replacement by {now.successor}"
-            if undo
-            else f"replacement by {now.successor} ({now.num_partitions})"
-        )
+        if now.undone_ms is not None:
+            return f"undo of the replacement by {now.successor}"
+        return f"replacement by {now.successor} ({now.num_partitions})"
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
         return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
     return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"

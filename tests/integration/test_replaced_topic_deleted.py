@@ -49,18 +49,24 @@ def test_the_old_topic_goes_while_producers_and_consumers_go_on_under_its_name(f
     assert counts(served, old, new) == {new: 4}
 
 
+def _replaced_and_moved(setting: Controlled, old: str, group: str) -> str:
+    """Have a topic replaced that a stock group reads to its end, and move the group; return the successor."""
+    new = f"{old}-v2"
+    written = produce(setting, old, 30)
+    with RunningGroup(setting.servers, old, group) as running:
+        running.wait_for(written)
+        assert setting.ask(ReplaceTopicCommand(old, new, 2, delay_ms=0)).code is ErrorCode.NONE
+        not_moved = reasons.of_group(reasons.GROUP_NOT_MOVED, group)
+        setting.wait_for(old, lambda record: replacement(record).reason == not_moved)
+    commit_zero(setting, group, new, 2)
+    return new
+
+
 def test_a_stock_consumer_that_stays_subscribed_keeps_it(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     old, group = make_topic(3), make_group()
-    new = f"{old}-v2"
-    written = produce(served, old, 30)
-    with RunningGroup(served.servers, old, group) as running:
-        running.wait_for(written)
-        assert served.ask(ReplaceTopicCommand(old, new, 2, delay_ms=0)).code is ErrorCode.NONE
-        not_moved = reasons.of_group(reasons.GROUP_NOT_MOVED, group)
-        served.wait_for(old, lambda record: replacement(record).reason == not_moved)
-    commit_zero(served, group, new, 2)
+    new = _replaced_and_moved(served, old, group)
     with RunningGroup(served.servers, old, group):
         subscribed = reasons.of_group(reasons.GROUP_SUBSCRIBED, group)
         let_go = served.wait_for(old, lambda record: replacement(record).reason == subscribed)
@@ -76,14 +82,7 @@ def test_nothing_is_deleted_once_the_mode_log_was_made_anew_by_automatic_creatio
 ) -> None:
     controller = setting.start()
     old, group = make_topic(3), make_group()
-    new = f"{old}-v2"
-    written = produce(setting, old, 30)
-    with RunningGroup(setting.servers, old, group) as running:
-        running.wait_for(written)
-        assert setting.ask(ReplaceTopicCommand(old, new, 2, delay_ms=0)).code is ErrorCode.NONE
-        not_moved = reasons.of_group(reasons.GROUP_NOT_MOVED, group)
-        setting.wait_for(old, lambda record: replacement(record).reason == not_moved)
-    commit_zero(setting, group, new, 2)
+    new = _replaced_and_moved(setting, old, group)
     with RunningGroup(setting.servers, old, group):
         subscribed = reasons.of_group(reasons.GROUP_SUBSCRIBED, group)
         setting.wait_for(old, lambda record: replacement(record).reason == subscribed)
