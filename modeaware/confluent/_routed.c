@@ -122,14 +122,14 @@ static Method method_of(PyObject *descriptor)
     return found;
 }
 
-/* Call it with the client and what follows. `first`: in the place of the first argument, if not NULL. */
-static PyObject *call_method(Method method, PyObject *const *args, Py_ssize_t nargs, PyObject *first)
+/* Call it with the client and what follows. */
+static PyObject *call_method(Method method, PyObject *const *args, Py_ssize_t nargs)
 {
     PyObject *tuple = PyTuple_New(nargs - 1);
     if (tuple == NULL)
         return NULL;
     for (Py_ssize_t at = 1; at < nargs; at++)
-        PyTuple_SET_ITEM(tuple, at - 1, Py_NewRef(at == 1 && first != NULL ? first : args[at]));
+        PyTuple_SET_ITEM(tuple, at - 1, Py_NewRef(args[at]));
     PyObject *result = method.call(args[0], tuple, NULL); /* the client's class keeps the function */
     Py_DECREF(tuple);
     return result;
@@ -269,14 +269,14 @@ static PyObject *callback_of(Routed *self, PyObject *name, PyObject *callback)
 }
 
 /* Call librdkafka's method; `where` is NULL where the caller's own choice stands. */
-static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *given, PyObject *where,
+static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *given, PyObject *topic, PyObject *where,
                            PyObject *called)
 {
     const State *state = self->state;
     PyObject *chosen = where != NULL ? where : given[PARTITION];
     PyObject *call[1 + PARAMETERS] = {
         producer,
-        given[TOPIC],
+        topic,
         given[VALUE] != NULL ? given[VALUE] : Py_None,
         given[KEY] != NULL ? given[KEY] : Py_None,
         chosen != NULL ? chosen : state->unassigned,
@@ -291,41 +291,40 @@ static PyObject *call_base(Routed *self, PyObject *producer, PyObject *const *gi
     else if (called != NULL && called != Py_None)
         count = 5;
     Py_INCREF(self); /* what is called may give the producer another target, or drop it */
-    PyObject *result = PyObject_Vectorcall(self->base, call, (size_t)(1 + count), NULL);
+    PyObject *result = self->method.call != NULL && PyObject_TypeCheck(producer, self->method.class)
+                           ? call_method(self->method, call, 1 + count)
+                           : PyObject_Vectorcall(self->base, call, (size_t)(1 + count), NULL);
     if (result == NULL && given[PARTITION] == NULL && PyErr_ExceptionMatches(self->refused))
         result = retried(self, call);
     Py_DECREF(self);
     return result;
 }
 
-/* The fastest form of a call, topic, value and key by position, where librdkafka chooses: what was given is passed on, but
- * for the topic. */
-static PyObject *call_plain(Routed *self, PyObject *topic, PyObject *const *args, Py_ssize_t nargs)
+/* Where records under the name go, borrowed, and among how many partitions a hash chooses; -1: an error. */
+static int look_up(Routed *self, PyObject *name, PyObject **topic, long *count)
 {
-    Py_INCREF(topic); /* the dictionary may let it go meanwhile */
-    Py_INCREF(self);  /* as in call_base() */
-    PyObject *result = call_method(self->method, args, 1 + nargs, topic);
-    if (result == NULL && PyErr_ExceptionMatches(self->refused)) {
-        PyObject *call[1 + PARAMETERS] = {
-            args[0], topic,   nargs > VALUE ? args[1 + VALUE] : Py_None, nargs > KEY ? args[1 + KEY] : Py_None,
-            self->state->unassigned, Py_None, Py_None, self->state->no_timestamp, Py_None,
-        };
-        result = retried(self, call);
+    *topic = name;
+    *count = self->absent;
+    PyObject *found = PyDict_GetItemWithError(self->counts, name);
+    if (found == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    if (PyTuple_CheckExact(found)) {
+        *topic = PyTuple_GET_ITEM(found, 0);
+        found = PyTuple_GET_ITEM(found, 1);
     }
-    Py_DECREF(self);
-    Py_DECREF(topic);
-    return result;
+    *count = PyLong_AsLong(found);
+    return *count == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Routed *self = (Routed *)callable;
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf) - 1; /* without the producer */
-    PyObject *given[PARAMETERS] = {NULL};
     if (nargs < 0 || nargs > PARAMETERS || self->base == NULL)
         goto slow;
-    for (Py_ssize_t at = 0; at < nargs; at++)
-        given[at] = args[1 + at];
+    PyObject *given[PARAMETERS];
+    for (Py_ssize_t at = 0; at < PARAMETERS; at++) /* unrolled, which beats a copy of nargs */
+        given[at] = at < nargs ? args[1 + at] : NULL;
     if (kwnames != NULL) {
         for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(kwnames); at++) {
             int which = parameter(self->state, PyTuple_GET_ITEM(kwnames, at));
@@ -334,29 +333,19 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
             given[which] = args[1 + nargs + at];
         }
     }
-    if (given[TOPIC] == NULL || !PyUnicode_CheckExact(given[TOPIC]))
+    PyObject *name = given[TOPIC];
+    if (name == NULL || !PyUnicode_CheckExact(name))
         goto slow;
     if (given[PARTITION] == self->state->unassigned) /* -1, as SerializingProducer passes it: none is given */
         given[PARTITION] = NULL;
 
-    long count = self->absent;
-    PyObject *successor = NULL;
-    PyObject *found = PyDict_GetItemWithError(self->counts, given[TOPIC]);
-    if (found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2) {
-        if (given[PARTITION] != NULL) /* it was meant for the topic before */
-            goto slow;
-        successor = PyTuple_GET_ITEM(found, 0);
-        found = PyTuple_GET_ITEM(found, 1);
-    }
-    if (found != NULL)
-        count = PyLong_AsLong(found);
-    if (PyErr_Occurred())
+    PyObject *topic;
+    long count;
+    if (look_up(self, name, &topic, &count) < 0)
         return NULL;
-    if (count == 0 || (count > 0 && given[PARTITION] != NULL))
+    /* A partition that is given was meant for the topic before. */
+    if (count == 0 || (given[PARTITION] != NULL && (count > 0 || topic != name)))
         goto slow;
-    if (count < 0 && kwnames == NULL && nargs <= PARTITION && self->method.call != NULL &&
-        PyObject_TypeCheck(args[0], self->method.class))
-        return call_plain(self, successor != NULL ? successor : given[TOPIC], args, nargs);
     PyObject *where = NULL;
     if (count > 0) {
         Py_ssize_t length = 0;
@@ -367,18 +356,15 @@ static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t n
         if (where == NULL)
             return NULL;
     }
-    PyObject *name = given[TOPIC];
-    if (successor != NULL)
-        given[TOPIC] = Py_NewRef(successor); /* the dictionary may let it go meanwhile */
+    Py_INCREF(topic); /* the dictionary may let it go meanwhile */
     /* A callback that is given at all counts, even None: on_delivery is its alias. */
     PyObject *called = given[CALLBACK] != NULL ? given[CALLBACK] : given[ON_DELIVERY];
     PyObject *result = NULL;
     if (called == NULL || (called = callback_of(self, name, called)) != NULL)
-        result = call_base(self, args[0], given, where, called);
+        result = call_base(self, args[0], given, topic, where, called);
     Py_XDECREF(called);
     Py_XDECREF(where);
-    if (successor != NULL)
-        Py_DECREF(given[TOPIC]);
+    Py_DECREF(topic);
     return result;
 
 slow:
@@ -481,7 +467,7 @@ static PyObject *forward_call(PyObject *callable, PyObject *const *args, size_t 
     }
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     if (self->method.call != NULL && kwnames == NULL && nargs > 0 && PyObject_TypeCheck(args[0], self->method.class))
-        return call_method(self->method, args, nargs, NULL);
+        return call_method(self->method, args, nargs);
     /* It may be given another target meanwhile: by what is called, or by a finalizer when memory is taken. */
     PyObject *func = Py_NewRef(self->func);
     PyObject *result = PyObject_Vectorcall(func, args, (size_t)nargs, kwnames);
@@ -597,9 +583,8 @@ static PyObject *following_call(PyObject *callable, PyObject *const *args, size_
         called = *(PyObject **)((char *)args[0] + self->offset);
     if (called == NULL)
         return PyObject_Vectorcall(self->function, args, nargsf, kwnames);
-    /* What an instance has there was made for it: the method takes it. */
-    if (kwnames == NULL && PyVectorcall_Function(called) == forward_call && ((Forward *)called)->method.call != NULL)
-        return call_method(((Forward *)called)->method, args, PyVectorcall_NARGS(nargsf), NULL);
+    if (PyVectorcall_Function(called) == forward_call) /* it keeps what it calls, and may go itself */
+        return forward_call(called, args, nargsf, kwnames);
     Py_INCREF(called);
     PyObject *result = PyObject_Vectorcall(called, args, (size_t)PyVectorcall_NARGS(nargsf), kwnames);
     Py_DECREF(called);

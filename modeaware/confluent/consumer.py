@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from modeaware import librdkafka
@@ -37,6 +37,8 @@ class _Slots(librdkafka.Consumer):
     """Has the place of what :func:`~modeaware.confluent.retarget.following` methods call."""
 
     __slots__ = ("_following_commit", "_following_consume", "_following_poll", "_following_store_offsets")
+    _following_poll: Callable[[Any, float], Message | None]
+    _following_consume: Callable[[Any, int, float], list[Message]]
 
 
 class Consumer(_Slots):
@@ -108,16 +110,14 @@ class Consumer(_Slots):
     # Reading
 
     @following
-    def poll(self, *args: Any, **kwargs: Any) -> Message | None:
+    def poll(self, timeout: float = -1) -> Message | None:
         """As ``confluent_kafka.Consumer.poll``; changes of the assignment that wait are applied first."""
-        message: Message | None = self._hook.poll.call(self, *args, **kwargs)
-        return message
+        return self._following_poll(self, timeout)
 
     @following
-    def consume(self, *args: Any, **kwargs: Any) -> list[Message]:
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As ``confluent_kafka.Consumer.consume``; changes of the assignment that wait are applied first."""
-        messages: list[Message] = self._hook.consume.call(self, *args, **kwargs)
-        return messages
+        return self._following_consume(self, num_messages, timeout)
 
     @following
     def commit(self, *args: Any, **kwargs: Any) -> Any:

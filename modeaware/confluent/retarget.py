@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, MethodDescriptorType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from modeaware.callouts import InnerLock
 
@@ -37,13 +37,58 @@ with suppress(ImportError):
     Forward, FollowingMethod = _routed.Forward, _routed.FollowingMethod
 
 
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final[Any] = _Absent()
+"""The default of a parameter for which None, where it is given, counts."""
+
+
 def following(method: _T) -> _T:
     """Make a method of a class call what an instance has in its slot ``_following_NAME``, with the instance first.
 
     ``method`` does the same in Python. It is called where that slot is empty or the package has no extension in C.
     Either way the attribute of an instance is a bound method, with all that Python's have.
+
+    A method in Python that runs for each record names its parameters and passes all of them on by position: that takes
+    a third of the time of ``*args, **kwargs``, and librdkafka's methods read arguments by position twice as fast.
     """
     return method if FollowingMethod is None else FollowingMethod(method)
+
+
+def slot_of_produce(produce: Target, stock: Target) -> Target:
+    """Return what the slot of ``produce`` gets.
+
+    Args:
+        produce: calls the target of the moment.
+        stock: the ``produce`` that comes after ours. A tracer's may look for arguments by name: without the extension,
+            it gets all but topic and value so, and only those that were given.
+    """
+    if FollowingMethod is not None or type(stock) is MethodDescriptorType:
+        return produce
+
+    def call(
+        client: Any,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: Any,
+        called: Any,
+        _: Any = None,
+        timestamp: Any = 0,
+        headers: Any = None,
+    ) -> Any:
+        given = {"key": key, "on_delivery": called, "headers": headers}
+        named = {name: argument for name, argument in given.items() if argument is not None}
+        if partition != -1:
+            named["partition"] = partition
+        if timestamp != 0:
+            named["timestamp"] = timestamp
+        return produce(client, topic, value, **named)
+
+    return partial(call)
 
 
 def stock_method(ours: type, of: type, name: str) -> Target:

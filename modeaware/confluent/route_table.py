@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, final
 
 from modeaware import librdkafka, os_threads
 from modeaware.callouts import get_logger
@@ -30,8 +30,7 @@ _RETRIABLE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1
 
 PartitionCount = Callable[[str], int]
-ABSENT: Final[Any] = object()
-UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
+UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA, and confluent_kafka's default: the partitioner chooses
 Doubt = Callable[[str], object]
 """Called with a topic whose view a failed call puts in doubt: has its topic id compared again."""
 Arguments = tuple[Any, Any, Any]
@@ -74,15 +73,14 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
     """
     if route is None:
         return partition
-    if partition is not ABSENT:
+    if partition != UNASSIGNED:
         try:
             explicit = operator.index(partition)
         except TypeError:
             return partition
-        if explicit != UNASSIGNED:
-            if explicit >= 0:
-                route.refuse_retired(explicit, RetiredPartitionChosen)
-            return partition
+        if explicit >= 0:
+            route.refuse_retired(explicit, RetiredPartitionChosen)
+        return partition
     if route.passes and route.open:
         return partition
     if not route.writable and not route.passes:

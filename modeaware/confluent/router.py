@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MethodDescriptorType
 from typing import Any
@@ -22,9 +23,8 @@ from modeaware.clients.routes import Load, Route, Routes
 from modeaware.config import ClientConfig
 from modeaware.confluent.delivery import Deliveries, Report, reported
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
-from modeaware.confluent.retarget import Switch, Target
+from modeaware.confluent.retarget import ABSENT, Switch, Target
 from modeaware.confluent.route_table import (
-    ABSENT,
     UNASSIGNED,
     Doubt,
     EveryTopic,
@@ -91,8 +91,24 @@ def fast_produce(
     produce = _python_produce(base, routes, counts, hash_function, doubt, absent, reports, retry)
     hash_name = next((name.value for name, function in C_HASHES.items() if function is hash_function), None)
     if RoutedProduce is None or hash_name is None:
-        return produce
+        return RoutedInPython(base, counts, reports, absent, hash_function, produce, retry)
     return RoutedProduce(base, counts, reports, absent, hash_name, produce, retry, KafkaException)  # type: ignore[no-any-return] # it may be None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedInPython:
+    """A routed ``produce`` without the extension. ``Producer.produce`` has its shortest path, which saves a frame."""
+
+    base: Callable[..., Any]
+    counts: Counts
+    reports: Reports
+    absent: int
+    hash_function: HashFunction
+    slow: Callable[..., Any]
+    retry: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.slow(*args, **kwargs)
 
 
 def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Callable[..., Any]:
@@ -112,8 +128,7 @@ def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Cal
             raise error
         doubt(topic)
         route = route_of(routes, topic)
-        again = place(route, key, ABSENT, value)
-        again = UNASSIGNED if again is ABSENT else again
+        again = place(route, key, UNASSIGNED, value)
         to = topic_of(route, topic)
         if (to, again) == (topic, where):
             raise error
@@ -137,49 +152,39 @@ def _python_produce(
         topic: Any,
         value: Any = None,
         key: Any = None,
-        partition: Any = ABSENT,
+        partition: Any = UNASSIGNED,
         callback: Any = ABSENT,
         on_delivery: Any = None,
-        timestamp: Any = ABSENT,
+        timestamp: Any = 0,
         headers: Any = None,
     ) -> Any:
-        # This is the hot path of a shrunk topic: the usual form of a call costs a look-up, a hash and a call into C.
-        if partition is not ABSENT and partition == UNASSIGNED:  # as SerializingProducer passes it
-            partition = ABSENT
-        try:
-            count = counts[topic]
-        except (KeyError, TypeError):
-            # Noted, so that the next look-up does not raise.
-            count = counts.setdefault(topic, absent) if type(topic) is str else 0
+        chosen = partition != UNASSIGNED
+        count = counts.get(topic, absent) if isinstance(topic, str) else 0
         to, route = topic, None
         if isinstance(count, tuple):  # a partition that is given was meant for the topic before
-            to, count = count if partition is ABSENT else (topic, 0)
+            to, count = (topic, 0) if chosen else count
         if count < 0:
-            where = UNASSIGNED if partition is ABSENT else partition
-        elif count and key and partition is ABSENT and type(key) is bytes:
+            where = partition
+        elif count and key and not chosen and type(key) is bytes:
             where = hash_function(key, count)
-        elif count and key and partition is ABSENT and type(key) is str:
+        elif count and key and not chosen and type(key) is str:
             where = hash_function(key.encode(), count)
         else:
             where, route = placed(route_of(routes, topic), routes, topic, (key, partition, value), doubt)
             to = topic_of(route, topic)
-            if where is ABSENT:
-                where = UNASSIGNED
         # A callback that is given at all counts, even None: on_delivery is its alias.
         called = on_delivery if callback is ABSENT else callback
         called = reported(reports, topic, called)
         try:
-            if headers is None and timestamp is ABSENT:
+            if headers is None and timestamp == 0:
                 if called is None:
                     return base(producer, to, value, key, where)
                 return base(producer, to, value, key, where, called)
-            given_ms = 0 if timestamp is ABSENT else timestamp
-            return base(producer, to, value, key, where, called, None, given_ms, headers)
+            return base(producer, to, value, key, where, called, None, timestamp, headers)
         except KafkaException as error:
-            if partition is not ABSENT:
+            if chosen:
                 raise
-            given_ms = 0 if timestamp is ABSENT else timestamp
-            return retry(producer, error, where, to, value, key, called, given_ms, headers)
+            return retry(producer, error, where, to, value, key, called, timestamp, headers)
 
     return produce
 
@@ -197,7 +202,7 @@ def faithful_produce(
         if route is None:
             return base(producer, *args, **kwargs)
         key = args[2] if len(args) > 2 else kwargs.get("key")
-        given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
+        given = args[3] if len(args) > 3 else kwargs.get("partition", UNASSIGNED)
         value = args[1] if len(args) > 1 else kwargs.get("value")
         where, found = placed(route, routes, topic, (key, given, value), doubt)
         changes = {} if where is given else {3: where}
@@ -228,17 +233,18 @@ def routed_batch(
     it).
     """
 
-    def produce(producer: Any, topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
+    def produce(
+        producer: Any, topic: Any, messages: Any, partition: Any = UNASSIGNED, *args: Any, **kwargs: Any
+    ) -> Any:
         route = route_of(routes, topic)
-        default = UNASSIGNED if partition is ABSENT else partition
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
-            return base(producer, topic, messages, default, *args, **kwargs)
+            return base(producer, topic, messages, partition, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         found: Route | None = route
         for message in messages:
             message.pop("_error", None)  # of an earlier call: what is found below is of this one
             own = message.get("partition")
-            given = default if own is None else own
+            given = partition if own is None else own
             if isinstance(value := message.get("value"), str):
                 value.encode()  # what cannot be written is refused here, before any record is queued
             arguments = (message.get("key"), given, value)
@@ -260,7 +266,7 @@ def routed_batch(
                     message["_error"] = as_kafka_error(error)
         doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
         # Not those with a partition given, as in produce().
-        left = [m for m in doubtful if default == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
+        left = [m for m in doubtful if partition == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
             try:

@@ -19,10 +19,18 @@ import modeaware
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, finish
 
+PRODUCE = ["topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers"]
+ANY = ["args", "kwargs"]
 METHODS = {
-    modeaware.Producer: ("produce", "produce_batch"),
-    modeaware.Consumer: ("poll", "consume", "commit", "store_offsets"),
+    modeaware.Producer: {"produce": PRODUCE, "produce_batch": ANY},
+    modeaware.Consumer: {
+        "poll": ["timeout"],
+        "consume": ["num_messages", "timeout"],
+        "commit": ANY,
+        "store_offsets": ANY,
+    },
 }
+"""With their parameters."""
 
 
 def without_extension(kind: type[Any]) -> type[Any]:
@@ -45,7 +53,7 @@ def clients(request: pytest.FixtureRequest, views: FakeViews) -> Iterator[dict[t
 def test_it_has_all_that_a_bound_method_has(clients: dict[type[Any], Any]) -> None:
     for kind, names in METHODS.items():
         client: Any = clients[kind]
-        for name in names:
+        for name, parameters in names.items():
             method = getattr(client, name)
             assert inspect.ismethod(method)
             assert (method.__name__, method.__qualname__) == (name, f"{kind.__name__}.{name}")
@@ -56,7 +64,7 @@ def test_it_has_all_that_a_bound_method_has(clients: dict[type[Any], Any]) -> No
             assert method.__func__ is getattr(type(client), name)
             assert method == getattr(client, name) == copy.copy(method)
             assert hash(method) == hash(getattr(client, name))
-            assert list(inspect.signature(method).parameters) == ["args", "kwargs"]
+            assert list(inspect.signature(method).parameters) == parameters
             assert "self" in inspect.signature(getattr(kind, name)).parameters
             wrapped = functools.wraps(method)(lambda: None)
             assert (wrapped.__name__, wrapped.__doc__) == (name, method.__doc__)
