@@ -221,7 +221,7 @@ class Consumer(_Slots):
         """See :meth:`modeaware.Producer.writable_partitions`.
 
         Raises:
-            ModeSourceError, FirstViewTimeout: no view of the modes yet, by ``modeaware.on.unknown``.
+            ModeSourceError, modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet, by ``modeaware.on.unknown``.
             KafkaException: as there.
         """
         return self._named.writable_partitions(topic, self._count)
