@@ -113,7 +113,7 @@ every broker names another id  I4 129
     controller.cluster_watch: if answers and all( => if answers and any(
 the lease is shown before an effect  I5 979
     controller.engine: if not appended:
-leadership is confirmed before an effect  I5 40
+leadership is confirmed before an effect  I5 3534
     controller.election: if self._election.confirm(LEASE_CONFIRM_TIMEOUT_S) is not True:
 the lease is looked at before a request  I5 213
     controller.election: if self._clock.monotonic_s() - asked_s > self._lease_s:
