@@ -1,8 +1,7 @@
 """``python -m tests.run``: what ``make test`` and ``make test-all`` run.
 
-Checks, pure tests, those with a cluster other than the shared node, and Spark run beside most of those on that node, as
-two processes; the others on it run in the one or in the other, so that both take as long. Each step runs, whether
-others fail or not. The Kafka that most tests share is started once, here.
+A stage's steps run three at a time, since most of them wait most of the time; each runs, whether others fail or not.
+The Kafka that most tests share is started once, here.
 """
 
 from __future__ import annotations
@@ -59,29 +58,36 @@ CHECKS = (
     Step("imports", (LINT_IMPORTS, "--no-cache", "--no-logo")),
 )
 PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
-OTHER_CLIENTS = sorted(
-    f"tests/integration/{file.name}"
-    for kind in ("kafka_python", "endpoint")
-    for file in ROOT.glob(f"tests/integration/test_{kind}_*.py")
-)
 SHARED = ("-m", "not own_cluster")
-OTHERS = Step("other clients", (*PYTEST, *OTHER_CLIENTS, *SHARED), kafka=True)
-KAFKA = Step("kafka", (*PYTEST, "tests/integration", *(f"--ignore={it}" for it in OTHER_CLIENTS), *SHARED), kafka=True)
-CLUSTERS = Step("clusters", (*PYTEST, "tests/integration", "-m", "own_cluster"), kafka=True)
+OWN = ("-m", "own_cluster")
+
+
+def shares(folder: str, count: int) -> list[tuple[str, ...]]:
+    """The test files of a folder in ``count`` shares of about the same size."""
+    files = sorted(ROOT.glob(f"{folder}/test_*.py"), key=lambda file: file.stat().st_size, reverse=True)
+    return [tuple(str(file.relative_to(ROOT)) for file in files[first::count]) for first in range(count)]
+
+
+def kafka_steps(name: str, folder: str, count: int) -> list[Step]:
+    return [
+        Step(f"{name} {at}", (*PYTEST, *files, *SHARED), kafka=True)
+        for at, files in enumerate(shares(folder, count), 1)
+    ]
+
+
+CLUSTERS = Step("clusters", (*PYTEST, "tests/integration", *OWN), kafka=True)
 SPARK = Step("spark", (*PYTEST, "tests/spark"), kafka=True)
 LONG_PURE = Step("long pure", (*PYTEST, "tests/long/pure"))
-LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration", *SHARED), kafka=True)
-LONG_CLUSTERS = Step("long clusters", (*PYTEST, "tests/long/integration", "-m", "own_cluster"), kafka=True)
+LONG_CLUSTERS = Step("long clusters", (*PYTEST, "tests/long/integration", *OWN), kafka=True)
 LONG_SPARK = Step("long spark", (*PYTEST, "tests/long/spark"), kafka=True)
 CHAOS = Step("chaos", (*PYTEST, "tests/long/alone"))
 
-Stage = Sequence[Sequence[Step]]
-"""Lanes that run side by side; the steps of a lane run one after the other."""
-SHORT: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS, OTHERS, SPARK), (KAFKA,)),)
-ALL: Sequence[Stage] = (
-    ((*CHECKS, PURE, CLUSTERS, LONG_PURE, LONG_CLUSTERS, SPARK, LONG_SPARK), (KAFKA, OTHERS, LONG_KAFKA)),
-    ((CHAOS,),),
-)
+Stage = Sequence[Step]
+"""What may run side by side; the longest first, so that none is left alone at the end."""
+AT_ONCE = 3
+SHORT: Sequence[Stage] = ((*CHECKS, PURE, CLUSTERS, *kafka_steps("kafka", "tests/integration", 4), SPARK),)
+LONG: Stage = (LONG_PURE, LONG_CLUSTERS, LONG_SPARK, *kafka_steps("long kafka", "tests/long/integration", 2))
+ALL: Sequence[Stage] = (*SHORT, LONG, (CHAOS,))
 
 
 def run(step: Step, kafka: dict[str, str]) -> Done:
@@ -103,12 +109,8 @@ def run(step: Step, kafka: dict[str, str]) -> Done:
 
 
 def run_stages(stages: Sequence[Stage], kafka: dict[str, str]) -> list[Done]:
-    done: list[Done] = []
-    for stage in stages:
-        with ThreadPoolExecutor(len(stage)) as pool:
-            for lane in pool.map(lambda steps: [run(step, kafka) for step in steps], stage):
-                done += lane
-    return done
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [done for stage in stages for done in list(pool.map(lambda step: run(step, kafka), stage))]
 
 
 def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
