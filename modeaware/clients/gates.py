@@ -29,17 +29,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from modeaware.callouts import get_logger
-from modeaware.clients.gate import (
-    GATE_OPENED,
-    READ,
-    Gate,
-    awaits_group,
-    has_read,
-    is_open,
-    logical_topic,
-    predecessors,
-    read_topics,
-)
+from modeaware.chain import logical_topic, predecessors, read_topics
+from modeaware.clients.gate import GATE_OPENED, READ, Gate, awaits_group, has_read, is_open
 from modeaware.clients.starts import BrokerOffsets, Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError

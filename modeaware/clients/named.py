@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from modeaware.chain import present_topic, segments, written_topic
 from modeaware.clients.following import FirstView
-from modeaware.clients.gate import present_topic, segments, written_topic
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 

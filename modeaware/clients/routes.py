@@ -7,7 +7,7 @@ A partitioner picks an index among the writable partitions, so a keyed record go
 
 A topic whose partitions are all writable has no route: the client library's own choice is right.
 
-A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.clients.gate`). Its records
+A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.chain`). Its records
 go where the application's records for that other topic go, whatever topic has that name now: one that was deleted and
 created again takes them by its own partitions, as it takes those that name it. To refuse them would stop every writer
 of a topic that is fenced, and gain nothing: what is acknowledged there can be read there.
@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
+from modeaware.chain import segments
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
-from modeaware.clients.gate import segments
 from modeaware.clients.named import NamedTopics
 from modeaware.clients.resize import Resizes, observe_key, picks_of, sees_keys, without_finished_observers
 from modeaware.clients.tally import SENDS_REFUSED, TALLY
@@ -187,7 +187,7 @@ class Names:
         return {*named, *(n for n, found in self._segments.items() if any(view.topic in named for view in found))}
 
     def segments(self, name: str) -> tuple[TopicView, ...]:
-        """Return :func:`modeaware.clients.gate.segments`; nothing where the topic of that name has no successor."""
+        """Return :func:`modeaware.chain.segments`; nothing where the topic of that name has no successor."""
         return self._segments.get(name, ())
 
     def leads_to(self, name: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from modeaware.clients.gate import written_topic
+from modeaware.chain import written_topic
 from modeaware.clients.routes import is_replaced
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.errors import ErrorCode, RequestRefused

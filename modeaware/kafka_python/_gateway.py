@@ -28,7 +28,7 @@ from kafka.partitioner import Partitioner as Partitioner
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment as ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata as OffsetAndMetadata
 
-from modeaware.clients.gate import written_topic
+from modeaware.chain import written_topic
 from modeaware.views.source import Views
 from modeaware.wire.capabilities import UNDERLYING_NAME
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from modeaware.chain import walk
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, Objection, ReplaceTopicCommand, TopicCommand
@@ -51,15 +52,8 @@ def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
     Args:
         chain: :func:`chain_of`.
     """
-    passed: set[str] = set()
-    ids = [] if topic_id is None else [topic_id]
-    for each in ids:
-        before = () if each in passed else chain.get(each, ())
-        passed.add(each)
-        if there := next((record.topic for record in before if not is_alias(record)), None):
-            return there
-        ids += [record.topic_id for record in before]
-    return None
+    before = walk(chain.get(topic_id or "", ()), lambda record: chain.get(record.topic_id, ()))
+    return next((record.topic for record in before if not is_alias(record)), None)
 
 
 def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
@@ -258,16 +252,12 @@ def is_way_back(
     """Return whether the command gives a topic the name of an alias that leads to it."""
     if not is_alias(alias) or command.successor != alias.topic:
         return False
-    by_id = {record.topic_id: record for record in records}
-    passed: set[str] = set()
-    following: TopicRecord | None = alias
-    while following is not None and following.topic_id not in passed:
-        passed.add(following.topic_id)
-        successor_id = following.replacement.successor_id if following.replacement is not None else None
-        if successor_id == topic_id:
-            return True
-        following = by_id.get(successor_id or "")
-    return False
+    by_id = {record.topic_id: (record,) for record in records}
+    after = walk(
+        (alias,),
+        lambda record: by_id.get(record.successor_id or "", ()),
+    )
+    return any(record.successor_id == topic_id for record in after)
 
 
 def _early_return(

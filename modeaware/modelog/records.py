@@ -336,6 +336,11 @@ class TopicRecord(VersionedRecord):
         return record
 
     @property
+    def successor_id(self) -> str | None:
+        """The id of the topic that replaces this one; None: none does, or it does not exist yet."""
+        return None if self.replacement is None else self.replacement.successor_id
+
+    @property
     def writable_count(self) -> int:
         return sum(mode.writable for mode in self.modes)
 

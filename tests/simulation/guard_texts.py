@@ -301,13 +301,13 @@ an alias leads on when the one that it leads to is removed  I2 4000000016
     lifecycle.alias: if each.topic_id in gone or not is_alias(each):
         => if True:
 a producer follows the chain to its end  I8 4000000005
-    clients.gate: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
+    chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
-    clients.gate: passed.add(successor.topic_id)\n        view = following
-        => passed.add(successor.topic_id)\n        view = following\n        break
+    chain: *before, last = walk((views(topic),), replaced_by)
+        => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
 a chain that leads back to a name is followed  I2 4000000000
-    clients.gate: is_free = found is None or (found.successor is not None and found.successor.gone)
-        => is_free = found is None
+    chain: is_free = found is None or found.topic_id is None or (found.successor is not None and found.successor.gone)
+        => is_free = found is None or found.topic_id is None
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from modeaware.chain import predecessors, read_topics, written_topic
 from modeaware.clients.following import ClientErrors
-from modeaware.clients.gate import predecessors, read_topics, written_topic
 from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused

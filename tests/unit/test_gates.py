@@ -10,7 +10,8 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
+from modeaware.chain import predecessors, read_topics
+from modeaware.clients.gate import GATE_OPENED, READ
 from modeaware.clients.gates import ASK_S, LOG_STARTS_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.confluent.gates import LibrdkafkaGroup, Onlooker
 from modeaware.confluent.names import LogicalName

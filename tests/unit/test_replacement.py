@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from modeaware.clients.gate import (
-    has_read,
-    is_open,
-    needs_predecessor,
-    segments,
-    start_offset,
-    written_topic,
-)
+from modeaware.chain import segments, written_topic
+from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset
 from modeaware.controller.admitted import effects_to_come
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
