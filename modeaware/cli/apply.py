@@ -129,8 +129,7 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
         own = topics.get(record.topic)
         is_it = own is not None and own.record is record
         has_returned = own is not None and own.topic_id in log.replaces  # that record is of another topic
-        leads_on = record.replacement is not None and record.replacement.switched_ms is not None
-        if is_it or (leads_on and not has_returned):
+        if is_it or (record.replacing.switched_ms is not None and not has_returned):
             replaced[record.topic] = record
     return Found(topics, unusable, log, present, cache(partial(read_acls, session.cluster.brokers)), replaced)
 

@@ -302,7 +302,7 @@ class Observer:
         wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
-            by_quiet = record.replacement is not None and not record.replacement.has_fence
+            by_quiet = not record.replacing.has_fence
             for p, log in partitions[name].items():
                 retired = record.retired[p]
                 final = fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset

@@ -271,7 +271,7 @@ def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
     """Return what identifies one hold-up of a partition, or of a replacement as a whole: its phase, and whether it
     waits as requested; None: none."""
     if partition == WHOLE:
-        whole = record.replacement.reason if record.replacement is not None else None
+        whole = record.replacing.reason
         return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
     retired = record.retired.get(partition)
     if retired is None or retired.reason is None:
@@ -293,7 +293,7 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
 
 
 def _is_fenced(record: TopicRecord) -> bool:
-    return record.replacement is not None and record.replacement.fenced_ms is not None
+    return record.replacing.fenced_ms is not None
 
 
 # What pages and metrics say of a snapshot
@@ -419,10 +419,10 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     """For how long the gate of a successor has been shut for some required group, in seconds; None: it is not."""
-    replacement = seen.record.replacement
-    if replacement is None or replacement.switched_ms is None or replacement.let_go_ms is not None:
+    now = seen.record.replacing
+    if now.switched_ms is None or now.let_go_ms is not None:
         return None
-    return max(now_ms - replacement.switched_ms, 0) / 1000
+    return max(now_ms - now.switched_ms, 0) / 1000
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:

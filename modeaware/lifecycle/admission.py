@@ -198,11 +198,10 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
         record = replace(record, required_groups=tuple(sorted(facts.groups)))
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
-        what = "retired partitions" if record.replacement is None else "partitions of a topic that is replaced"
         why = (
             f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: that has room for about "
-            f"{max(most_partitions(record), 0)} {what} beside its {len(record.required_groups)} groups. Delete groups "
-            "that are not needed (kafka-consumer-groups --delete)"
+            f"{max(most_partitions(record), 0)} retired partitions beside its {len(record.required_groups)} groups. "
+            "Delete groups that are not needed (kafka-consumer-groups --delete)"
         )
         raise Objection(record.topic, "record-size", ErrorCode.MESSAGE_TOO_LARGE, why).refusal
 

@@ -89,10 +89,10 @@ class _Rows(NamedTuple):
 
 def _largest_rows(record: TopicRecord) -> _Rows:
     """Return what takes more room: the partitions that shrinks retire until a switch, or all of them after it."""
-    now, found = record.replacement, []
-    if now is None or now.switched_ms is None:
+    now, found = record.replacing, []
+    if now.switched_ms is None:
         found.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
-    if now is not None:  # all its partitions are in one range
+    if record.replacement is not None:  # all its partitions are in one range
         evacuated_to = None if now.evacuation_epoch is None else _OFFSET
         found.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
     return max(found, key=lambda rows: rows.all_bytes)

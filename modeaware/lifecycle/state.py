@@ -143,8 +143,8 @@ def held_up(record: TopicRecord) -> dict[str, list[int]]:
     No partition: the topic's replacement waits as a whole.
     """
     waiting: dict[str, list[int]] = {}
-    if record.replacement is not None and record.replacement.reason is not None:
-        waiting[record.replacement.reason] = []
+    if (whole := record.replacing.reason) is not None:
+        waiting[whole] = []
     for partition, retired in sorted(record.retired.items()):
         if retired.reason is not None:
             waiting.setdefault(retired.reason, []).append(partition)
@@ -168,7 +168,7 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
 
 
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
-    """Return the reclaim policy of a partition: ``retention``, ``drained`` or ``immediate``.
+    """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
     An ``immediate`` shrink counted the unread records when it was requested. It did not count stragglers, records that
     replaced truncated ones, or partitions that an earlier shrink retired: these are drained (invariant I2).
@@ -179,8 +179,6 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     Raises:
         RequestRefused: as of :func:`deletion_of`.
     """
-    if record.replacement is not None:
-        return "retention" if record.replacement.delay_ms is None else "drained"
     deletion = deletion_of(record)
     now = retired or record.retired[partition]
     uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count

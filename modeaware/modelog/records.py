@@ -15,10 +15,10 @@ if clients need it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
 from modeaware.modelog.json_form import (
@@ -269,6 +269,9 @@ class Replacement(JsonFields):
         return self.fence != "none"
 
 
+_NO_REPLACEMENT = Replacement("", 0, 0)
+
+
 @dataclass(frozen=True)
 class TopicRecord(VersionedRecord):
     """The whole truth about one topic, as the mode log holds it.
@@ -336,9 +339,14 @@ class TopicRecord(VersionedRecord):
         return record
 
     @property
-    def successor_id(self) -> str | None:
-        """The id of the topic that replaces this one; None: none does, or it does not exist yet."""
-        return None if self.replacement is None else self.replacement.successor_id
+    def replacing(self) -> Replacement:
+        """The topic's replacement; where it is not being replaced, and was not, one of which nothing has happened."""
+        return self.replacement or _NO_REPLACEMENT
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the topic was replaced and is gone, so that its name stands for the successor alone."""
+        return self.replacing.gone_ms is not None
 
     @property
     def writable_count(self) -> int:
@@ -347,7 +355,7 @@ class TopicRecord(VersionedRecord):
     def view(self) -> TopicView:
         """Return what clients need of this record."""
         # Nothing of a topic that is gone is resumed: a new topic may have its name.
-        known = {} if self.replacement is not None and self.replacement.gone_ms is not None else self.retired
+        known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
         done = ReplicaState.DELETION_SUCCESSFUL
         return TopicView(
@@ -358,20 +366,21 @@ class TopicRecord(VersionedRecord):
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
             reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
             previous_count=None if self.deletion is None else self.deletion.previous_count,
-            successor=None if self.replacement is None else self._successor(self.replacement),
+            successor=self._successor(),
         )
 
-    def _successor(self, replacement: Replacement) -> Successor | None:
-        if replacement.successor_id is None or replacement.undone_ms is not None:
+    def _successor(self) -> Successor | None:
+        now = self.replacing
+        if now.successor_id is None or now.undone_ms is not None:
             return None
-        switched = replacement.switched_ms is not None
+        switched = now.switched_ms is not None
         return Successor(
-            topic=replacement.successor,
-            topic_id=replacement.successor_id,
-            partition_count=replacement.num_partitions,
+            topic=now.successor,
+            topic_id=now.successor_id,
+            partition_count=now.num_partitions,
             switched=switched,
-            let_go=replacement.let_go_ms is not None,
-            gone=replacement.gone_ms is not None,
+            let_go=now.let_go_ms is not None,
+            gone=now.gone_ms is not None,
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
             groups=frozenset(self.required_groups) if switched else frozenset(),
             groups_complete=self.groups_complete or not switched,
@@ -380,6 +389,22 @@ class TopicRecord(VersionedRecord):
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:
         """Return the next record of this topic: epoch + 1, under the given controller epoch."""
         return replace(self, epoch=self.epoch + 1, controller_epoch=controller_epoch, changed_ms=now_ms)
+
+
+class Replaced(NamedTuple):
+    """The record of a topic that is being replaced, or was, and the replacement in it."""
+
+    record: TopicRecord
+    replacement: Replacement
+
+    def changed(self, **changes: Any) -> TopicRecord:
+        """Return the record with the fields ``changes`` of the replacement changed."""
+        return replace(self.record, replacement=replace(self.replacement, **changes))
+
+
+def replaced(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
+    """Yield the records of topics that are being replaced, or were."""
+    return (Replaced(each, each.replacement) for each in records if each.replacement is not None)
 
 
 @dataclass(frozen=True)

@@ -268,8 +268,7 @@ what arrives too late is read  I2 3000004310
 partitions of another tool are drained  I2 3000032766
     lifecycle.state: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
-    lifecycle.alias: if replacement is None or replacement.switched_ms is None:\n        return None
-        => if True:\n        return None
+    lifecycle.alias: if now.switched_ms is None:\n        return None => if True:\n        return None
 there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
@@ -298,8 +297,7 @@ an alias ends only when its name has a topic again  I2 4000000033
 an alias ends when its name has a topic again  I2 4000000000
     lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended if False]
 an alias leads on when the one that it leads to is removed  I2 4000000016
-    lifecycle.alias: if each.topic_id in gone or not is_alias(each):
-        => if True:
+    lifecycle.alias: if before is None or alias.record.topic_id in gone: => if True:
 a producer follows the chain to its end  I8 4000000005
     chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
@@ -311,8 +309,8 @@ a chain that leads back to a name is followed  I2 4000000000
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007
-    lifecycle.alias: if replacement.gone_ms is not None:\n        return record
-        => if replacement.gone_ms is not None:\n        return None
+    lifecycle.alias: if now.gone_ms is not None:\n        return record
+        => if now.gone_ms is not None:\n        return None
 """
 
 
