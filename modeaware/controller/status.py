@@ -404,12 +404,12 @@ def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -
 
 
 def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
-    """Return the report of a topic's retired partitions, as of the last look."""
+    """Return the report of the partitions that take no writes, as of the last look."""
     record, facts = seen.record, seen.facts
     if facts is None:
-        return report_topic(record, TopicFacts(record.topic, None), Requirement(), sorted(record.retired))
+        return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    return report_topic(record, facts, asked, sorted(record.retired))
+    return report_topic(record, facts, asked, record.closed)
 
 
 def required_groups(report: TopicReport) -> list[GroupProgress]:

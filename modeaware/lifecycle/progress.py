@@ -149,7 +149,7 @@ def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
     found = {}
     for partition, retired in sorted(record.retired.items()):
         log = facts.partitions.get(partition)
-        if log is not None and not retired.opening and record.modes[partition] is PartitionMode.READ_ONLY:
+        if log is not None and record.modes[partition] is PartitionMode.READ_ONLY:
             found[partition] = log.end_offset if retired.seal_offset is None else retired.seal_offset
     return found
 

@@ -33,12 +33,11 @@ _LARGEST = RetiredPartition(
     drained_by=_INT,
     lowest_commit=_OFFSET,
     reason=max(reasons.CODES, key=len),
-    opening=True,
     stragglers=_INT,
     truncated_to=_OFFSET,
 )
 """One partition as it takes the most room, beside what only replacements note."""
-_LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, opening=False, read_up_to=_OFFSET)
+_LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, read_up_to=_OFFSET)
 """The same from the switch of a replacement on: the topic goes as a whole, by a proof that is not kept."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """A partition may be a range of its own, among those that are retired and among the modes."""

@@ -106,7 +106,7 @@ def _stepped(
     """Return the record after one step of every retired partition, and the steps."""
     noted = _note_groups(record, facts, config, requirement)
     now = _Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
-    steps = {p: _step_of(p, now) for p, retired in sorted(record.retired.items()) if not retired.opening}
+    steps = {p: _step_of(p, now) for p in sorted(record.retired)}
     return _apply(noted, steps), steps
 
 

@@ -158,7 +158,6 @@ class RetiredPartition(JsonFields):
             the seal: the first seal that a straggler broke. None: the seal itself.
         reason: what delays it, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None: nothing.
-        opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
@@ -177,7 +176,6 @@ class RetiredPartition(JsonFields):
     drained_by: int = field(default=0, metadata=form(int))
     lowest_commit: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(lambda value: value))
-    opening: bool = field(default=False, metadata=form(bool))
     stragglers: int = field(default=0, metadata=form(int))
     straggler: Straggler | None = field(
         default=None,
@@ -202,6 +200,17 @@ class RetiredPartition(JsonFields):
         if self.seal_offset is None or self.lowest_commit is None:
             return self.seal_offset
         return min(self.seal_offset, self.lowest_commit)
+
+
+@dataclass(frozen=True)
+class OpeningPartition(JsonFields):
+    """A new partition, closed to writes until groups have an offset on it.
+
+    Attributes:
+        offset: where groups begin to read it: 0, or its log start where another tool had created it before.
+    """
+
+    offset: int = field(default=0, metadata=form(int))
 
 
 @dataclass(frozen=True)
@@ -277,13 +286,13 @@ class TopicRecord(VersionedRecord):
     """The whole truth about one topic, as the mode log holds it.
 
     Attributes:
-        retired: has an entry for every partition whose mode is not ReadWrite.
+        retired, opening: have an entry for every partition whose mode is not ReadWrite, one of them.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
         groups_complete: False: that list could not be sure, and the first sure one completes it.
         drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
             None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
-        opening_since_ms, opening_assignments: of the growth in progress.
+        opening_since_ms, opening_assignments: of the growth in progress, whose new partitions are ``opening``.
         replacement: the topic is being replaced by another one, or was.
     """
 
@@ -316,6 +325,11 @@ class TopicRecord(VersionedRecord):
         default=(), metadata=form(lambda value: None if value is None else texts(value))
     )
     waived: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_waived, _write_waived))
+    opening: Mapping[int, OpeningPartition] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=form(lambda value: read_columns(OpeningPartition, value, MAX_PARTITIONS), write_columns),
+    )
     opening_since_ms: int | None = field(default=None, metadata=form(optional_int))
     opening_assignments: tuple[tuple[int, ...], ...] = field(
         default=(),
@@ -334,9 +348,14 @@ class TopicRecord(VersionedRecord):
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
         record = super().from_dict(found)
-        if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.retired):
-            raise ValueError("a ReadWrite partition, or one without a mode, among the retired")
+        if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.closed):
+            raise ValueError("a ReadWrite partition, or one without a mode, among the retired or opening")
         return record
+
+    @property
+    def closed(self) -> list[int]:
+        """The partitions that take no writes, ascending."""
+        return sorted({*self.retired, *self.opening})
 
     @property
     def replacing(self) -> Replacement:
@@ -357,6 +376,7 @@ class TopicRecord(VersionedRecord):
         # Nothing of a topic that is gone is resumed: a new topic may have its name.
         known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
+        resume |= {p: each.offset for p, each in self.opening.items()}
         done = ReplicaState.DELETION_SUCCESSFUL
         return TopicView(
             topic=self.topic,

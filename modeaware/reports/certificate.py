@@ -378,7 +378,7 @@ def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
 
 
 def _retired(topic: str, record: TopicRecord | None, partitions: Iterable[int] | None) -> list[int]:
-    retired = {p for p, r in record.retired.items() if not r.opening} if record is not None else set()
+    retired = set(record.retired) if record is not None else set()
     if not retired:
         raise RequestRefused(f"topic {topic!r}: no partition is retired, there is nothing to certify", topic=topic)
     wanted = retired if partitions is None else set(partitions)

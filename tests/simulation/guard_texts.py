@@ -100,10 +100,10 @@ ReadOnly comes before None  I2 5
 state is lost by name only  I1 32
     lifecycle.objections: if stateful:\n
 the lowest id is revived first  I3 493
-    lifecycle.growth: if p < total_count and not => if p >= len(record.modes) - total_count and not
+    lifecycle.growth: if p < total_count] => if p >= len(record.modes) - total_count]
 opening waits for groups  I2 11
     lifecycle.growth: if waiting and now_ms < deadline_ms:
-opening waits for a sure listing  I2 40
+opening waits for a sure listing  I2 43
     lifecycle.growth: waiting = requirement.doubt is not None or => waiting =
 gone only when confirmed  I4 14
     lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:

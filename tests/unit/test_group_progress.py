@@ -18,7 +18,13 @@ from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    DeleteTopicPartitions,
+    OpeningPartition,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports import describe
@@ -163,8 +169,8 @@ def reclaimed() -> tuple[TopicRecord, TopicFacts]:
 
 def opened() -> tuple[TopicRecord, TopicFacts]:
     """A growth to 2, whose new partition holds a record."""
-    opening = RetiredPartition(opening=True)
-    record = TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RW, RO), None, {1: opening}, required_groups=("billing",))
+    opening = {1: OpeningPartition()}
+    record = TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RW, RO), required_groups=("billing",), opening=opening)
     return record, facts(2, {1: log(1)}, {"billing": group({0: 0})})
 
 
