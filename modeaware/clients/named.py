@@ -15,6 +15,24 @@ from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 
+class PairedName(str):
+    """A name of a topic that carries both of its names, where a client library has room for one.
+
+    Attributes:
+        logical: what the application calls the topic.
+        physical: the topic that has replaced the one of that name.
+    """
+
+    logical: str
+    physical: str
+
+    @classmethod
+    def of(cls, shown: str, logical: str, physical: str) -> PairedName:
+        made = cls(shown)
+        made.logical, made.physical = logical, physical
+        return made
+
+
 class NamedTopics:
     """The topics that names stand for, by one client's share of the views. Thread-safe.
 
