@@ -288,12 +288,9 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
         if (hold := _hold(record, partition)) is not None:
             same = hold == _hold(seen.record, partition)
             since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
-    lifted = seen.fences_lifted + (_is_fenced(seen.record) and not _is_fenced(record))
+    is_lifted = seen.record.replacing.fenced_ms is not None and record.replacing.fenced_ms is None
+    lifted = seen.fences_lifted + is_lifted
     return replace(seen, record=record, blocked_since=since, stragglers=seen.stragglers + late, fences_lifted=lifted)
-
-
-def _is_fenced(record: TopicRecord) -> bool:
-    return record.replacing.fenced_ms is not None
 
 
 # What pages and metrics say of a snapshot

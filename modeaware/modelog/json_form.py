@@ -104,6 +104,17 @@ class JsonFields:
         return cls(**forms.absent | values if forms.absent else values)
 
 
+def nested(kind: type[JsonFields]) -> dict[str, Any]:
+    """Return the ``metadata`` of a field that holds one object of ``kind``, or None."""
+    return form(lambda value: None if value is None else kind.from_dict(value), kind.to_dict)
+
+
+def columns(kind: type[JsonFields], limit: int, *, required: bool = False) -> dict[str, Any]:
+    """Return the ``metadata`` of a field that holds many rows of ``kind`` by their numbers, below ``limit``, as
+    :func:`write_columns` has them."""
+    return form(lambda value: read_columns(kind, value, limit), write_columns, required=required)
+
+
 def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:
     """Return the numbers of a list of ``[first, last]``, ascending, below ``limit``; raises ValueError, TypeError."""
     numbers: list[int] = []

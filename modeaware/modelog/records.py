@@ -25,13 +25,13 @@ from modeaware.modelog.json_form import (
     JsonFields,
     JsonRecord,
     VersionedRecord,
+    columns,
     form,
+    nested,
     optional_int,
     optional_text,
-    read_columns,
     text,
     texts,
-    write_columns,
 )
 from modeaware.modes import PartitionMode, ReplicaState, to_ranges
 from modeaware.topic_view import Successor, TopicView
@@ -177,10 +177,7 @@ class RetiredPartition(JsonFields):
     lowest_commit: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(lambda value: value))
     stragglers: int = field(default=0, metadata=form(int))
-    straggler: Straggler | None = field(
-        default=None,
-        metadata=form(lambda value: None if value is None else Straggler.from_dict(value), Straggler.to_dict),
-    )
+    straggler: Straggler | None = field(default=None, metadata=nested(Straggler))
     truncated_to: int | None = field(default=None, metadata=form(optional_int))
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
     read_up_to: int | None = field(default=None, metadata=form(optional_int))
@@ -303,21 +300,9 @@ class TopicRecord(VersionedRecord):
     epoch: int = field(metadata=form(int))
     controller_epoch: int = field(metadata=form(int))
     modes: tuple[PartitionMode, ...] = field(metadata=form(_read_modes, _write_modes))
-    deletion: DeleteTopicPartitions | None = field(
-        default=None,
-        metadata=form(
-            lambda value: None if value is None else DeleteTopicPartitions.from_dict(value),
-            DeleteTopicPartitions.to_dict,
-        ),
-    )
+    deletion: DeleteTopicPartitions | None = field(default=None, metadata=nested(DeleteTopicPartitions))
     retired: Mapping[int, RetiredPartition] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=form(
-            lambda value: read_columns(RetiredPartition, value, MAX_PARTITIONS),
-            write_columns,
-            required=True,
-        ),
+        default_factory=dict, hash=False, metadata=columns(RetiredPartition, MAX_PARTITIONS, required=True)
     )
     required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, required=True))
     groups_complete: bool = field(default=True, metadata=form(bool))
@@ -326,9 +311,7 @@ class TopicRecord(VersionedRecord):
     )
     waived: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_waived, _write_waived))
     opening: Mapping[int, OpeningPartition] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=form(lambda value: read_columns(OpeningPartition, value, MAX_PARTITIONS), write_columns),
+        default_factory=dict, hash=False, metadata=columns(OpeningPartition, MAX_PARTITIONS)
     )
     opening_since_ms: int | None = field(default=None, metadata=form(optional_int))
     opening_assignments: tuple[tuple[int, ...], ...] = field(
@@ -339,10 +322,7 @@ class TopicRecord(VersionedRecord):
             beside="opening_since_ms",
         ),
     )
-    replacement: Replacement | None = field(
-        default=None,
-        metadata=form(lambda value: None if value is None else Replacement.from_dict(value), Replacement.to_dict),
-    )
+    replacement: Replacement | None = field(default=None, metadata=nested(Replacement))
     changed_ms: int = field(default=0, metadata=form(int, required=True))
 
     @classmethod
