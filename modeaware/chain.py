@@ -46,7 +46,7 @@ def present_topic(topic: str, views: Views) -> TopicView:
     A chain may lead back to its first name: then it is the new topic of that name, not the interim one before it.
     """
     found = segments(topic, views)
-    here = [view for view in found if view.successor is None or not view.successor.gone] or [found[-1]]
+    here = [view for view in found if not view.is_alias] or [found[-1]]
     return next((view for view in here if view.topic == topic), here[0])
 
 
@@ -82,7 +82,7 @@ def _following(successor: Successor, views: Callable[[str], TopicView | None]) -
     found = views(successor.topic)
     if found is not None and found.topic_id == successor.topic_id:
         return found
-    is_free = found is None or found.topic_id is None or (found.successor is not None and found.successor.gone)
+    is_free = found is None or found.topic_id is None or found.is_alias
     return TopicView(successor.topic, successor.topic_id) if is_free else None
 
 

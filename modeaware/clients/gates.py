@@ -197,8 +197,7 @@ class Gates:
         return absent
 
     def _is_alias(self, topic: str) -> bool:
-        successor = self._views.view(topic).successor
-        return successor is not None and successor.gone
+        return self._views.view(topic).is_alias
 
     def _read_topics(self, name: str) -> list[str]:
         return read_topics(name, self._views.view, self._needs)

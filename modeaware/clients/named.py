@@ -84,5 +84,5 @@ class NamedTopics:
         """Compare the topic ids on the way with the cluster's (invariant I8). A topic that is gone has none: its name
         leads on by the word of the log."""
         chain = segments(name, self._views.view)
-        there = {view.topic for view in chain if view.successor is None or not view.successor.gone}
+        there = {view.topic for view in chain if not view.is_alias}
         self._views.verify(there, VERIFY_TIMEOUT_S)

@@ -214,7 +214,7 @@ class Starts:
             if view is None or gate.start_offset(view, self._group) is not None:
                 continue
             for each in topics_before(topic, self._predecessors):
-                if each.successor is not None and not each.successor.gone:
+                if not each.is_alias:
                     before.setdefault(topic, set()).update((each.topic, p) for p in range(len(each.modes)))
         answer = offsets.committed_elsewhere(set().union(*before.values())) if before else {}
         return {topic for topic, keys in before.items() if any(answer.get(key, 0) is not None for key in keys)}

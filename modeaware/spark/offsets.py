@@ -105,7 +105,7 @@ def resolve(
 
 def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
     """Return the topics of a chain that are still there."""
-    return tuple(view for view in views if view.successor is None or not view.successor.gone)
+    return tuple(view for view in views if not view.is_alias)
 
 
 def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicView]:

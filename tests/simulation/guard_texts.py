@@ -304,7 +304,7 @@ a group reads the chain to its end  I2 4000000000
     chain: *before, last = walk((views(topic),), replaced_by)
         => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
 a chain that leads back to a name is followed  I2 4000000000
-    chain: is_free = found is None or found.topic_id is None or (found.successor is not None and found.successor.gone)
+    chain: is_free = found is None or found.topic_id is None or found.is_alias
         => is_free = found is None or found.topic_id is None
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
