@@ -319,7 +319,6 @@ class TopicRecord(VersionedRecord):
         metadata=form(
             lambda value: tuple(tuple(map(int, each)) for each in value),
             lambda value: [list(replicas) for replicas in value],
-            beside="opening_since_ms",
         ),
     )
     replacement: Replacement | None = field(default=None, metadata=nested(Replacement))
