@@ -43,7 +43,8 @@ _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """A partition may be a range of its own, among those that are retired and among the modes."""
 
 _REPLACEMENT_BYTES = 1_000
-"""The id of the successor, the configs before the fence and eight times come onto the record one by one."""
+"""Where the topic is replaced, the id of the successor, the configs before the fence and eight times come onto the
+record one by one."""
 
 
 def fits(record: TopicRecord) -> bool:
@@ -53,7 +54,7 @@ def fits(record: TopicRecord) -> bool:
 
 def largest_bytes(record: TopicRecord) -> int:
     """Return an upper bound of the record's bytes through the rest of its change, with the groups that it names now."""
-    rest_bytes = len(_largest_rest(record).to_json()) + (_REPLACEMENT_BYTES if record.replacement is not None else 0)
+    rest_bytes = len(_largest_rest(record).to_json()) + _REPLACEMENT_BYTES
     return rest_bytes + _largest_rows(record).all_bytes
 
 

@@ -221,9 +221,7 @@ def _undo(topic: Replaced, found: TopicFacts) -> Advance:
 
 def give_up_successor(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
     """Return the record after the brokers refused to create the successor; None: its name leads there already."""
-    if record.replacement is None or record.replacement.switched_ms is not None:
-        return None
-    return _without(record).stamped(controller_epoch, now_ms)
+    return None if record.replacing.switched_ms is not None else _without(record).stamped(controller_epoch, now_ms)
 
 
 def _switch(

@@ -187,6 +187,19 @@ class TopicReport:
     replacement: ReplacementReport | None = None
     writable: int = 0
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether its replacement waits before the switch, as requested."""
+        now = self.replacement
+        return now is not None and now.pause_before_switch and now.reason == reasons.PAUSED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no controller takes it further until a command comes, or its own retention has emptied it."""
+        now = self.replacement
+        waits_for_retention = self.phase == "reclaim" and now is not None and now.delay_ms is None
+        return self.phase == "done" or waits_for_retention or self.is_paused
+
 
 def report_topic(
     record: TopicRecord, facts: TopicFacts, requirement: Requirement, partitions: Iterable[int]

@@ -151,6 +151,17 @@ def test_every_report_has_the_same_groups_that_have_not_moved(
     assert found == dict.fromkeys(found, left)
 
 
+@pytest.mark.parametrize(("switched_ms", "is_checked"), [(None, False), (3, True)])
+def test_certificate_checks_the_fence_of_a_replaced_topic_from_the_switch_on(
+    switched_ms: int | None, is_checked: bool
+) -> None:
+    record = replaced(replace(SWITCHED, switched_ms=switched_ms), (RW, RO))
+    seen = looked({"billing": group(STOCK)}, {})
+    requirement = requirement_of(record, seen, (), (), NOW_MS)
+    shown = certificate(Evidence(record, seen, requirement, "cluster", "host:9092", NOW_MS), [1])
+    assert ("brokers refuse data for the topic" in {each.what for each in shown.check_with}) is is_checked
+
+
 def test_certificate_of_a_released_topic_does_not_wait_for_offsets_that_have_expired() -> None:
     for record, verdict in (replaced(), "not drained"), (replaced(LET_GO), "drained"):
         seen = looked({}, {"billing": group(STOCK)})
