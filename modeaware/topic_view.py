@@ -119,6 +119,16 @@ class TopicView:
         """The topic's mode epoch; -1 where no record exists."""
         return self.version[1]
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether producers that use the topic's name write to its successor."""
+        return self.successor is not None and self.successor.switched
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the topic was replaced and is gone: its name stands for the successor alone."""
+        return self.successor is not None and self.successor.gone
+
     @cached_property
     def writable(self) -> tuple[int, ...]:
         """The partitions producers may choose, ascending; empty for an unlisted topic (then all are)."""

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
+from modeaware.clients.over import over
 from modeaware.config import (
     CLIENT_SETTING_NAMES,
     process_settings,
@@ -267,19 +268,10 @@ def replacements() -> dict[type, type]:
         if not isinstance(current, type):
             log.warning("%s.%s is not a class (a mock?) and stays as it is: %r", package_name, name, current)
             continue
-        ours = _over(current, ours)
+        ours = over(ours, current)
         named = [base for base in ours.__mro__ if base.__name__ == name]
         found |= {stock: ours for stock in (*named, current) if not _is_ours(stock)}
     return found
-
-
-def _over(current: type, ours: type) -> type:
-    if issubclass(ours, current):
-        return ours
-    if issubclass(current, ours):
-        return current
-    names = {"__module__": ours.__module__, "__qualname__": ours.__qualname__, "__doc__": ours.__doc__}
-    return types.new_class(ours.__name__, (ours, current), exec_body=lambda body: body.update(names))
 
 
 def _is_ours(cls: type) -> bool:

@@ -16,10 +16,11 @@ from modeaware.cli.session import (
     open_session,
 )
 from modeaware.cluster.cluster import TopicShape
-from modeaware.lifecycle.alias import alias_of, is_alias, is_successor
+from modeaware.lifecycle.alias import alias_of, is_successor
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.reasons import LEADS_NOWHERE
+from modeaware.modelog.records import replaced
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 
@@ -99,12 +100,12 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _report(session: Session, log: ModeLog) -> AliasesReport:
-    found = sorted(filter(is_alias, log.replaced), key=lambda record: record.topic)
-    shapes = session.cluster.describe(record.topic for record in found)
+    aliases = (each for each in replaced(log.replaced) if each.record.is_alias)
+    found = sorted(aliases, key=lambda each: each.record.topic)
+    shapes = session.cluster.describe(record.topic for record, _ in found)
     reports = []
-    for record in found:
-        now, shape = record.replacement, shapes[record.topic]
-        assert now is not None, "an alias"
+    for record, now in found:
+        shape = shapes[record.topic]
         topic_id = shape.topic_id if isinstance(shape, TopicShape) else record.topic_id
         is_other = topic_id != record.topic_id and not is_successor(record.topic, topic_id, log.replaced)
         taken_by = topic_id if is_other else None

@@ -14,11 +14,10 @@ from modeaware.admin.successors import check_consequences, validate_successor
 from modeaware.cli import INTERRUPTED, BadUsage, Command
 from modeaware.cli.change import Change, check_count
 from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S, waits_for_retention
+from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
 from modeaware.cluster.effects import alter_configs
 from modeaware.errors import ControllerUnavailable, ModeAwareError
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.objections import objection_to_change
 from modeaware.modelog.records import TopicRecord
@@ -129,8 +128,7 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
         own = topics.get(record.topic)
         is_it = own is not None and own.record is record
         has_returned = own is not None and own.topic_id in log.replaces  # that record is of another topic
-        leads_on = record.replacement is not None and record.replacement.switched_ms is not None
-        if is_it or (leads_on and not has_returned):
+        if is_it or (record.replacing.switched_ms is not None and not has_returned):
             replaced[record.topic] = record
     return Found(topics, unusable, log, present, cache(partial(read_acls, session.cluster.brokers)), replaced)
 
@@ -292,9 +290,7 @@ class _Application:
 
         def ended(found: TopicDescription) -> bool:
             seen[:] = [found]
-            # A replacement that is paused waits for a command.
-            paused = found.replacement is not None and found.replacement.reason == reasons.PAUSED
-            return found.phase == "done" or waits_for_retention(found) or paused
+            return found.is_settled
 
         self._change.wait(topic, ended=ended)
         replaces = any(isinstance(step, Replace) for step in self._diffs[topic].steps)
@@ -303,7 +299,7 @@ class _Application:
         for step in self._diffs[topic].steps:
             if isinstance(step, Shrink | Grow):
                 check_count(topic, seen, step.to)
-        is_paused = bool(seen) and seen[0].phase != "done" and not waits_for_retention(seen[0])
+        is_paused = bool(seen) and seen[0].is_paused
         self._say(f"{topic}: {'paused before the switch' if is_paused else 'done'}.")
 
     def _say(self, line: str) -> None:

@@ -411,7 +411,7 @@ def undo_note(situation: Situation) -> list[str]:
     record = situation.known
     if record.deletion is None:
         return []
-    revived = [p for p, r in record.retired.items() if p < record.deletion.previous_count and not r.opening]
+    revived = [p for p in record.retired if p < record.deletion.previous_count]
     logs = {p: situation.facts.partitions[p] for p in sorted(revived) if p in situation.facts.partitions}
     gone = {p: log.log_start for p, log in logs.items() if log.log_start > 0}
     kept = sum(log.end_offset - log.log_start for log in logs.values())

@@ -36,6 +36,7 @@ from modeaware.modelog.group_rules import (
     GroupRulesRecord,
     has_glob_characters,
 )
+from modeaware.modelog.records import replaced
 from modeaware.modes import format_ranges
 from modeaware.printable import number
 from modeaware.reports.groups import (
@@ -133,9 +134,8 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     """Commit the log start of each partition of a successor on which a stopped group has no commit, or one below that:
     there ``auto.offset.reset`` would decide, which is ``latest`` by default."""
     group, name, log = args.group, args.topic, session.read_log()
-    found = [(r, r.replacement) for r in log.replaced if r.replacement is not None]
-    found.sort(key=lambda each: each[1].gone_ms is not None)  # an alias comes last
-    old, now = next(((r, each) for r, each in found if each.successor == name), (None, None))
+    found = sorted(replaced(log.replaced), key=lambda each: each.record.is_alias)  # an alias comes last
+    old, now = next((each for each in found if each.replacement.successor == name), (None, None))
     shape = session.shape(name)
     if old is None or now is None or now.successor_id != shape.topic_id:
         why = f"topic {name!r} does not replace another one: only a successor is read from its start"

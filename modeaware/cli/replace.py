@@ -28,7 +28,6 @@ from modeaware.cli.session import (
 )
 from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
@@ -348,12 +347,6 @@ def _hints(
     return hints
 
 
-def waits_for_retention(topic: TopicDescription) -> bool:
-    """Return whether all groups have moved, and the topic stays until its own retention has emptied it."""
-    now = topic.replacement
-    return topic.phase == "reclaim" and now is not None and now.delay_ms is None
-
-
 class _Watch:
     """Notes what a replacement has come to, from its descriptions."""
 
@@ -375,18 +368,12 @@ class _Watch:
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
             self.pause_ms = now.changed_ms - now.switched_ms
-        return topic.phase == "done" or waits_for_retention(topic) or (self.is_paused and not self._undo)
+        return topic.is_settled and not (topic.is_paused and self._undo)
 
     @property
     def is_switched(self) -> bool:
         now = self.last.replacement if self.last is not None else None
         return now is not None and now.switched_ms is not None
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it waits before the switch, as requested."""
-        now = self.last.replacement if self.last is not None else None
-        return now is not None and now.reason == reasons.PAUSED and now.pause_before_switch
 
 
 def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTopicCommand]) -> int:
@@ -435,11 +422,12 @@ def _outcome(change: Change, command: ReplaceTopicCommand, watch: _Watch) -> lis
         if change.session.cluster.shape(successor) is None:
             return [f"{topic}: undone."]
         return [f"{topic}: undone. {successor} stays: it has records, or another partition count."]
-    if watch.is_paused:
-        return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
-    if watch.last is None or watch.last.replacement is None:
+    last = watch.last
+    if last is None or last.replacement is None:
         return []
-    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, watch.last.replacement)}."]
+    if last.is_paused:
+        return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
+    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, last.replacement)}."]
     if watch.pause_ms is not None:
         lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
     return lines

@@ -28,7 +28,7 @@ from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, ResizeCommand
 from modeaware.lifecycle.objections import is_topic_name
 from modeaware.lifecycle.state import current_record
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import TopicRecord, replaced
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
 from modeaware.reports.serialise import json_help, json_text
@@ -368,7 +368,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         return 0
     log = session.read_log()
     records, details = _records(args, log, chosen)
-    succeeding = [record.replacement.successor for record in log.replaced if record.replacement is not None]
+    succeeding = [now.successor for _, now in replaced(log.replaced)]
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
     states = topic_states(session.cluster.brokers, names, listed.live_brokers, limit)
     changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]

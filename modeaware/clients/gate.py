@@ -1,20 +1,17 @@
-"""The gate before a successor: which topic a producer writes to, and when a group may read the successor. Without IO.
+"""The gate before a successor: when a group may read it. Without IO.
 
-A topic name leads to a chain of topics (:mod:`modeaware.lifecycle.replacement`). Producers write to the last one that
-has been switched to. A group reads a successor once it has committed the predecessor to its end, in every partition: so
-it is given the records of each key in their order. What it has committed of the successor, or of a later topic, shows
-that the gate was open before, and an open gate never shuts for it; or a group that is set back would wait for itself.
+A topic name leads to a chain of topics (:mod:`modeaware.chain`). A group reads a successor once it has committed the
+predecessor to its end, in every partition: so it is given the records of each key in their order. What it has committed
+of the successor, or of a later topic, shows that the gate was open before, and an open gate never shuts for it; or a
+group that is set back would wait for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modeaware.topic_view import Successor, TopicView
-
-Views = Callable[[str], TopicView]
-"""The view of the topic of a name."""
 
 GATE_OPENED = "modeaware: the gate is open"
 """The metadata of the offsets that a member commits on the successor when its gate opens, for people who look."""
@@ -22,107 +19,6 @@ READ = "modeaware: read"
 """The metadata of the offset at the end of a predecessor, by which other members see that the last record of the
 partition is handled. A client library's automatic commit says nothing of that: it may come while the application still
 works on the record."""
-
-
-def written_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic that producers write to, who name it ``topic``."""
-    return segments(topic, views)[-1]
-
-
-def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic of that name; where brokers have none, of the first one in its chain that they have.
-
-    A chain may lead back to its first name: then it is the new topic of that name, not the interim one before it.
-    """
-    found = segments(topic, views)
-    here = [view for view in found if view.successor is None or not view.successor.gone] or [found[-1]]
-    return next((view for view in here if view.topic == topic), here[0])
-
-
-def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
-    """Return the views of the topics that have had the name ``topic`` one after another: the last one is written to.
-
-    A topic of another id under the name of a successor is the last one, without modes: its own record may apply to it,
-    that of the successor does not (invariant I8).
-    """
-    found = [views(topic)]
-    seen = {found[0].topic_id}
-    while (successor := found[-1].successor) is not None and successor.switched:
-        following = views(successor.topic)
-        if following.topic_id is None or not following.applies_to(successor.topic_id):
-            following = TopicView(successor.topic, successor.topic_id)
-        found.append(following)
-        if following.topic_id in seen:
-            break
-        seen.add(following.topic_id)
-    return tuple(found)
-
-
-def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
-    """Return successor -> the view of the topic that it replaces (invariant I8: where the names are those topics)."""
-    found: dict[str, TopicView] = {}
-    for view in views.values():
-        if view.successor is not None and _following(view.successor, views.get) is not None:
-            found[view.successor.topic] = view
-    return found
-
-
-def _following(successor: Successor, views: Callable[[str], TopicView | None]) -> TopicView | None:
-    """Return the view of the successor; None where another topic has its name.
-
-    A chain may lead back to an earlier name: what is in force under that is the view of the topic that is gone.
-    """
-    found = views(successor.topic)
-    if found is not None and found.applies_to(successor.topic_id):
-        return found
-    is_free = found is None or (found.successor is not None and found.successor.gone)
-    return TopicView(successor.topic, successor.topic_id) if is_free else None
-
-
-def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
-    """Return the topics that a member subscribes to who names ``topic``: the last one of its chain, and those before it
-    that its group needs.
-
-    Args:
-        needs: whether the group still reads a topic that is replaced (:func:`needs_predecessor`).
-    """
-    names: list[str] = []
-    view = views(topic)
-    passed = {view.topic_id}
-    while (successor := view.successor) is not None and successor.topic_id not in passed:
-        following = _following(successor, views)
-        if following is None:
-            break
-        names += [view.topic] if needs(view) else []
-        passed.add(successor.topic_id)
-        view = following
-    return [*names, view.topic]
-
-
-def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[str, TopicView]) -> str:
-    """Return the earliest name in the chain that led to ``topic`` for which ``is_named`` is true; ``topic`` where none
-    is.
-
-    Args:
-        before: :func:`predecessors`.
-    """
-    found = topic
-    for view in topics_before(topic, before):
-        found = view.topic if is_named(view.topic) else found
-    return found
-
-
-def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[TopicView]:
-    """Yield the topics of the chain that led to ``topic``, the last one first.
-
-    Args:
-        before: :func:`predecessors`.
-    """
-    passed = {topic}
-    while (view := before.get(topic)) is not None and view.topic not in passed:
-        yield view
-        topic = view.topic
-        passed.add(topic)
 
 
 def has_read(view: TopicView, committed: Mapping[int, int], log_starts: Mapping[int, int]) -> bool:

@@ -29,17 +29,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from modeaware.callouts import get_logger
-from modeaware.clients.gate import (
-    GATE_OPENED,
-    READ,
-    Gate,
-    awaits_group,
-    has_read,
-    is_open,
-    logical_topic,
-    predecessors,
-    read_topics,
-)
+from modeaware.chain import logical_topic, predecessors, read_topics
+from modeaware.clients.gate import GATE_OPENED, READ, Gate, awaits_group, has_read, is_open
 from modeaware.clients.starts import BrokerOffsets, Key, Starts
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
@@ -206,8 +197,7 @@ class Gates:
         return absent
 
     def _is_alias(self, topic: str) -> bool:
-        successor = self._views.view(topic).successor
-        return successor is not None and successor.gone
+        return self._views.view(topic).is_alias
 
     def _read_topics(self, name: str) -> list[str]:
         return read_topics(name, self._views.view, self._needs)

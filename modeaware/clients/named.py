@@ -9,10 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from modeaware.chain import present_topic, segments, written_topic
 from modeaware.clients.following import FirstView
-from modeaware.clients.gate import present_topic, segments, written_topic
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+
+
+class PairedName(str):
+    """A name of a topic that carries both of its names, where a client library has room for one.
+
+    Attributes:
+        logical: what the application calls the topic.
+        physical: the topic that has replaced the one of that name.
+    """
+
+    logical: str
+    physical: str
+
+    @classmethod
+    def of(cls, shown: str, logical: str, physical: str) -> PairedName:
+        made = cls(shown)
+        made.logical, made.physical = logical, physical
+        return made
 
 
 class NamedTopics:
@@ -66,5 +84,5 @@ class NamedTopics:
         """Compare the topic ids on the way with the cluster's (invariant I8). A topic that is gone has none: its name
         leads on by the word of the log."""
         chain = segments(name, self._views.view)
-        there = {view.topic for view in chain if view.successor is None or not view.successor.gone}
+        there = {view.topic for view in chain if not view.is_alias}
         self._views.verify(there, VERIFY_TIMEOUT_S)

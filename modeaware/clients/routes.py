@@ -7,7 +7,7 @@ A partitioner picks an index among the writable partitions, so a keyed record go
 
 A topic whose partitions are all writable has no route: the client library's own choice is right.
 
-A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.clients.gate`). Its records
+A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.chain`). Its records
 go where the application's records for that other topic go, whatever topic has that name now: one that was deleted and
 created again takes them by its own partitions, as it takes those that name it. To refuse them would stop every writer
 of a topic that is fenced, and gain nothing: what is acknowledged there can be read there.
@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
+from modeaware.chain import segments
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare
-from modeaware.clients.gate import segments
 from modeaware.clients.named import NamedTopics
 from modeaware.clients.resize import Resizes, observe_key, picks_of, sees_keys, without_finished_observers
 from modeaware.clients.tally import SENDS_REFUSED, TALLY
@@ -96,7 +96,7 @@ class Route:
         view, is_absent = self.view, self.count is not None and partition >= self.count
         if not is_absent and view.is_writable(partition):
             return None
-        if is_replaced(view):
+        if view.is_replaced:
             assert view.successor is not None, "it is replaced"
             return f"{view.topic} was replaced by {view.successor.topic} and takes no records: write to that topic"
         if not self.choices:
@@ -124,11 +124,6 @@ class Route:
             refused = error(refusal, topic=self.view.topic, partition=partition)
             refused.writable_partitions = self.choices
             raise refused
-
-
-def is_replaced(view: TopicView) -> bool:
-    """Return whether the name of the topic leads to its successor."""
-    return view.successor is not None and view.successor.switched
 
 
 def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
@@ -187,7 +182,7 @@ class Names:
         return {*named, *(n for n, found in self._segments.items() if any(view.topic in named for view in found))}
 
     def segments(self, name: str) -> tuple[TopicView, ...]:
-        """Return :func:`modeaware.clients.gate.segments`; nothing where the topic of that name has no successor."""
+        """Return :func:`modeaware.chain.segments`; nothing where the topic of that name has no successor."""
         return self._segments.get(name, ())
 
     def leads_to(self, name: str) -> str:
@@ -285,7 +280,7 @@ class Routes:
 
     def _made(self, view: TopicView, *, first: bool) -> Route | None:
         route = route_for(view, self._picker)
-        if is_replaced(view):  # no key of it moves: its readers read it to the end, and then the successor
+        if view.is_replaced:  # no key of it moves: its readers read it to the end, and then the successor
             return route
         picks = self._resizes.observed(view, None if route is None else route.partitioner, first=first)
         return None if picks is None else route_over(view, picks, self._load)
@@ -349,7 +344,7 @@ class Routes:
             return self._own.get(name)
         last = segments[-1]
         route = self.of(last.topic)
-        if route is None or (is_replaced(route.view) and not route.view.applies_to(last.topic_id)):
+        if route is None or (route.view.is_replaced and not route.view.applies_to(last.topic_id)):
             route = self._passing(last, last.writable)
         if last.topic != name:
             successor = segments[-2].successor
@@ -388,7 +383,7 @@ class Routes:
         segments = self._names.segments(name)
         views = [] if own is None else [own.view]
         for view in segments if own is None else segments[:-1]:
-            views += [] if view.successor is not None and view.successor.gone else [view]
+            views += [] if view.is_alias else [view]
         found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
         return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
 

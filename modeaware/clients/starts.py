@@ -28,6 +28,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from modeaware.callouts import InnerLock, get_logger
+from modeaware.chain import predecessors, topics_before
 from modeaware.clients import gate
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -134,7 +135,7 @@ class Starts:
 
     def assigning(self, topics: Iterable[str]) -> None:
         """Partitions of ``topics`` are being assigned; their views have been verified, as far as they could be."""
-        self._predecessors = gate.predecessors(self._views.views())
+        self._predecessors = predecessors(self._views.views())
         for topic in topics:
             view = self._views.view(topic)
             self.remember(view)
@@ -212,8 +213,8 @@ class Starts:
             view = self._predecessors.get(topic)
             if view is None or gate.start_offset(view, self._group) is not None:
                 continue
-            for each in gate.topics_before(topic, self._predecessors):
-                if each.successor is not None and not each.successor.gone:
+            for each in topics_before(topic, self._predecessors):
+                if not each.is_alias:
                     before.setdefault(topic, set()).update((each.topic, p) for p in range(len(each.modes)))
         answer = offsets.committed_elsewhere(set().union(*before.values())) if before else {}
         return {topic for topic, keys in before.items() if any(answer.get(key, 0) is not None for key in keys)}

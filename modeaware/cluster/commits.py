@@ -69,7 +69,7 @@ class CommitsSeen:
             return frozenset()
         return frozenset(
             p for p, r in record.retired.items()
-            if p in self.partitions and not r.opening and drains(p, record)
+            if p in self.partitions and drains(p, record)
             and r.replica_state is not ReplicaState.DELETION_SUCCESSFUL
         )  # fmt: skip
 

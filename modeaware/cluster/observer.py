@@ -72,9 +72,9 @@ class _Present:
 
     @property
     def wanted(self) -> list[int]:
-        """Return the partitions to look at: all for an admission, else the retired ones."""
+        """Return the partitions to look at: all for an admission, else those that take no writes."""
         count = 0 if self.id_alone else self.shape.partition_count
-        return list(range(count)) if self.record is None else [p for p in sorted(self.record.retired) if p < count]
+        return list(range(count)) if self.record is None else [p for p in self.record.closed if p < count]
 
     @property
     def deciding(self) -> bool:
@@ -302,7 +302,7 @@ class Observer:
         wanted, before = {}, {}
         for name, record in records.items():
             fence = proved.get(name, FenceFacts())
-            by_quiet = record.replacement is not None and not record.replacement.has_fence
+            by_quiet = not record.replacing.has_fence
             for p, log in partitions[name].items():
                 retired = record.retired[p]
                 final = fence.proved.get(p) == log.leader_epoch and log.log_end == log.end_offset
@@ -327,8 +327,9 @@ class Observer:
         late: dict[Partition, int] = {}
         unsettled: set[Partition] = set()
         for name, record in records.items():
-            for p, log in partitions[name].items():
-                seal, epoch = record.retired[p].seal_offset, record.retired[p].seal_leader_epoch
+            for p in record.retired.keys() & partitions[name].keys():
+                log, retired = partitions[name][p], record.retired[p]
+                seal, epoch = retired.seal_offset, retired.seal_leader_epoch
                 if epoch is not None and epoch >= 0 and epoch != log.leader_epoch:
                     other[name, p] = [epoch]
                 if seal is not None and log.end_offset > seal:

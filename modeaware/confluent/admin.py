@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modeaware import librdkafka
 from modeaware.admin.new_topics import CreationResult, TopicReplacement, check_replacement, minimum_of
 from modeaware.callouts import InnerLock, get_logger
+from modeaware.chain import present_topic
 from modeaware.clients.following import abandon
-from modeaware.clients.gate import present_topic
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent import named
 from modeaware.confluent.arguments import (

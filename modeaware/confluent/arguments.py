@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from modeaware.clients.gate import written_topic
-from modeaware.clients.routes import is_replaced
+from modeaware.chain import written_topic
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.librdkafka import NewPartitions, NewTopic, TopicPartition
@@ -32,7 +31,7 @@ def refuse_duplicates(topics: Iterable[str]) -> None:
 
 def refused_aliases(views: Views, topics: Iterable[str]) -> dict[str, RequestRefused]:
     """Return why no topic can be created under those of the names that lead to another topic; nothing for the rest."""
-    leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if is_replaced(views.view(topic))}
+    leads_to = {topic: written_topic(topic, views.view).topic for topic in topics if views.view(topic).is_replaced}
     return {
         topic: RequestRefused(
             f"topic {topic!r} was replaced by {now!r}, and clients that use its name write to {now!r} and read that: "

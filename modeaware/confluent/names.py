@@ -15,32 +15,17 @@ from functools import partial
 from typing import Any, cast
 
 from modeaware.callouts import InnerLock
+from modeaware.clients.named import PairedName
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.librdkafka import KafkaError, KafkaException, Message, TopicPartition
 
 _PARAMETERS = ("message", "offsets", "asynchronous")
 
 
-class LogicalName(str):
-    """The name of a topic that was replaced, in a message of its successor.
-
-    Attributes:
-        physical: the successor.
-    """
-
-    physical: str
-
-    @classmethod
-    def of(cls, name: str, physical: str) -> LogicalName:
-        made = cls(name)
-        made.physical = physical
-        return made
-
-
 def physical_topic(message: Message) -> str | None:
     """Return the topic that the record of ``message`` is in, whichever name the message has."""
     topic = message.topic()
-    return topic.physical if isinstance(topic, LogicalName) else topic
+    return topic.physical if isinstance(topic, PairedName) else topic
 
 
 class LogicalNames:
@@ -57,7 +42,7 @@ class LogicalNames:
     def __init__(self, commit: Target, store_offsets: Target, renames: bool) -> None:
         self._lock = InnerLock()
         self._renames = renames
-        self._names: dict[str, LogicalName] = {}
+        self._names: dict[str, PairedName] = {}
         self._given: set[str] = set()
         self.commit = Switch(commit)
         self.store_offsets = Switch(store_offsets)
@@ -71,7 +56,7 @@ class LogicalNames:
             anew: the subscription is another one. Else earlier names stay: of a view out of force for a while, say.
         """
         with self._lock:
-            found = {topic: LogicalName.of(name, topic) for topic, name in find().items()}
+            found = {topic: PairedName.of(name, name, topic) for topic, name in find().items()}
             self._names = found if anew else {**self._names, **found}
             if not self._names or not self._renames:
                 return False
@@ -119,7 +104,7 @@ class LogicalNames:
         # A message with an error, and arguments that do not go together, are librdkafka's to refuse.
         if isinstance(message, Message) and offsets is None and len(args) <= len(_PARAMETERS):
             topic = message.topic()
-            if isinstance(topic, LogicalName) and message.error() is None:
+            if isinstance(topic, PairedName) and message.error() is None:
                 others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
                 return method(consumer, offsets=[_behind(message, topic.physical)], **others)
         return method(consumer, *args, **kwargs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from modeaware import librdkafka
+from modeaware.clients.over import over
 from modeaware.clients.routes import NO_STATS
 from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partitioner_of
 from modeaware.config import split_client_config, with_process_settings
@@ -239,23 +239,7 @@ def _over_patched(cls: type[P]) -> type[P]:
     """Return ``cls``; or ``cls`` over the subclass that a tracer, say, has put in the place of
     ``confluent_kafka.Producer``, maybe after we were imported."""
     current: object = librdkafka.confluent_kafka.Producer
-    if current is librdkafka.Producer or not isinstance(current, type) or issubclass(cls, current):
-        return cls
-    if not issubclass(current, librdkafka.Producer):
-        return cls
-    if issubclass(current, cls):
-        return current
-    if (cls, current) not in _OVER:
-        _OVER[cls, current] = _over(cls, current)
-    return _OVER[cls, current]  # type: ignore[return-value] # a subclass of cls
-
-
-_OVER: dict[tuple[type[Producer], type], type[Producer]] = {}
-
-
-def _over(cls: type[P], patched: type) -> type[P]:
-    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    return types.new_class(cls.__name__, (cls, patched), exec_body=lambda body: body.update(names))
+    return over(cls, current) if isinstance(current, type) and issubclass(current, librdkafka.Producer) else cls
 
 
 class SerializingProducer(librdkafka.SerializingProducer[K, V], Producer, Generic[K, V]):  # type: ignore[misc] # confluent_kafka's takes objects

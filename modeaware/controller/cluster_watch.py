@@ -20,7 +20,6 @@ from modeaware.controller.engine import Engine
 from modeaware.controller.failures import Failures
 from modeaware.controller.log import ControllerLog
 from modeaware.errors import ClusterError
-from modeaware.lifecycle.alias import is_alias
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord, TopicRecord
 
 logger = get_logger("modeaware.controller")
@@ -83,7 +82,7 @@ class TopicWatch:
         for topic_id in missing - self._missing:
             self._engine.check_at_once(topic_id)
         self._missing = missing
-        suspects = replaced_records((record for record in records if not is_alias(record)), [ids])
+        suspects = replaced_records((record for record in records if not record.is_alias), [ids])
         if not suspects:
             self._ids = ids
             return ()

@@ -34,7 +34,6 @@ from modeaware.lifecycle.alias import (
     chain_of,
     ended_by,
     facts_for_alias,
-    is_alias,
     led_on,
     predecessor_of,
     record_after,
@@ -62,7 +61,14 @@ from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fenc
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import CLAIM_KEY, UNKNOWN_GENERATION, ClaimRecord, Replacement, TopicRecord
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    UNKNOWN_GENERATION,
+    ClaimRecord,
+    Replacement,
+    TopicRecord,
+    replaced,
+)
 
 logger = get_logger("modeaware.controller")
 
@@ -230,17 +236,17 @@ class Engine:
         self, commands: Sequence[TopicCommand], found: Sequence[TopicFacts | ClusterError]
     ) -> list[Admitted | CommandResult]:
         """Decide on commands in their order: each one sees the replacements that those before it begin."""
-        replaced = {topic_id: record for topic_id, record in self._records.items() if record.replacement is not None}
+        known = {record.topic_id: record for record, _ in replaced(self._records.values())}
         admitted = []
         for command, facts in zip(commands, found, strict=False):
-            each = self._admit(command, facts, tuple(replaced.values()))
+            each = self._admit(command, facts, tuple(known.values()))
             if isinstance(each, Admitted) and (record := each.admission.record) is not None and record.replacement:
-                replaced[record.topic_id] = record
+                known[record.topic_id] = record
             admitted.append(each)
         return admitted
 
     def _admit(
-        self, command: TopicCommand, facts: TopicFacts | ClusterError, replaced: Sequence[TopicRecord]
+        self, command: TopicCommand, facts: TopicFacts | ClusterError, known: Sequence[TopicRecord]
     ) -> Admitted | CommandResult:
         record = None
         try:
@@ -251,9 +257,9 @@ class Engine:
                     raise _newer(f"topic {command.topic!r}", command.topic)
                 now_ms = self._clock.now_ms()
                 if isinstance(command, ReplaceTopicCommand) and command.forget:
-                    return Admitted(command, None, facts, forget_alias(command, facts, replaced))
+                    return Admitted(command, None, facts, forget_alias(command, facts, known))
                 record = self._records.get(facts.topic_id or "")
-                admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules, replaced)
+                admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules, known)
         except (RequestRefused, ClusterError) as error:
             return self._not_begun(command, error, record)
         return Admitted(command, record, facts, admission)
@@ -323,7 +329,7 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        successors = {r.topic: _successor(r.replacement) for r in records if r.replacement is not None}
+        successors = {record.topic: _successor(now) for record, now in replaced(records)}
         found = self._look([Look(record.topic, record) for record in records], successors)
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
@@ -380,7 +386,7 @@ class Engine:
                 if fence is not None and record.topic_id in self._refused_fences and not is_fence(fence.configs):
                     facts = replace(facts, fence=replace(fence, refused=True))
                 self.watched.looked(record.topic_id, facts, now_ms)
-                if is_alias(record):
+                if record.is_alias:
                     facts = facts_for_alias(record, facts, self._records)
                 step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
@@ -398,8 +404,8 @@ class Engine:
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
         """A successor that has the name of an alias overrides what brokers may have kept of that topic's fence."""
-        before = (r.replacement for r in self._records.values() if r.topic == effect.successor and is_alias(r))
-        was_fenced = any(now is not None and now.has_fence for now in before)
+        before = (now for r, now in replaced(self._records.values()) if r.topic == effect.successor and r.is_alias)
+        was_fenced = any(now.has_fence for now in before)
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
@@ -413,7 +419,7 @@ class Engine:
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
-        elif is_alias(checked.record) and not changed:  # all of them at one look
+        elif checked.record.is_alias and not changed:  # all of them at one look
             due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
             topic_id, elapsed_ms(self._clock), progress=changed, settled=settled, due_in_ms=due_in_ms
@@ -613,8 +619,8 @@ class Engine:
             elif isinstance(effect, FenceTopic) and error.code in _REFUSED_FOR_GOOD:
                 self._refused_fences.add(effect.topic_id)
             elif isinstance(effect, CreateTopic | RemoveConfigs) and error.code in _REFUSED_FOR_GOOD:
-                replaced = effect.topic_id if isinstance(effect, CreateTopic) else effect.predecessor_id
-                given_up = give_up_successor(self._records[replaced], self._epoch, self._clock.now_ms())
+                topic_id = effect.topic_id if isinstance(effect, CreateTopic) else effect.predecessor_id
+                given_up = give_up_successor(self._records[topic_id], self._epoch, self._clock.now_ms())
                 if given_up is not None:
                     self._append([given_up])
                     logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)

@@ -271,7 +271,7 @@ def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
     """Return what identifies one hold-up of a partition, or of a replacement as a whole: its phase, and whether it
     waits as requested; None: none."""
     if partition == WHOLE:
-        whole = record.replacement.reason if record.replacement is not None else None
+        whole = record.replacing.reason
         return None if whole is None else (topic_phase(record), reasons.code_of(whole) in reasons.AS_ASKED)
     retired = record.retired.get(partition)
     if retired is None or retired.reason is None:
@@ -288,12 +288,9 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
         if (hold := _hold(record, partition)) is not None:
             same = hold == _hold(seen.record, partition)
             since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
-    lifted = seen.fences_lifted + (_is_fenced(seen.record) and not _is_fenced(record))
+    is_lifted = seen.record.replacing.fenced_ms is not None and record.replacing.fenced_ms is None
+    lifted = seen.fences_lifted + is_lifted
     return replace(seen, record=record, blocked_since=since, stragglers=seen.stragglers + late, fences_lifted=lifted)
-
-
-def _is_fenced(record: TopicRecord) -> bool:
-    return record.replacement is not None and record.replacement.fenced_ms is not None
 
 
 # What pages and metrics say of a snapshot
@@ -404,12 +401,12 @@ def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -
 
 
 def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
-    """Return the report of a topic's retired partitions, as of the last look."""
+    """Return the report of the partitions that take no writes, as of the last look."""
     record, facts = seen.record, seen.facts
     if facts is None:
-        return report_topic(record, TopicFacts(record.topic, None), Requirement(), sorted(record.retired))
+        return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    return report_topic(record, facts, asked, sorted(record.retired))
+    return report_topic(record, facts, asked, record.closed)
 
 
 def required_groups(report: TopicReport) -> list[GroupProgress]:
@@ -419,10 +416,10 @@ def required_groups(report: TopicReport) -> list[GroupProgress]:
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
     """For how long the gate of a successor has been shut for some required group, in seconds; None: it is not."""
-    replacement = seen.record.replacement
-    if replacement is None or replacement.switched_ms is None or replacement.let_go_ms is not None:
+    now = seen.record.replacing
+    if now.switched_ms is None or now.let_go_ms is not None:
         return None
-    return max(now_ms - replacement.switched_ms, 0) / 1000
+    return max(now_ms - now.switched_ms, 0) / 1000
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:

@@ -340,7 +340,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
         if name is None:
             raise MalformedFrame("a Metadata answer with a topic without a name")
         view = of_live(views(name), live_id)
-        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and view.successor is not None and view.successor.gone:
+        if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and view.is_alias:
             error_code, head = 0, _NO_ERROR + head[INT16.size :]
         elif error_code:
             view = TopicView.unlisted(name)

@@ -28,7 +28,7 @@ from kafka.partitioner import Partitioner as Partitioner
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment as ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata as OffsetAndMetadata
 
-from modeaware.clients.gate import written_topic
+from modeaware.chain import written_topic
 from modeaware.views.source import Views
 from modeaware.wire.capabilities import UNDERLYING_NAME
 
@@ -51,6 +51,5 @@ def deleted(topics: Iterable[str], views: Views) -> set[str]:
     kafka-python would go on to request the metadata of a topic that is missing, ten times a second, with an error in
     the log each time.
     """
-    followed = {topic: views.view(topic).successor for topic in topics}
-    gone = {topic for topic, successor in followed.items() if successor is not None and successor.gone}
+    gone = {topic for topic in topics if views.view(topic).is_alias}
     return {topic for topic in gone if written_topic(topic, views.view).topic != topic}

@@ -9,6 +9,7 @@ from typing import Any
 
 from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, acquired
+from modeaware.clients.named import PairedName
 from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
@@ -170,16 +171,6 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
-class LedName(str):
-    """The topic that a name leads to. kafka-python's ``send`` hands it on to the serializers, which see the name.
-
-    Attributes:
-        name: what the application calls the topic.
-    """
-
-    name: str
-
-
 def _led(routes: VerifiedRoutes, name: Any) -> Any:
     """The topic for a record under ``name``: ``name`` itself, where it leads to no other."""
     if not isinstance(name, str) or routes.leads_to(name) == name:
@@ -187,13 +178,12 @@ def _led(routes: VerifiedRoutes, name: Any) -> Any:
     if routes.unverified(name):
         routes.verify(name)
         routes.mark(name)
-    topic = LedName(routes.leads_to(name))
-    topic.name = name
-    return name if topic == name else topic
+    topic = routes.leads_to(name)
+    return name if topic == name else PairedName.of(topic, name, topic)
 
 
 def _name_of(topic: str) -> str:
-    return topic.name if isinstance(topic, LedName) else topic
+    return topic.logical if isinstance(topic, PairedName) else topic
 
 
 def _metadata_changed(views: Views, accumulator: Any, metadata: Any) -> None:

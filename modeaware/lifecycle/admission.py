@@ -94,8 +94,8 @@ def admit(
         message = _unread(command, after, facts, requirement.doubt)
     elif isinstance(command, CreatePartitionsCommand):
         after = grow(current, command, facts, now_ms)
-    elif current.replacement is not None:
-        after = _undo(current, current.replacement, now_ms)
+    elif command.undo:
+        after = _undo(current, now_ms)
     else:
         after = _replace(current, command, now_ms)
     if after == current:
@@ -166,10 +166,10 @@ def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> 
     return replace(replace(record, replacement=replacement), required_groups=(), groups_complete=True, waived={})
 
 
-def _undo(record: TopicRecord, replacement: Replacement, now_ms: int) -> TopicRecord:
+def _undo(record: TopicRecord, now_ms: int) -> TopicRecord:
     """Return the record with the replacement taken back."""
-    undone_ms = replacement.undone_ms or now_ms
-    return replace(record, replacement=replace(replacement, undone_ms=undone_ms, reason=reasons.UNDOING))
+    now = record.replacing
+    return replace(record, replacement=replace(now, undone_ms=now.undone_ms or now_ms, reason=reasons.UNDOING))
 
 
 def _unread(
@@ -198,11 +198,10 @@ def _check_size(record: TopicRecord, facts: TopicFacts) -> None:
         record = replace(record, required_groups=tuple(sorted(facts.groups)))
     size = largest_bytes(record)
     if size > MAX_RECORD_BYTES:
-        what = "retired partitions" if record.replacement is None else "partitions of a topic that is replaced"
         why = (
             f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: that has room for about "
-            f"{max(most_partitions(record), 0)} {what} beside its {len(record.required_groups)} groups. Delete groups "
-            "that are not needed (kafka-consumer-groups --delete)"
+            f"{max(most_partitions(record), 0)} retired partitions beside its {len(record.required_groups)} groups. "
+            "Delete groups that are not needed (kafka-consumer-groups --delete)"
         )
         raise Objection(record.topic, "record-size", ErrorCode.MESSAGE_TOO_LARGE, why).refusal
 

@@ -15,21 +15,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from modeaware.chain import walk
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, Objection, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
-from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.records import Replaced, Replacement, TopicRecord, replaced
 from modeaware.modes import PartitionMode
 
 FORGOTTEN_MS = 600_000
 """Twice librdkafka's ``topic.metadata.refresh.interval.ms``."""
-
-
-def is_alias(record: TopicRecord) -> bool:
-    """Return whether the topic of the record is gone, and its name leads to a successor."""
-    return record.replacement is not None and record.replacement.gone_ms is not None
 
 
 Chain = Mapping[str, Sequence[TopicRecord]]
@@ -39,8 +35,8 @@ Chain = Mapping[str, Sequence[TopicRecord]]
 def chain_of(records: Iterable[TopicRecord]) -> Chain:
     chain: dict[str, list[TopicRecord]] = {}
     for record in records:
-        if record.replacement is not None and record.replacement.successor_id is not None:
-            chain.setdefault(record.replacement.successor_id, []).append(record)
+        if record.replacing.successor_id is not None:
+            chain.setdefault(record.replacing.successor_id, []).append(record)
     return chain
 
 
@@ -51,58 +47,48 @@ def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
     Args:
         chain: :func:`chain_of`.
     """
-    passed: set[str] = set()
-    ids = [] if topic_id is None else [topic_id]
-    for each in ids:
-        before = () if each in passed else chain.get(each, ())
-        passed.add(each)
-        if there := next((record.topic for record in before if not is_alias(record)), None):
-            return there
-        ids += [record.topic_id for record in before]
-    return None
+    before = walk(chain.get(topic_id or "", ()), lambda record: chain.get(record.topic_id, ()))
+    return next((record.topic for record in before if not record.is_alias), None)
 
 
 def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
     """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
-    replacement = record.replacement
-    if replacement is None or replacement.switched_ms is None:
+    now = record.replacing
+    if now.switched_ms is None:
         return None
-    if replacement.gone_ms is not None:
+    if now.gone_ms is not None:
         return record
     # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
-    gone = replace(replacement, gone_ms=now_ms, let_go_ms=replacement.let_go_ms or now_ms, reason=None)
-    retired = record.retired if replacement.deleting_ms is not None else {}
+    gone = replace(now, gone_ms=now_ms, let_go_ms=now.let_go_ms or now_ms, reason=None)
+    retired = record.retired if now.deleting_ms is not None else {}
     return replace(replace(record, replacement=gone), retired=retired).stamped(controller_epoch, now_ms)
 
 
-def advance_gone(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
+def advance_gone(topic: Replaced, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
     """Keep the name where its topic is gone. A mode log that was restored may be older than the switch: the successor
     shows that by its records (invariant I2)."""
-    replacement, found = record.replacement, facts.successor
-    assert replacement is not None, "the topic is replaced"
+    (record, replacement), found = topic, facts.successor
     if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
         is_there = found is not None and found.topic_id == replacement.successor_id
         if found is None or (found.untouched is None if is_there else found.topic_id is None and not found.gone):
             return Advance()
         if is_there and not found.untouched:
-            replacement = replace(replacement, switched_ms=now_ms)
             modes = (PartitionMode.READ_ONLY,) * len(record.modes)
-            record = replace(record, modes=modes, replacement=replacement, groups_complete=False)
+            record = replace(topic.changed(switched_ms=now_ms), modes=modes, groups_complete=False)
     after = record_after(record, controller_epoch, now_ms)
     if after is None:
         alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
         return Advance(tombstone=True, alarms=(f"{alarm}{replacement.successor!r} stays, if it was created",))
     if after is record:
-        return _watch(record, replacement, facts, controller_epoch, now_ms)
+        return _watch(topic, facts, controller_epoch, now_ms)
     alarm = f"topic {record.topic!r} is gone: its name leads on to {replacement.successor!r}"
     return Advance(record=after, alarms=() if replacement.deleting_ms is not None else (alarm,))
 
 
-def _watch(
-    alias: TopicRecord, replacement: Replacement, facts: TopicFacts, controller_epoch: int, now_ms: int
-) -> Advance:
+def _watch(topic: Replaced, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
     """Note that the topic that the name leads to was deleted, or that another one has come up under the name; or
     neither. What is not confirmed yet changes nothing."""
+    alias, replacement = topic
     found, before = facts.successor, replacement.reason
     is_missing = found is not None and found.topic_id != replacement.successor_id
     reason = None
@@ -113,7 +99,7 @@ def _watch(
     due_ms = now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
     if reason == before:
         return Advance(due_ms=due_ms)
-    noted = replace(alias, replacement=replace(replacement, reason=reason)).stamped(controller_epoch, now_ms)
+    noted = topic.changed(reason=reason).stamped(controller_epoch, now_ms)
     what = f"topic {alias.topic!r}, replaced by {replacement.successor!r}"
     alarms = () if reason is None else (f"{what}: {reasons.text(reason)}",)
     return Advance(noted, due_ms=due_ms, alarms=alarms)
@@ -126,18 +112,17 @@ def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str,
     Args:
         records: topic id -> the record, of all topics.
     """
-    assert alias.replacement is not None, "an alias"
     if facts.topic_id is not None and is_successor(alias.topic, facts.topic_id, records.values()):
         facts = replace(facts, topic_id=None)
-    following = records.get(alias.replacement.successor_id or "")
+    following = records.get(alias.replacing.successor_id or "")
     return facts if following is None or following.replacement is None else replace(facts, successor=None)
 
 
 def is_successor(topic: str, topic_id: str, records: Iterable[TopicRecord]) -> bool:
     """Return whether a topic has replaced another one, or is about to: it may be there before its id is on a record."""
-    replaced = (record.replacement for record in records if record.replacement is not None)
     return any(
-        topic_id == now.successor_id or (now.successor_id is None and topic == now.successor) for now in replaced
+        topic_id == now.successor_id or (now.successor_id is None and topic == now.successor)
+        for _, now in replaced(records)
     )
 
 
@@ -149,24 +134,24 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
             gone is replaced by one of that name: clients that use it would be led past what they have to read before.
     """
     why = "it is no alias ('modeaware alias list' has them): no topic of that name was replaced and is gone"
-    for record in records:
-        if record.topic != command.topic or record.replacement is None:
+    for record, now in replaced(records):
+        if record.topic != command.topic:
             continue
-        if is_alias(record):
-            if record.replacement.successor != command.successor:
-                why = f"it leads to {record.replacement.successor!r}, not to {command.successor!r}"
+        if record.is_alias:
+            if now.successor != command.successor:
+                why = f"it leads to {now.successor!r}, not to {command.successor!r}"
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
             _refuse_while_replaced_by(command.topic, records)
             return record
-        if record.replacement.switched_ms is not None and record.topic_id != facts.topic_id:
+        if now.switched_ms is not None and record.topic_id != facts.topic_id:
             why = "it is no alias yet: no controller has noted that the topic is gone. Run one, and try again"
     raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
 
 
 def _refuse_while_replaced_by(alias: str, records: Iterable[TopicRecord]) -> None:
     """Refuse to end an alias on the way back to its name, before the topic between is gone."""
-    for record in records:
-        if record.replacement is not None and record.replacement.successor == alias and not is_alias(record):
+    for record, now in replaced(records):
+        if now.successor == alias and not record.is_alias:
             why = f"{record.topic!r} is being replaced by another topic of that name: wait until it is gone"
             raise _too_early(alias, why).refusal
 
@@ -185,16 +170,17 @@ def alias_objections(
     A topic may be replaced by a new one under the name of an alias that leads to it: the way back.
     """
     wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
-    records = sorted(records, key=is_alias)  # what is under way comes first: a way back before where its name has led
-    has_alias = any(is_alias(record) and record.topic == command.topic for record in records)
-    for record in records:
-        replacement = record.replacement
-        if replacement is None or (record.topic == command.topic and record.topic_id == facts.topic_id):
+    records = list(records)
+    has_alias = any(record.is_alias and record.topic == command.topic for record in records)
+    # What is under way comes first: a way back before where its name has led.
+    for topic in sorted(replaced(records), key=lambda topic: topic.record.is_alias):
+        record, replacement = topic
+        if record.topic == command.topic and record.topic_id == facts.topic_id:
             continue
         if isinstance(command, ReplaceTopicCommand) and is_way_back(command, facts.topic_id, record, records):
-            yield from _early_return(command, facts, record, now_ms)
+            yield from _early_return(command, facts, topic, now_ms)
             continue
-        waits = _is_held(command, facts.topic_id, record, has_alias=has_alias)
+        waits = _is_held(command, facts.topic_id, topic, has_alias=has_alias)
         if not waits and record.topic in wanted and replacement.switched_ms is not None:
             why = (
                 f"the name leads to {replacement.successor!r}, which has replaced the topic of id {record.topic_id}; "
@@ -203,19 +189,19 @@ def alias_objections(
             yield Objection(record.topic, "alias", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             continue
         shares = isinstance(command, ReplaceTopicCommand) and command.successor == replacement.successor
-        if waits or (shares and not is_alias(record)):
+        if waits or (shares and not record.is_alias):
             end = "that is done" if replacement.let_go_ms is None else _deleted(record.topic)
             yield _too_early(replacement.successor, f"it replaces {record.topic!r}: wait until {end}")
             continue
-        takes_copies = replacement.evacuation_epoch is not None and not is_alias(record)
+        takes_copies = replacement.evacuation_epoch is not None and not record.is_alias
         if takes_copies and isinstance(command, ReplaceTopicCommand) and command.topic == replacement.successor:
             why = f"it replaces {record.topic!r}, from which a late record may still have to be copied: wait until "
             yield _too_early(command.topic, why + _deleted(record.topic))
     yield from _while_groups_come(command, facts.topic_id, records)
 
 
-def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *, has_alias: bool) -> bool:
-    """Return whether ``record`` is that of a predecessor for which the command has to wait.
+def _is_held(command: TopicCommand, topic_id: str | None, before: Replaced, *, has_alias: bool) -> bool:
+    """Return whether ``before`` is a predecessor for which the command has to wait.
 
     A shrink does not wait for groups that are still on the predecessor, so it is refused until that is gone (invariant
     I1).
@@ -224,12 +210,12 @@ def _is_held(command: TopicCommand, topic_id: str | None, record: TopicRecord, *
         topic_id: None: not known, and it is taken for the successor.
         has_alias: the name is an alias as well: of another topic than the successor that speaks for itself.
     """
-    now = record.replacement
-    if now is None or now.successor != command.topic:
+    now = before.replacement
+    if now.successor != command.topic:
         return False
     if has_alias and topic_id is not None and now.successor_id not in (None, topic_id):
         return False
-    if now.let_go_ms is None or is_alias(record):
+    if now.let_go_ms is None or before.record.is_alias:
         return now.let_go_ms is None
     return has_alias or (isinstance(command, DeletePartitionsCommand) and topic_id in (None, now.successor_id))
 
@@ -256,35 +242,29 @@ def is_way_back(
     command: ReplaceTopicCommand, topic_id: str | None, alias: TopicRecord, records: Iterable[TopicRecord]
 ) -> bool:
     """Return whether the command gives a topic the name of an alias that leads to it."""
-    if not is_alias(alias) or command.successor != alias.topic:
+    if not alias.is_alias or command.successor != alias.topic:
         return False
-    by_id = {record.topic_id: record for record in records}
-    passed: set[str] = set()
-    following: TopicRecord | None = alias
-    while following is not None and following.topic_id not in passed:
-        passed.add(following.topic_id)
-        successor_id = following.replacement.successor_id if following.replacement is not None else None
-        if successor_id == topic_id:
-            return True
-        following = by_id.get(successor_id or "")
-    return False
+    by_id = {record.topic_id: (record,) for record in records}
+    after = walk(
+        (alias,),
+        lambda record: by_id.get(record.replacing.successor_id or "", ()),
+    )
+    return any(record.replacing.successor_id == topic_id for record in after)
 
 
-def _early_return(
-    command: ReplaceTopicCommand, facts: TopicFacts, alias: TopicRecord, now_ms: int
-) -> Iterator[Objection]:
+def _early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias: Replaced, now_ms: int) -> Iterator[Objection]:
     """Refuse a topic under a name that clients without modes still use: they would skip what it holds. Refuse more
     partitions than the name had: a client library may know the name by its earlier count until it has refreshed its
     metadata, and fails records for other partitions."""
-    assert alias.replacement is not None, "an alias"
+    had = len(alias.record.modes)
     users = facts.successor.groups if facts.successor is not None and facts.successor.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
         why = f"groups are subscribed to it, by clients without modes: {', '.join(using)}. Stop or move them first"
         yield Objection(command.successor, "alias", ErrorCode.POLICY_VIOLATION, why)
     left_ms = (alias.replacement.gone_ms or 0) + FORGOTTEN_MS - now_ms
-    if command.num_partitions > len(alias.modes) and left_ms > 0:
+    if command.num_partitions > had and left_ms > 0:
         why = (
-            f"clients may still know it by the {len(alias.modes)} partitions that it had: wait "
+            f"clients may still know it by the {had} partitions that it had: wait "
             f"{left_ms // 1000 + 1} s, or name no more than these"
         )
         yield _too_early(command.successor, why)
@@ -293,11 +273,15 @@ def _early_return(
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:
     """Return the ids of the aliases that end with the topic of ``record``, which is gone: its successor has their name,
     and no group has to read another topic before that."""
-    if not is_alias(record) or record.replacement is None:
+    now = record.replacing
+    if now.gone_ms is None:
         return []
-    now = record.replacement
-    ended = (each for each in records if is_alias(each) and each.topic == now.successor)
+    ended = (each for each, _ in _aliases(records) if each.topic == now.successor)
     return [each.topic_id for each in ended if each.topic_id != now.successor_id]  # that leads further on
+
+
+def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
+    return (each for each in replaced(records) if each.record.is_alias)
 
 
 def led_on(
@@ -312,25 +296,19 @@ def led_on(
         epoch: of the controller.
     """
     latest = {record.topic_id: record for record in (*records, *appended)}
+    removed = {each.record.topic_id: each for each in _aliases(latest.values()) if each.record.topic_id in gone}
     found = []
-    for each in latest.values():
-        removed = latest.get(each.replacement.successor_id or "") if each.replacement is not None else None
-        if removed is None or removed.topic_id not in gone or not is_alias(removed):
+    for alias in _aliases(latest.values()):
+        before = removed.get(alias.replacement.successor_id or "")
+        if before is None or alias.record.topic_id in gone:
             continue
-        if each.topic_id in gone or not is_alias(each):
-            continue
-        assert each.replacement is not None, "an alias"
-        name, topic_id, count = _place_of(removed, appended)
-        after = replace(each.replacement, successor=name, successor_id=topic_id, num_partitions=count)
-        found.append(replace(each, replacement=after).stamped(epoch, now_ms))
+        now = _place_of(before, appended)
+        place = {"successor": now.successor, "successor_id": now.successor_id, "num_partitions": now.num_partitions}
+        found.append(alias.changed(**place).stamped(epoch, now_ms))
     return found
 
 
-def _place_of(removed: TopicRecord, appended: Iterable[TopicRecord]) -> tuple[str, str | None, int]:
-    """Return the name, the id and the partition count of the topic in the place of an alias that is removed."""
-    for record in appended:
-        now = record.replacement
-        if now is not None and is_alias(record) and now.successor == removed.topic:
-            return now.successor, now.successor_id, now.num_partitions
-    assert removed.replacement is not None, "it is replaced"
-    return removed.replacement.successor, removed.replacement.successor_id, removed.replacement.num_partitions
+def _place_of(removed: Replaced, appended: Iterable[TopicRecord]) -> Replacement:
+    """Return the replacement that leads to the topic in the place of an alias that is removed."""
+    returned = (now for _, now in _aliases(appended) if now.successor == removed.record.topic)
+    return next(returned, removed.replacement)

@@ -39,9 +39,9 @@ def evacuation_group(topic: str, epoch: int) -> str:
 
 def evacuation_of(record: TopicRecord | None) -> str | None:
     """Return the group that has to prove the evacuation of the topic; None: nothing is evacuated."""
-    if record is None or record.replacement is None or record.replacement.evacuation_epoch is None:
+    if record is None or record.replacing.evacuation_epoch is None:
         return None
-    return evacuation_group(record.topic, record.replacement.evacuation_epoch)
+    return evacuation_group(record.topic, record.replacing.evacuation_epoch)
 
 
 def is_evacuation_group(topic: str, group: str) -> bool:

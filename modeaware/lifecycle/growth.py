@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeaware.config import ControllerConfig
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, CreatePartitionsCommand, Effect
 from modeaware.lifecycle.drain import Requirement
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import OpeningPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
 
@@ -28,7 +27,7 @@ def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFact
 def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
     """Return the record with retired partitions open for writes again, lowest id first, so that the writable ones stay
     the first (invariant I3)."""
-    revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]
+    revived = [p for p in sorted(record.retired) if p < total_count]
     modes = tuple(PartitionMode.READ_WRITE if p in revived else mode for p, mode in enumerate(record.modes))
     retired = {p: r for p, r in record.retired.items() if p not in revived}
     deletion = record.deletion
@@ -40,23 +39,21 @@ def revived_to(record: TopicRecord, total_count: int) -> TopicRecord:
             delete_partitions=total_count,
             previous_count=len(record.modes) if undone else deletion.previous_count,
         )
-        deletion = shrunk if any(not r.opening for r in retired.values()) else None
+        deletion = shrunk if retired else None
     return replace(record, modes=modes, retired=retired, deletion=deletion)
 
 
 def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
     """Return the record with the new partitions listed, closed to writes."""
     first = len(record.modes)
-    retired = dict(record.retired)
+    opening = dict(record.opening)
     for partition in range(first, command.total_count):
         log = facts.partitions.get(partition)  # another tool may have created it already
-        retired[partition] = RetiredPartition(
-            opening=True, seal_offset=log.log_start if log else 0, reason=reasons.OPENING
-        )
+        opening[partition] = OpeningPartition(log.log_start if log else 0)
     return replace(
         record,
         modes=record.modes + (PartitionMode.READ_ONLY,) * (command.total_count - first),
-        retired=retired,
+        opening=opening,
         required_groups=tuple(sorted(facts.groups)),
         opening_since_ms=now_ms,
         opening_assignments=command.assignments or (),
@@ -71,7 +68,7 @@ def advance_opening(
     Groups without members get the open offset committed, so that a ``latest`` group does not skip the first records
     (invariant I2).
     """
-    opening = {p: r.seal_offset or 0 for p, r in record.retired.items() if r.opening}
+    opening = record.opening
     if not opening:
         return record, [], None
     since_ms = record.opening_since_ms if record.opening_since_ms is not None else now_ms
@@ -84,23 +81,21 @@ def advance_opening(
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # brokers keep its start offsets; it commits none
             continue
-        missing = {p: offset for p, offset in opening.items() if p not in group.committed}
+        missing = {p: each.offset for p, each in opening.items() if p not in group.committed}
         waiting = waiting or bool(missing)
         if missing and not group.has_members:
             effects.append(CommitOffsets(record.topic, record.topic_id, name, missing))
     if waiting and now_ms < deadline_ms:
         return record, effects, now_ms if effects else deadline_ms
     modes = tuple(PartitionMode.READ_WRITE if p in opening else mode for p, mode in enumerate(record.modes))
-    retired = {p: r for p, r in record.retired.items() if p not in opening}
-    opened = replace(record, modes=modes, retired=retired, opening_since_ms=None, opening_assignments=())
+    opened = replace(record, modes=modes, opening={}, opening_since_ms=None, opening_assignments=())
     return opened, [], None
 
 
 def give_up_opening(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> TopicRecord:
     """Return the record after the brokers refused to create new partitions, without those that do not exist."""
-    kept = {p: r for p, r in record.retired.items() if not r.opening or p < facts.partition_count}
-    count = len(record.modes) - (len(record.retired) - len(kept))
-    after = replace(record, modes=record.modes[:count], retired=kept, opening_assignments=())
-    if not any(r.opening for r in kept.values()):
-        after = replace(after, opening_since_ms=None)
+    kept = {p: each for p, each in record.opening.items() if p < facts.partition_count}
+    modes = record.modes[: len(record.modes) - (len(record.opening) - len(kept))]
+    since_ms = record.opening_since_ms if kept else None
+    after = replace(record, modes=modes, opening=kept, opening_since_ms=since_ms, opening_assignments=())
     return after.stamped(controller_epoch, now_ms)

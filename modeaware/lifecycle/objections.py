@@ -65,17 +65,13 @@ def objections(
         why = "it is internal; its owner decides on its partition count"
         yield no("internal", ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     current = current_of(record, facts)
-    if current.replacement is not None and not isinstance(command, ReplaceTopicCommand):
-        yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, objection_to_change(current.replacement))
-        return
-    if isinstance(command, CreatePartitionsCommand):
-        yield from _to_growth(command, current, facts)
-        return
-    if not config.enable:
+    if not config.enable and not isinstance(command, CreatePartitionsCommand):
         yield no("off", ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
-    if isinstance(command, ReplaceTopicCommand) and current.replacement is not None:
+    if current.replacement is not None:
         if (refused := why_not_now(command, current, current.replacement)) is not None:
             yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused)
+    elif isinstance(command, CreatePartitionsCommand):
+        yield from _to_growth(command, current, facts)
     elif (again := repetition_of(command, current)) is None:
         yield from _to_first(command, current, facts)
     elif again.differs:
@@ -91,10 +87,12 @@ def objection_to_change(replacement: Replacement) -> str:
     return f"it is being replaced by {successor!r}: wait until that is done, or undo it (modeaware replace --undo)"
 
 
-def why_not_now(command: ReplaceTopicCommand, current: TopicRecord, now: Replacement) -> str | None:
-    """Return why a command about the replacement in progress is refused: a name that leads to a successor is not taken
-    back (invariant I8)."""
+def why_not_now(command: TopicCommand, current: TopicRecord, now: Replacement) -> str | None:
+    """Return why a command is refused for a topic that is being replaced, or was: a name that leads to a successor is
+    not taken back (invariant I8)."""
     successor, switched = now.successor, now.switched_ms is not None
+    if not isinstance(command, ReplaceTopicCommand):
+        return objection_to_change(now)
     if command.successor != successor:
         other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
         return objection_to_change(now) if switched else other

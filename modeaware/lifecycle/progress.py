@@ -38,9 +38,9 @@ def not_moved_reason(replacement: Replacement, facts: TopicFacts, requirement: R
     return reasons.of_group(reasons.GROUP_NOT_MOVED, groups[0]) if groups else None
 
 
-def still_reading(requirement: Requirement, replacement: Replacement | None, facts: TopicFacts) -> Requirement:
+def still_reading(requirement: Requirement, replacement: Replacement, facts: TopicFacts) -> Requirement:
     """Return the requirement without the groups whose offsets on a released topic have expired: these have moved."""
-    if replacement is None or replacement.let_go_ms is None:
+    if replacement.let_go_ms is None:
         return requirement
     groups = (n for n in requirement.groups if n in facts.groups or not _has_moved(n, replacement, facts))
     return replace(requirement, groups=tuple(groups))
@@ -117,7 +117,7 @@ def progress_of(record: TopicRecord, facts: TopicFacts, requirement: Requirement
     now = moving(record) if facts.successor is not None else None
     must_move = set(not_moved(now, facts, requirement)) if now is not None else set()
     read, required = _still_read(record, facts), set(requirement.groups)
-    through = required.difference(still_reading(requirement, record.replacement, facts).groups)
+    through = required.difference(still_reading(requirement, record.replacing, facts).groups)
 
     def of(name: str) -> GroupProgress:
         group, evacuates = facts.groups.get(name), name == requirement.evacuation
@@ -149,7 +149,7 @@ def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
     found = {}
     for partition, retired in sorted(record.retired.items()):
         log = facts.partitions.get(partition)
-        if log is not None and not retired.opening and record.modes[partition] is PartitionMode.READ_ONLY:
+        if log is not None and record.modes[partition] is PartitionMode.READ_ONLY:
             found[partition] = log.end_offset if retired.seal_offset is None else retired.seal_offset
     return found
 

@@ -33,18 +33,18 @@ _LARGEST = RetiredPartition(
     drained_by=_INT,
     lowest_commit=_OFFSET,
     reason=max(reasons.CODES, key=len),
-    opening=True,
     stragglers=_INT,
     truncated_to=_OFFSET,
 )
 """One partition as it takes the most room, beside what only replacements note."""
-_LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, opening=False, read_up_to=_OFFSET)
+_LARGEST_REPLACED = replace(_LARGEST, drained_by=0, lowest_commit=None, read_up_to=_OFFSET)
 """The same from the switch of a replacement on: the topic goes as a whole, by a proof that is not kept."""
 _RANGES_BYTES = len("[99999,99999],[99999,99999,-1],")
 """A partition may be a range of its own, among those that are retired and among the modes."""
 
 _REPLACEMENT_BYTES = 1_000
-"""The id of the successor, the configs before the fence and eight times come onto the record one by one."""
+"""Where the topic is replaced, the id of the successor, the configs before the fence and eight times come onto the
+record one by one."""
 
 
 def fits(record: TopicRecord) -> bool:
@@ -54,7 +54,7 @@ def fits(record: TopicRecord) -> bool:
 
 def largest_bytes(record: TopicRecord) -> int:
     """Return an upper bound of the record's bytes through the rest of its change, with the groups that it names now."""
-    rest_bytes = len(_largest_rest(record).to_json()) + (_REPLACEMENT_BYTES if record.replacement is not None else 0)
+    rest_bytes = len(_largest_rest(record).to_json()) + _REPLACEMENT_BYTES
     return rest_bytes + _largest_rows(record).all_bytes
 
 
@@ -89,10 +89,10 @@ class _Rows(NamedTuple):
 
 def _largest_rows(record: TopicRecord) -> _Rows:
     """Return what takes more room: the partitions that shrinks retire until a switch, or all of them after it."""
-    now, found = record.replacement, []
-    if now is None or now.switched_ms is None:
+    now, found = record.replacing, []
+    if now.switched_ms is None:
         found.append(_rows(len(record.retired), _LARGEST, _RANGES_BYTES))
-    if now is not None:  # all its partitions are in one range
+    if record.replacement is not None:  # all its partitions are in one range
         evacuated_to = None if now.evacuation_epoch is None else _OFFSET
         found.append(_rows(len(record.modes), replace(_LARGEST_REPLACED, evacuated_to=evacuated_to), len(",")))
     return max(found, key=lambda rows: rows.all_bytes)

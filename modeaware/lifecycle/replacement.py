@@ -83,7 +83,7 @@ from modeaware.lifecycle.seal import (
 from modeaware.lifecycle.state import all_retired, blocked, carried
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.records import Replaced, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
 FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
@@ -107,7 +107,7 @@ def is_fence(configs: Mapping[str, str]) -> bool:
 
 
 def advance_replacement(
-    record: TopicRecord,
+    topic: Replaced,
     facts: TopicFacts,
     config: ControllerConfig,
     controller_epoch: int,
@@ -115,10 +115,9 @@ def advance_replacement(
     rules: Sequence[GroupRule] = (),
 ) -> Advance:
     """Take a topic that is replaced as far as the facts and the operator's rules allow."""
-    replacement = record.replacement
-    assert replacement is not None, "the topic is replaced"
+    record, replacement = topic
     if facts.gone or replacement.gone_ms is not None:
-        return advance_gone(record, facts, controller_epoch, now_ms)
+        return advance_gone(topic, facts, controller_epoch, now_ms)
     found = facts.successor
     if facts.topic_id != record.topic_id or found is None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
@@ -126,12 +125,12 @@ def advance_replacement(
 
     def stepped(requirement: Requirement) -> Advance:
         if replacement.undone_ms is not None:
-            return _undo(record, replacement, found)
+            return _undo(topic, found)
         if replacement.successor_id is None:
-            return _create(record, replacement, found, now_ms)
+            return _create(topic, found, now_ms)
         if replacement.switched_ms is None:
-            return _switch(record, replacement, facts, found, requirement, config, now_ms)
-        return _Move(record, replacement, facts, found, requirement, config, now_ms).step()
+            return _switch(topic, facts, found, requirement, config, now_ms)
+        return _Move(topic, facts, found, requirement, config, now_ms).step()
 
     step = stepped(requirement)
     if step.record is not None and step.record != record and not fits(step.record):
@@ -141,13 +140,14 @@ def advance_replacement(
     return replace(step, record=after.stamped(controller_epoch, now_ms))
 
 
-def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, now_ms: int) -> Advance:
+def _create(topic: Replaced, found: TopicFacts, now_ms: int) -> Advance:
     """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
     intended (invariant I8).
 
     Every leader has to have answered: one that is about to lead may refuse an idempotent producer's first batch and
     take the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
     """
+    record, replacement = topic
     if found.topic_id is None:
         return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
     doubt = found.any_doubt
@@ -155,7 +155,7 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         if now_ms < replacement.requested_ms + COMING_MS:
             return Advance()
         reason = reasons.UNAVAILABLE if found.untouched is None or doubt is None else doubt_reason(doubt)
-        return Advance(replace(record, replacement=replace(replacement, reason=reason)))
+        return Advance(topic.changed(reason=reason))
     given_up = f"topic {record.topic!r}: its replacement is given up, because "
     if left := found.offsets_left:
         why = f"groups have offsets on {found.topic!r} from an earlier topic of that name: {', '.join(left)}. To have "
@@ -169,8 +169,8 @@ def _create(record: TopicRecord, replacement: Replacement, found: TopicFacts, no
         return Advance(_without(record), alarms=(alarm,))
     if overriding := _overriding(found, replacement):
         return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding, record.topic_id),))
-    announced = replace(replacement, successor_id=found.topic_id, announced_ms=now_ms, reason=None)
-    return Advance(replace(record, replacement=announced), due_ms=now_ms)
+    announced = topic.changed(successor_id=found.topic_id, announced_ms=now_ms, reason=None)
+    return Advance(announced, due_ms=now_ms)
 
 
 def _is_doubtful(found: TopicFacts) -> bool:
@@ -203,8 +203,9 @@ def _comparable(configs: Mapping[str, str]) -> dict[str, str]:
     return {name: "".join(value.split()).casefold() for name, value in configs.items()}
 
 
-def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> Advance:
+def _undo(topic: Replaced, found: TopicFacts) -> Advance:
     """Delete the successor, by its id, unless it was written to; then forget the replacement."""
+    record, replacement = topic
     if found.topic_id is None or found.topic_id != (replacement.successor_id or found.topic_id):
         return Advance(_without(record) if found.gone else None)
     if found.untouched is None:
@@ -214,20 +215,17 @@ def _undo(record: TopicRecord, replacement: Replacement, found: TopicFacts) -> A
         alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
     if replacement.successor_id is None:
-        return Advance(replace(record, replacement=replace(replacement, successor_id=found.topic_id)))
+        return Advance(topic.changed(successor_id=found.topic_id))
     return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
 
 
 def give_up_successor(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
     """Return the record after the brokers refused to create the successor; None: its name leads there already."""
-    if record.replacement is None or record.replacement.switched_ms is not None:
-        return None
-    return _without(record).stamped(controller_epoch, now_ms)
+    return None if record.replacing.switched_ms is not None else _without(record).stamped(controller_epoch, now_ms)
 
 
 def _switch(
-    record: TopicRecord,
-    replacement: Replacement,
+    topic: Replaced,
     facts: TopicFacts,
     found: TopicFacts,
     requirement: Requirement,
@@ -239,26 +237,25 @@ def _switch(
     A group may have come since the groups were listed, and has to read the successor from its start, too (invariant
     I2): the first certain listing completes them.
     """
+    record, replacement = topic
     if found.topic_id != replacement.successor_id:
         if not found.gone:
             return Advance()
         alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}: it is created again"
-        return Advance(
-            replace(record, replacement=replace(replacement, successor_id=None, announced_ms=None)), alarms=(alarm,)
-        )
+        return Advance(topic.changed(successor_id=None, announced_ms=None), alarms=(alarm,))
     assert replacement.announced_ms is not None, "it has an id"
     reason = _objection(replacement, facts, requirement)
     if reason is not None:
-        alarms = () if reason == replacement.reason else _alarm(record, replacement, reason, facts)
+        alarms = () if reason == replacement.reason else _alarm(topic, reason, facts)
         is_settling = requirement.doubt is not None and requirement.doubt.settling is not None
         due_ms = now_ms + LOOK_AGAIN_MS if is_settling else None
-        return Advance(replace(record, replacement=replace(replacement, reason=reason)), due_ms=due_ms, alarms=alarms)
+        return Advance(topic.changed(reason=reason), due_ms=due_ms, alarms=alarms)
     due_ms = replacement.announced_ms + config.announce_ms
     if now_ms < due_ms:
-        return Advance(replace(record, replacement=replace(replacement, reason=None)), due_ms=due_ms)
+        return Advance(topic.changed(reason=None), due_ms=due_ms)
     count = max(facts.partition_count, len(record.modes))
     switched = replace(
-        replace(record, replacement=replace(replacement, switched_ms=now_ms, reason=None)),
+        topic.changed(switched_ms=now_ms, reason=None),
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
         retired={p: carried(record.retired.get(p)) for p in range(count)},
@@ -298,14 +295,14 @@ def _fence_doubt(facts: TopicFacts) -> str | None:
     return None if complete else reasons.FENCE_UNKNOWN
 
 
-def _alarm(record: TopicRecord, replacement: Replacement, reason: str | None, facts: TopicFacts) -> tuple[str, ...]:
+def _alarm(topic: Replaced, reason: str | None, facts: TopicFacts) -> tuple[str, ...]:
     """Return the alarm to raise when ``reason`` becomes what holds the replacement up as a whole."""
     if reason is None or reasons.code_of(reason) in reasons.AS_ASKED | reasons.PASSING:
         return ()
     failure = facts.fence.failure if facts.fence is not None else None
     of_fence = failure is not None and reason in (reasons.FENCE_DENIED, reasons.FENCE_UNKNOWN)
     detail = f" ({failure})" if of_fence else ""
-    what = f"topic {record.topic!r}, replaced by {replacement.successor!r}"
+    what = f"topic {topic.record.topic!r}, replaced by {topic.replacement.successor!r}"
     return (f"{what}: {reasons.text(reason)}{detail}",)
 
 
@@ -314,14 +311,14 @@ class _Move:
 
     def __init__(
         self,
-        record: TopicRecord,
-        replacement: Replacement,
+        topic: Replaced,
         facts: TopicFacts,
         found: TopicFacts,
         requirement: Requirement,
         config: ControllerConfig,
         now_ms: int,
     ) -> None:
+        record, replacement = topic
         assert replacement.switched_ms is not None, "the name leads to the successor"
         self._replacement = replacement
         self._switched_ms = replacement.switched_ms
@@ -371,7 +368,7 @@ class _Move:
         elif held_up and replacement.let_go_ms is not None:  # groups that are through read what arrived too late
             replacement = replace(replacement, let_go_ms=None, deleting_ms=None)
         if reason != self._before:
-            self._alarms += _alarm(self._record, replacement, reason, self._facts)
+            self._alarms += _alarm(Replaced(self._record, replacement), reason, self._facts)
         after = replace(
             replace(self._record, replacement=replace(replacement, reason=reason)),
             retired=retired,
@@ -555,7 +552,7 @@ class _Move:
 
 def is_followed(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of a topic whose successor exists, and that may still be there itself."""
-    now = record.replacement if record is not None else None
+    now = record.replacing if record is not None else None
     return now if now is not None and now.successor_id is not None and now.gone_ms is None else None
 
 

@@ -14,7 +14,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.progress import GroupProgress, progress_of
-from modeaware.lifecycle.state import partition_phase, partition_state, topic_phase
+from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
@@ -187,6 +187,19 @@ class TopicReport:
     replacement: ReplacementReport | None = None
     writable: int = 0
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether its replacement waits before the switch, as requested."""
+        now = self.replacement
+        return now is not None and now.pause_before_switch and now.reason == reasons.PAUSED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no controller takes it further until a command comes, or its own retention has emptied it."""
+        now = self.replacement
+        waits_for_retention = self.phase == "reclaim" and now is not None and now.delay_ms is None
+        return self.phase == "done" or waits_for_retention or self.is_paused
+
 
 def report_topic(
     record: TopicRecord, facts: TopicFacts, requirement: Requirement, partitions: Iterable[int]
@@ -198,7 +211,7 @@ def report_topic(
     """
     groups = progress_of(record, facts, requirement)
     must_move = tuple(name for name, group in groups.items() if group.must_move)
-    each, view = groups.values(), record.view()
+    each, view, phases = groups.values(), record.view(), partition_phases(record)
     return TopicReport(
         topic=record.topic,
         topic_id=record.topic_id,
@@ -210,7 +223,10 @@ def report_topic(
         groups_complete=record.groups_complete,
         waived=record.waived,
         evacuation_group=evacuation_of(record),
-        partitions=tuple(_partition(p, view.mode(p), record, facts.partitions.get(p), each) for p in partitions),
+        partitions=tuple(
+            _partition(p, view.mode(p), phases.get(p), record.retired.get(p), facts.partitions.get(p), each)
+            for p in partitions
+        ),
         groups=tuple(each),
         groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         writable=record.writable_count,
@@ -220,20 +236,17 @@ def report_topic(
 def _partition(
     partition: int,
     mode: PartitionMode,
-    record: TopicRecord,
+    phase: str | None,
+    retired: RetiredPartition | None,
     log: PartitionFacts | None,
     groups: Collection[GroupProgress],
 ) -> PartitionReport:
-    retired = record.retired.get(partition)
     shown = retired if retired is not None else RetiredPartition()
-    drains = retired is not None and not retired.opening
-    lags = _unread(partition, groups) if drains else _behind(partition, log, groups)
+    lags = _unread(partition, groups) if retired is not None else _behind(partition, log, groups)
     lag, behind = max(
         ((lag, each) for lag, each in lags if each.facts is not None), key=itemgetter(0), default=(None, None)
     )
-    lagging = {each.group for lag, each in lags if drains and each.required and lag > 0}
-    is_released = record.replacement is not None and record.replacement.let_go_ms is not None
-    phase = None if retired is None else "done" if is_released else partition_phase(mode, retired)
+    lagging = {each.group for lag, each in lags if retired is not None and each.required and lag > 0}
     return PartitionReport(
         partition=partition,
         mode=mode,
@@ -245,7 +258,7 @@ def _partition(
         log_end=log.end_offset if log is not None else None,
         lag=lag,
         lagging_group=behind.group if behind is not None and lag else None,
-        reason=shown.reason,
+        reason=reasons.OPENING if phase == "opening" else shown.reason,
         stragglers=shown.stragglers,
         straggler=shown.straggler,
         lagging_groups=len(lagging),

@@ -28,6 +28,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
 from modeaware.modelog.records import (
     DeleteTopicPartitions,
     Replacement,
@@ -94,7 +95,7 @@ def current_record(record: TopicRecord | None, topic: str, topic_id: str, count:
     they are not: groups may not read them yet.
     """
     record = record or TopicRecord(topic, topic_id, -1, -1, ())
-    added = 0 if record.retired else max(count - len(record.modes), 0)
+    added = 0 if record.closed else max(count - len(record.modes), 0)
     return replace(record, modes=record.modes + (PartitionMode.READ_WRITE,) * added)
 
 
@@ -111,19 +112,26 @@ def all_retired(record: TopicRecord, count: int) -> TopicRecord:
 
 
 def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
-    """Return the phase of a partition, one of :data:`PHASES`."""
-    if retired.opening:
-        return "opening"
+    """Return the phase of a retired partition, one of :data:`PHASES`."""
     if mode is PartitionMode.READ_ONLY:
         return "seal" if retired.seal_offset is None else "drain"
     return "done" if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL else "reclaim"
+
+
+def partition_phases(record: TopicRecord) -> dict[int, str]:
+    """Return the phase of each partition that takes no writes, in their order: a new one is ``opening``, and those of a
+    topic that every required group has left are ``done``."""
+    if record.replacing.let_go_ms is not None:
+        return dict.fromkeys(record.closed, "done")
+    retired = record.retired
+    return {p: partition_phase(record.modes[p], retired[p]) if p in retired else "opening" for p in record.closed}
 
 
 def topic_phase(record: TopicRecord) -> str:
     """Return the phase of the partition that is furthest behind; ``done`` when no change is in progress."""
     if record.replacement is not None:
         return replacement_phase(record, record.replacement)
-    present = {partition_phase(record.modes[p], retired) for p, retired in record.retired.items()}
+    present = set(partition_phases(record).values())
     return next((phase for phase in PHASES if phase in present), "done")
 
 
@@ -143,11 +151,13 @@ def held_up(record: TopicRecord) -> dict[str, list[int]]:
     No partition: the topic's replacement waits as a whole.
     """
     waiting: dict[str, list[int]] = {}
-    if record.replacement is not None and record.replacement.reason is not None:
-        waiting[record.replacement.reason] = []
+    if (whole := record.replacing.reason) is not None:
+        waiting[whole] = []
     for partition, retired in sorted(record.retired.items()):
         if retired.reason is not None:
             waiting.setdefault(retired.reason, []).append(partition)
+    if record.opening:
+        waiting[reasons.OPENING] = sorted(record.opening)
     return waiting
 
 
@@ -168,7 +178,7 @@ def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
 
 
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
-    """Return the reclaim policy of a partition: ``retention``, ``drained`` or ``immediate``.
+    """Return the reclaim policy of a shrink for a partition: ``retention``, ``drained`` or ``immediate``.
 
     An ``immediate`` shrink counted the unread records when it was requested. It did not count stragglers, records that
     replaced truncated ones, or partitions that an earlier shrink retired: these are drained (invariant I2).
@@ -179,8 +189,6 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     Raises:
         RequestRefused: as of :func:`deletion_of`.
     """
-    if record.replacement is not None:
-        return "retention" if record.replacement.delay_ms is None else "drained"
     deletion = deletion_of(record)
     now = retired or record.retired[partition]
     uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count

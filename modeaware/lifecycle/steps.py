@@ -28,7 +28,7 @@ from modeaware.lifecycle.state import (
     unproved,
 )
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import Replaced, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 
 
@@ -48,9 +48,10 @@ def advance(
         RequestRefused: the record contradicts itself.
     """
     if record.replacement is not None:
-        is_watched = record.replacement.switched_ms is None and record.retired and facts.topic_id == record.topic_id
-        found = _advance_retired(record, facts, config, controller_epoch, now_ms, rules) if is_watched else Advance()
-        base = record if found.record is None else found.record
+        topic = Replaced(record, record.replacement)
+        is_watched = record.replacing.switched_ms is None and record.retired and facts.topic_id == record.topic_id
+        found = _advance_retired(topic, facts, config, controller_epoch, now_ms, rules) if is_watched else Advance()
+        base = topic if found.record is None else topic._replace(record=found.record)
         step = advance_replacement(base, facts, config, controller_epoch, now_ms, rules)
         due_ms = min((each for each in (found.due_ms, step.due_ms) if each is not None), default=None)
         return replace(
@@ -84,7 +85,7 @@ def advance(
 
 
 def _advance_retired(
-    record: TopicRecord,
+    topic: Replaced,
     facts: TopicFacts,
     config: ControllerConfig,
     controller_epoch: int,
@@ -93,10 +94,10 @@ def _advance_retired(
 ) -> Advance:
     """Watch the partitions that an earlier shrink has retired, until the switch of a replacement retires all of them
     (invariant I2)."""
-    found = advance(replace(record, replacement=None), facts, config, controller_epoch, now_ms, rules)
+    found = advance(replace(topic.record, replacement=None), facts, config, controller_epoch, now_ms, rules)
     if found.record is None:
         return found
-    return replace(found, record=replace(found.record, replacement=record.replacement))
+    return replace(found, record=replace(found.record, replacement=topic.replacement))
 
 
 def _stepped(
@@ -105,7 +106,7 @@ def _stepped(
     """Return the record after one step of every retired partition, and the steps."""
     noted = _note_groups(record, facts, config, requirement)
     now = _Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
-    steps = {p: _step_of(p, now) for p, retired in sorted(record.retired.items()) if not retired.opening}
+    steps = {p: _step_of(p, now) for p in sorted(record.retired)}
     return _apply(noted, steps), steps
 
 

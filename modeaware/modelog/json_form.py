@@ -23,7 +23,6 @@ class _Form(NamedTuple):
     read: Callable[[Any], Any]
     write: Callable[[Any], Any] | None
     omitted: Any
-    beside: str | None
 
 
 def form(
@@ -32,8 +31,6 @@ def form(
     *,
     key: str | None = None,
     required: bool = False,
-    absent: Any = MISSING,
-    beside: str | None = None,
 ) -> dict[str, Any]:
     """Return the ``metadata`` of a dataclass field: its JSON form.
 
@@ -42,42 +39,28 @@ def form(
         write: makes JSON from the value; None: it is JSON already.
         key: in JSON; None: the field's name.
         required: written also where it is the default, and JSON without it is malformed.
-        absent: the value that is left out, and that an absent key stands for; the field's default, if not given.
-        beside: a field; this one is written where that one is not its default.
     """
-    return {
-        "read": read,
-        "write": write,
-        "key": key,
-        "required": required,
-        "absent": absent,
-        "beside": beside,
-    }
+    return {"read": read, "write": write, "key": key, "required": required}
 
 
 class _Forms(NamedTuple):
-    """The forms of a class: ``absent`` are what absent keys stand for where that is not the default; ``required`` the
-    keys that JSON must have though their fields have a default."""
+    """The forms of a class, and the keys that JSON must have though their fields have a default."""
 
     fields: list[_Form]
-    defaults: dict[str, Any]
-    absent: dict[str, Any]
     required: frozenset[str]
 
 
 @cache
 def _forms(kind: Any) -> _Forms:
-    forms, defaults, absent, required = [], {}, {}, set()
+    forms, required = [], set()
     for each in fields(kind):
         how, key = each.metadata, each.metadata["key"] or each.name
-        default = defaults[each.name] = each.default if each.default_factory is MISSING else each.default_factory()
-        if how["absent"] is not MISSING:
-            default = absent[each.name] = how["absent"]
+        omitted = each.default if each.default_factory is MISSING else each.default_factory()
         if how["required"]:
+            omitted = MISSING
             required.add(key)
-        omitted = MISSING if how["required"] else default
-        forms.append(_Form(each.name, key, how["read"], how["write"], omitted, how["beside"]))
-    return _Forms(forms, defaults, absent, frozenset(required))
+        forms.append(_Form(each.name, key, how["read"], how["write"], omitted))
+    return _Forms(forms, frozenset(required))
 
 
 class JsonFields:
@@ -85,11 +68,10 @@ class JsonFields:
 
     def to_dict(self) -> dict[str, Any]:
         kind: Any = type(self)
-        forms = _forms(kind)
         found = {}
-        for name, key, _, write, omitted, beside in forms.fields:
+        for name, key, _, write, omitted in _forms(kind).fields:
             value = getattr(self, name)
-            if value != omitted if beside is None else getattr(self, beside) != forms.defaults[beside]:
+            if value != omitted:
                 found[key] = value if write is None else write(value)
         return found
 
@@ -100,8 +82,18 @@ class JsonFields:
         forms = _forms(kind)
         if missing := forms.required.difference(found):
             raise KeyError(", ".join(sorted(missing)))
-        values = {each.name: each.read(found[each.key]) for each in forms.fields if each.key in found}
-        return cls(**forms.absent | values if forms.absent else values)
+        return cls(**{each.name: each.read(found[each.key]) for each in forms.fields if each.key in found})
+
+
+def nested(kind: type[JsonFields]) -> dict[str, Any]:
+    """Return the ``metadata`` of a field that holds one object of ``kind``, or None."""
+    return form(lambda value: None if value is None else kind.from_dict(value), kind.to_dict)
+
+
+def columns(kind: type[JsonFields], limit: int, *, required: bool = False) -> dict[str, Any]:
+    """Return the ``metadata`` of a field that holds many rows of ``kind`` by their numbers, below ``limit``, as
+    :func:`write_columns` has them."""
+    return form(lambda value: read_columns(kind, value, limit), write_columns, required=required)
 
 
 def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:

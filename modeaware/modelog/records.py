@@ -15,23 +15,23 @@ if clients need it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
 from modeaware.modelog.json_form import (
     JsonFields,
     JsonRecord,
     VersionedRecord,
+    columns,
     form,
+    nested,
     optional_int,
     optional_text,
-    read_columns,
     text,
     texts,
-    write_columns,
 )
 from modeaware.modes import PartitionMode, ReplicaState, to_ranges
 from modeaware.topic_view import Successor, TopicView
@@ -158,7 +158,6 @@ class RetiredPartition(JsonFields):
             the seal: the first seal that a straggler broke. None: the seal itself.
         reason: what delays it, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None: nothing.
-        opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
@@ -177,12 +176,8 @@ class RetiredPartition(JsonFields):
     drained_by: int = field(default=0, metadata=form(int))
     lowest_commit: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(lambda value: value))
-    opening: bool = field(default=False, metadata=form(bool))
     stragglers: int = field(default=0, metadata=form(int))
-    straggler: Straggler | None = field(
-        default=None,
-        metadata=form(lambda value: None if value is None else Straggler.from_dict(value), Straggler.to_dict),
-    )
+    straggler: Straggler | None = field(default=None, metadata=nested(Straggler))
     truncated_to: int | None = field(default=None, metadata=form(optional_int))
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
     read_up_to: int | None = field(default=None, metadata=form(optional_int))
@@ -202,6 +197,17 @@ class RetiredPartition(JsonFields):
         if self.seal_offset is None or self.lowest_commit is None:
             return self.seal_offset
         return min(self.seal_offset, self.lowest_commit)
+
+
+@dataclass(frozen=True)
+class OpeningPartition(JsonFields):
+    """A new partition, closed to writes until groups have an offset on it.
+
+    Attributes:
+        offset: where groups begin to read it: 0, or its log start where another tool had created it before.
+    """
+
+    offset: int = field(default=0, metadata=form(int))
 
 
 @dataclass(frozen=True)
@@ -269,18 +275,21 @@ class Replacement(JsonFields):
         return self.fence != "none"
 
 
+_NO_REPLACEMENT = Replacement("", 0, 0)
+
+
 @dataclass(frozen=True)
 class TopicRecord(VersionedRecord):
     """The whole truth about one topic, as the mode log holds it.
 
     Attributes:
-        retired: has an entry for every partition whose mode is not ReadWrite.
+        retired, opening: have an entry for every partition whose mode is not ReadWrite, one of them.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
         groups_complete: False: that list could not be sure, and the first sure one completes it.
         drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
             None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
-        opening_since_ms, opening_assignments: of the growth in progress.
+        opening_since_ms, opening_assignments: of the growth in progress, whose new partitions are ``opening``.
         replacement: the topic is being replaced by another one, or was.
     """
 
@@ -291,21 +300,9 @@ class TopicRecord(VersionedRecord):
     epoch: int = field(metadata=form(int))
     controller_epoch: int = field(metadata=form(int))
     modes: tuple[PartitionMode, ...] = field(metadata=form(_read_modes, _write_modes))
-    deletion: DeleteTopicPartitions | None = field(
-        default=None,
-        metadata=form(
-            lambda value: None if value is None else DeleteTopicPartitions.from_dict(value),
-            DeleteTopicPartitions.to_dict,
-        ),
-    )
+    deletion: DeleteTopicPartitions | None = field(default=None, metadata=nested(DeleteTopicPartitions))
     retired: Mapping[int, RetiredPartition] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=form(
-            lambda value: read_columns(RetiredPartition, value, MAX_PARTITIONS),
-            write_columns,
-            required=True,
-        ),
+        default_factory=dict, hash=False, metadata=columns(RetiredPartition, MAX_PARTITIONS, required=True)
     )
     required_groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted, required=True))
     groups_complete: bool = field(default=True, metadata=form(bool))
@@ -313,27 +310,41 @@ class TopicRecord(VersionedRecord):
         default=(), metadata=form(lambda value: None if value is None else texts(value))
     )
     waived: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_waived, _write_waived))
+    opening: Mapping[int, OpeningPartition] = field(
+        default_factory=dict, hash=False, metadata=columns(OpeningPartition, MAX_PARTITIONS)
+    )
     opening_since_ms: int | None = field(default=None, metadata=form(optional_int))
     opening_assignments: tuple[tuple[int, ...], ...] = field(
         default=(),
         metadata=form(
             lambda value: tuple(tuple(map(int, each)) for each in value),
             lambda value: [list(replicas) for replicas in value],
-            beside="opening_since_ms",
         ),
     )
-    replacement: Replacement | None = field(
-        default=None,
-        metadata=form(lambda value: None if value is None else Replacement.from_dict(value), Replacement.to_dict),
-    )
+    replacement: Replacement | None = field(default=None, metadata=nested(Replacement))
     changed_ms: int = field(default=0, metadata=form(int, required=True))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
         record = super().from_dict(found)
-        if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.retired):
-            raise ValueError("a ReadWrite partition, or one without a mode, among the retired")
+        if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.closed):
+            raise ValueError("a ReadWrite partition, or one without a mode, among the retired or opening")
         return record
+
+    @property
+    def closed(self) -> list[int]:
+        """The partitions that take no writes, ascending."""
+        return sorted({*self.retired, *self.opening})
+
+    @property
+    def replacing(self) -> Replacement:
+        """The topic's replacement; where it is not being replaced, and was not, one of which nothing has happened."""
+        return self.replacement or _NO_REPLACEMENT
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the topic was replaced and is gone, so that its name stands for the successor alone."""
+        return self.replacing.gone_ms is not None
 
     @property
     def writable_count(self) -> int:
@@ -342,8 +353,9 @@ class TopicRecord(VersionedRecord):
     def view(self) -> TopicView:
         """Return what clients need of this record."""
         # Nothing of a topic that is gone is resumed: a new topic may have its name.
-        known = {} if self.replacement is not None and self.replacement.gone_ms is not None else self.retired
+        known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
+        resume |= {p: each.offset for p, each in self.opening.items()}
         done = ReplicaState.DELETION_SUCCESSFUL
         return TopicView(
             topic=self.topic,
@@ -353,20 +365,21 @@ class TopicRecord(VersionedRecord):
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
             reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
             previous_count=None if self.deletion is None else self.deletion.previous_count,
-            successor=None if self.replacement is None else self._successor(self.replacement),
+            successor=self._successor(),
         )
 
-    def _successor(self, replacement: Replacement) -> Successor | None:
-        if replacement.successor_id is None or replacement.undone_ms is not None:
+    def _successor(self) -> Successor | None:
+        now = self.replacing
+        if now.successor_id is None or now.undone_ms is not None:
             return None
-        switched = replacement.switched_ms is not None
+        switched = now.switched_ms is not None
         return Successor(
-            topic=replacement.successor,
-            topic_id=replacement.successor_id,
-            partition_count=replacement.num_partitions,
+            topic=now.successor,
+            topic_id=now.successor_id,
+            partition_count=now.num_partitions,
             switched=switched,
-            let_go=replacement.let_go_ms is not None,
-            gone=replacement.gone_ms is not None,
+            let_go=now.let_go_ms is not None,
+            gone=now.gone_ms is not None,
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
             groups=frozenset(self.required_groups) if switched else frozenset(),
             groups_complete=self.groups_complete or not switched,
@@ -375,6 +388,22 @@ class TopicRecord(VersionedRecord):
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:
         """Return the next record of this topic: epoch + 1, under the given controller epoch."""
         return replace(self, epoch=self.epoch + 1, controller_epoch=controller_epoch, changed_ms=now_ms)
+
+
+class Replaced(NamedTuple):
+    """The record of a topic that is being replaced, or was, and the replacement in it."""
+
+    record: TopicRecord
+    replacement: Replacement
+
+    def changed(self, **changes: Any) -> TopicRecord:
+        """Return the record with the fields ``changes`` of the replacement changed."""
+        return replace(self.record, replacement=replace(self.replacement, **changes))
+
+
+def replaced(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
+    """Yield the records of topics that are being replaced, or were."""
+    return (Replaced(each, each.replacement) for each in records if each.replacement is not None)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
         if (gate_s := gate_age_s(seen, snapshot.taken_ms)) is not None:
             add("gate_age_seconds", (topic,), gate_s)
         add("stragglers", (topic,), seen.stragglers)
-        if seen.record.replacement is not None:
+        if seen.record.replacing.switched_ms is not None:
             add("fences_lifted", (topic,), seen.fences_lifted)
 
 

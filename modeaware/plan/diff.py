@@ -19,7 +19,7 @@ from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitio
 from modeaware.lifecycle.growth import revived_to
 from modeaware.lifecycle.objections import objection_to_change, why_not_now
 from modeaware.lifecycle.repetition import repetition_of
-from modeaware.lifecycle.state import current_record, in_progress, partition_phase, topic_phase
+from modeaware.lifecycle.state import current_record, in_progress, partition_phases, topic_phase
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import divides_text, format_ranges
 from modeaware.plan.file import DesiredTopic
@@ -56,10 +56,8 @@ class CurrentTopic:
     @property
     def goal(self) -> int:
         """The number that will take writes once new partitions that are being opened do."""
-        opening = [partition.opening for partition in self.known.retired.values()]
-        if opening and all(opening):  # then none is retired any more
-            return max(self.count, len(self.known.modes))
-        return self.known.writable_count + sum(opening)
+        known = self.known
+        return max(self.count, len(known.modes)) if known.opening else known.writable_count
 
     @property
     def in_progress(self) -> bool:
@@ -70,8 +68,8 @@ class CurrentTopic:
         """What is in progress, in words, such as ``drain of partitions 4-11``; None: nothing."""
         if not self.in_progress:
             return None
-        record, phase = self.known, topic_phase(self.known)
-        those = [p for p, r in sorted(record.retired.items()) if partition_phase(record.modes[p], r) == phase]
+        phase = topic_phase(self.known)
+        those = [p for p, each in partition_phases(self.known).items() if each == phase]
         return f"{phase} of partitions {format_ranges(those)}"
 
 
@@ -283,11 +281,10 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
 def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     record, after = current.known, desired.partitions
     before, listed = record.writable_count, len(record.modes)
-    opening = any(retired.opening for retired in record.retired.values())
-    revived = range(0) if opening else range(before, min(after, listed))
+    revived = range(0) if record.opening else range(before, min(after, listed))
     created = range(max(listed, current.count), after)
     notes = []
-    if current.in_progress and not opening:
+    if current.in_progress and record.retired:
         notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
     command = CreatePartitionsCommand(desired.name, after)
     step = Grow(before, command, revived, created, by_controller=current.record is not None)

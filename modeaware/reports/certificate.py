@@ -182,7 +182,7 @@ class Evidence:
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
         """Return the groups one partition waits for: what was evacuated stays so."""
-        return still_reading(self.requirement, self.record.replacement, self.facts).of(retired)
+        return still_reading(self.requirement, self.record.replacing, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
@@ -244,7 +244,7 @@ def _fence_proved(evidence: Evidence) -> tuple[int, ...] | None:
 
 def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
     record, server, commands = evidence.record, ("--bootstrap-server", evidence.bootstrap_server), []
-    if record.replacement is not None and record.replacement.has_fence and not _is_deleted(evidence):
+    if record.replacing.switched_ms is not None and record.replacing.has_fence and not _is_deleted(evidence):
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", record.topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
@@ -378,7 +378,7 @@ def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
 
 
 def _retired(topic: str, record: TopicRecord | None, partitions: Iterable[int] | None) -> list[int]:
-    retired = {p for p, r in record.retired.items() if not r.opening} if record is not None else set()
+    retired = set(record.retired) if record is not None else set()
     if not retired:
         raise RequestRefused(f"topic {topic!r}: no partition is retired, there is nothing to certify", topic=topic)
     wanted = retired if partitions is None else set(partitions)

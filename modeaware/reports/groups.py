@@ -191,7 +191,7 @@ def report_groups(
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
-    retired = sorted(p for p, each in record.retired.items() if not each.opening and p in facts.partitions)
+    retired = sorted(record.retired.keys() & facts.partitions.keys())
     report = report_topic(record, facts, requirement, retired)
     change, groups = record.replacement or record.deletion, []
     for group in report.groups:

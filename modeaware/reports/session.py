@@ -23,7 +23,7 @@ from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord, replaced
 from modeaware.modelog.replay import Replay
 from modeaware.spelling import with_nearest
 from modeaware.wire.security import bootstrap_servers
@@ -51,12 +51,12 @@ class ModeLog:
     @cached_property
     def replaced(self) -> tuple[TopicRecord, ...]:
         """The records of topics that are or were replaced, and of those whose replacement was undone."""
-        return tuple(record for record in self.replay.records.values() if record.replacement is not None)
+        return tuple(record for record, _ in replaced(self.replay.records.values()))
 
     @cached_property
     def replaces(self) -> dict[str | None, str]:
         """Successor's id -> the name of the topic that it replaces, or has replaced."""
-        return {r.replacement.successor_id: r.topic for r in self.replaced if r.replacement is not None}
+        return {record.replacing.successor_id: record.topic for record in self.replaced}
 
     def record(self, topic: str, topic_id: str) -> TopicRecord | None:
         """Return the topic's record; None for a topic that was never changed."""
@@ -77,13 +77,13 @@ class ModeLog:
     def gone_ids(self, topic: str, topic_id: str) -> tuple[str, ...]:
         """Return the ids of records written for deleted topics of that name; ``topic_id`` is the live topic's."""
         others = (record for record in self.replay.records_of(topic) if record.topic_id != topic_id)
-        return tuple(record.topic_id for record in others if not _leads_on(record))
+        return tuple(record.topic_id for record in others if record.replacing.switched_ms is None)
 
     def deleted(self, topic: str) -> TopicRecord | None:
         """Return the record of the topic of that name that a controller has deleted after it was replaced, or is
         deleting."""
-        found = (r for r in self.replay.records_of(topic) if r.replacement and r.replacement.deleting_ms is not None)
-        return next(found, None)
+        found = replaced(self.replay.records_of(topic))
+        return next((record for record, now in found if now.deleting_ms is not None), None)
 
     def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
         """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`.
@@ -92,8 +92,8 @@ class ModeLog:
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
-        others = [r.replacement for r in self.replay.records_of(topic) if r.topic_id != topic_id and _leads_on(r)]
-        return next((now.successor for now in others if now is not None), None)
+        others = ((record.topic_id, now) for record, now in replaced(self.replay.records_of(topic)))
+        return next((now.successor for each, now in others if each != topic_id and now.switched_ms is not None), None)
 
 
 class Session:
@@ -174,7 +174,3 @@ def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) 
     else:
         why = with_nearest(why, topic, known)
     return RequestRefused(why, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
-
-
-def _leads_on(record: TopicRecord) -> bool:
-    return record.replacement is not None and record.replacement.switched_ms is not None

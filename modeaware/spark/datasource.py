@@ -374,7 +374,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             found = [each for each in self._views() if each.topic == view.topic and each.applies_to(view.topic_id)]
             if not found or not needs_look(found[0], self._position):
                 return True
-            if found[0].successor is None or not found[0].successor.switched:
+            if not found[0].is_replaced:
                 return False
             time.sleep(POLL_S)  # until the controller has noted it
         return False

@@ -1,6 +1,6 @@
 """What a stream has read, and may read next: pure.
 
-A topic name leads to a chain of topics (:mod:`modeaware.clients.gate`), nearly always of one. A query reads a topic to
+A topic name leads to a chain of topics (:mod:`modeaware.chain`), nearly always of one. A query reads a topic to
 its end in every partition, and then the one that has replaced it, so it reads the records of each key in their order.
 
 Its offsets, in checkpoints and in progress, name every partition of the topics that it has come to, and the topic ids
@@ -105,7 +105,7 @@ def resolve(
 
 def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
     """Return the topics of a chain that are still there."""
-    return tuple(view for view in views if view.successor is None or not view.successor.gone)
+    return tuple(view for view in views if not view.is_alias)
 
 
 def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicView]:

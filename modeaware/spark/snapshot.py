@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from modeaware.callouts import InnerLock, get_logger
-from modeaware.clients.gate import segments
+from modeaware.chain import segments
 from modeaware.config import ClientConfig, split_client_config
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import (

@@ -78,7 +78,7 @@ class BrokerActions:
         world.tell("retention: partition %d begins at %d", partition, log.log_start)
         record = world.record
         if record is not None and record.deletion is not None and record.deletion.policy == "retention":
-            for each in record.retired:
+            for each in record.closed:
                 if each < len(world.topic.logs) and world.random() < 0.5:
                     world.topic.logs[each].expire(1 << 30)
 

@@ -98,7 +98,7 @@ IMPOSSIBLE = frozenset(
 
 def phase_of(record: TopicRecord | None) -> int:
     """The index in :data:`PHASES` of a topic whose record in force is ``record``."""
-    if record is None or not record.retired:
+    if record is None or not record.closed:
         return 0
     return PHASES.index(topic_phase(record))
 

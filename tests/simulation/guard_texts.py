@@ -100,10 +100,10 @@ ReadOnly comes before None  I2 5
 state is lost by name only  I1 32
     lifecycle.objections: if stateful:\n
 the lowest id is revived first  I3 493
-    lifecycle.growth: if p < total_count and not => if p >= len(record.modes) - total_count and not
+    lifecycle.growth: if p < total_count] => if p >= len(record.modes) - total_count]
 opening waits for groups  I2 11
     lifecycle.growth: if waiting and now_ms < deadline_ms:
-opening waits for a sure listing  I2 40
+opening waits for a sure listing  I2 43
     lifecycle.growth: waiting = requirement.doubt is not None or => waiting =
 gone only when confirmed  I4 14
     lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:
@@ -268,8 +268,7 @@ what arrives too late is read  I2 3000004310
 partitions of another tool are drained  I2 3000032766
     lifecycle.state: if count <= len(record.modes): => if True:
 a name leads on without its topic  I8 3000000103
-    lifecycle.alias: if replacement is None or replacement.switched_ms is None:\n        return None
-        => if True:\n        return None
+    lifecycle.alias: if now.switched_ms is None:\n        return None => if True:\n        return None
 there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
@@ -298,21 +297,20 @@ an alias ends only when its name has a topic again  I2 4000000033
 an alias ends when its name has a topic again  I2 4000000000
     lifecycle.alias: for each in ended if each.topic_id != now.successor_id] => for each in ended if False]
 an alias leads on when the one that it leads to is removed  I2 4000000016
-    lifecycle.alias: if each.topic_id in gone or not is_alias(each):
-        => if True:
+    lifecycle.alias: if before is None or alias.record.topic_id in gone: => if True:
 a producer follows the chain to its end  I8 4000000005
-    clients.gate: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
+    chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
-    clients.gate: passed.add(successor.topic_id)\n        view = following
-        => passed.add(successor.topic_id)\n        view = following\n        break
+    chain: *before, last = walk((views(topic),), replaced_by)
+        => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
 a chain that leads back to a name is followed  I2 4000000000
-    clients.gate: is_free = found is None or (found.successor is not None and found.successor.gone)
-        => is_free = found is None
+    chain: is_free = found is None or found.topic_id is None or found.is_alias
+        => is_free = found is None or found.topic_id is None
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007
-    lifecycle.alias: if replacement.gone_ms is not None:\n        return record
-        => if replacement.gone_ms is not None:\n        return None
+    lifecycle.alias: if now.gone_ms is not None:\n        return record
+        => if now.gone_ms is not None:\n        return None
 """
 
 

@@ -110,8 +110,9 @@ class Judge(DrainJudge):
     @staticmethod
     def _shape(record: TopicRecord) -> None:
         retired = {p for p, mode in enumerate(record.modes) if mode is not RW}
-        if set(record.retired) != retired:
-            raise Violation("I3", f"retired are {sorted(record.retired)}, by the modes {sorted(retired)}")
+        if set(record.closed) != retired or len(record.closed) != len(record.retired) + len(record.opening):
+            what = f"retired are {sorted(record.retired)} and opening {sorted(record.opening)}"
+            raise Violation("I3", f"{what}, by the modes {sorted(retired)} are one of both")
         if retired != set(range(record.writable_count, len(record.modes))):
             raise Violation("I3", f"the writable partitions are not the first ones: retired are {sorted(retired)}")
 
@@ -119,7 +120,7 @@ class Judge(DrainJudge):
         """A seal is the end of a log that was quiet, without an open transaction (phase 3 of the design)."""
         for partition, retired in after.retired.items():
             held = before.retired.get(partition) if before is not None else None
-            if retired.opening or retired.seal_offset is None or (held is not None and held.seal_offset is not None):
+            if retired.seal_offset is None or (held is not None and held.seal_offset is not None):
                 continue
             self._first_seal(partition, after, retired.seal_offset)
             log = self._log_as_seen(after.topic_id, partition, writer)
@@ -154,7 +155,7 @@ class Judge(DrainJudge):
                 self._resumes(partition, before.retired[partition], after.retired[partition])
         if new is NONE and old is not NONE:
             self._let_go(partition, after, writer)
-        if new is RW and old is RO and before.retired[partition].opening:
+        if new is RW and old is RO and partition in before.opening:
             self._opened(partition, before, writer)
 
     @staticmethod

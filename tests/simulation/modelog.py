@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeaware.clients.gate import predecessors
+from modeaware.chain import predecessors
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.records import CLAIM_KEY, TopicRecord

@@ -11,7 +11,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.lifecycle.state import drains, in_progress
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from tests.simulation.broker import Log
 from tests.simulation.faults import Fault
 
@@ -86,7 +86,7 @@ class SimObserver:
             return TopicFacts(topic, topic_id, count, gone=self._gone(record))
         self._missing_since_ms.pop(topic_id, None)
         self._ask("asks for the stable offsets")
-        wanted = range(count) if record is None else [p for p in sorted(record.retired) if p < count]
+        wanted = range(count) if record is None else [p for p in record.closed if p < count]
         if record is not None:
             self._retired[topic_id] = list(wanted)
         stable = self._stable_offsets(wanted)
@@ -147,7 +147,7 @@ class SimObserver:
                 self._seen[key] = last
         seal_epoch_end, writers = None, ()
         if record is not None:
-            retired = record.retired[partition]
+            retired = record.retired.get(partition, RetiredPartition())
             if retired.seal_leader_epoch is not None and retired.seal_leader_epoch != log.epoch:
                 seal_epoch_end = log.epoch_end(retired.seal_leader_epoch)
             if retired.seal_offset is not None and end > retired.seal_offset:

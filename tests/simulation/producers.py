@@ -133,7 +133,8 @@ class Producer:
         behind = self.reader is not None and sent.view is not self.reader.view
         world.hit(Fault.RETRY_ACROSS_SWITCH if behind else Fault.STALE_PRODUCER)
         record = world.record
-        if record is None or (retired := record.retired[partition]).opening or retired.seal_offset is None:
+        retired = record.retired.get(partition) if record is not None else None
+        if retired is None or retired.seal_offset is None:
             return
         # Its view calls the partition writable, so it is at least this old; the record was handed over with it.
         if world.time_ms - world.retired_ms[partition] > max(world.delay_ms, world.config.seal_quiet_ms):

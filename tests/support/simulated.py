@@ -111,7 +111,7 @@ class SimCluster:
             return TopicFacts(topic, None, gone=self.gone)
         if record is not None and record.topic_id != self.topic_id:
             return TopicFacts(topic, self.topic_id, len(self.partitions), gone=self.gone)
-        wanted = range(len(self.partitions)) if record is None else sorted(record.retired)
+        wanted = range(len(self.partitions)) if record is None else record.closed
         return TopicFacts(
             topic,
             self.topic_id,

@@ -9,7 +9,13 @@ from modeaware.clock import SYSTEM_CLOCK
 from modeaware.controller.status import OPERATIONS, Role, Snapshot, TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
-from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    ClaimRecord,
+    DeleteTopicPartitions,
+    OpeningPartition,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modes import PartitionMode, ReplicaState
 from tests.support.lifecycle import log
 
@@ -66,8 +72,9 @@ def busy_snapshot(now_ms: int | None = None) -> Snapshot:
     doubt = GroupsDoubt("group 'x' is in a rebalance")
     wide = TopicSeen(clicks, TopicFacts("clicks", "id-clicks", 128, groups_doubt=doubt), now_ms - 70_000)
 
-    opening = {p: blocked(reasons.OPENING, None, opening=True) for p in (3, 4)}
-    grown = TopicSeen(record("grown", 3, opening, now_ms, deletion=None), None, None, "no broker answered")
+    opening = {p: OpeningPartition() for p in (3, 4)}
+    five = record("grown", 5, {}, now_ms, deletion=None, opening=opening)
+    grown = TopicSeen(replace(five, modes=(RW, RW, RW, RO, RO)), None, None, "no broker answered")
     done = TopicSeen(record("payments", 6, {p: gone() for p in range(6, 24)}, now_ms), None, now_ms - 200_000)
     return Snapshot(
         taken_ms=now_ms,

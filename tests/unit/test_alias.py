@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from modeaware.chain import predecessors, read_topics, written_topic
 from modeaware.clients.following import ClientErrors
-from modeaware.clients.gate import predecessors, read_topics, written_topic
 from modeaware.clients.routes import Routes
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, RequestRefused
@@ -22,7 +22,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
-from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.records import Replaced, Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
 from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
@@ -162,9 +162,9 @@ def test_alias_ends_when_the_topic_it_leads_to_is_gone_and_its_name_has_a_topic_
 def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
     """Whichever of the two is confirmed to be gone at that look."""
     missing = replace(ABSENT, successor=TopicFacts(NAME, None))
-    assert advance_gone(ALIAS, missing, EPOCH, NOW_MS) == Advance(due_ms=NOW_MS + LOOK_AGAIN_MS), "not confirmed yet"
+    assert gone(ALIAS, missing) == Advance(due_ms=NOW_MS + LOOK_AGAIN_MS), "not confirmed yet"
     deleted = replace(ABSENT, successor=TopicFacts(NAME, None, gone=True))
-    found = advance_gone(ALIAS, deleted, EPOCH, NOW_MS)
+    found = gone(ALIAS, deleted)
     assert found.record is not None
     assert reason_of(found) == reasons.LEADS_NOWHERE
     (alarm,) = found.alarms
@@ -177,19 +177,19 @@ def test_alias_whose_topic_was_deleted_raises_one_alarm() -> None:
         taken,
         replace(taken, successor=missing.successor),
     ):
-        assert advance_gone(found.record, unchanged, EPOCH, NOW_MS) == Advance()
-    back = advance_gone(found.record, replace(missing, successor=TopicFacts(NAME, ID)), EPOCH, NOW_MS)
+        assert gone(found.record, unchanged) == Advance()
+    back = gone(found.record, replace(missing, successor=TopicFacts(NAME, ID)))
     assert (reason_of(back), back.alarms) == (None, ())
 
 
 def test_another_topic_under_an_alias_is_noted_until_it_is_known_to_be_gone() -> None:
     present = replace(ABSENT, successor=TopicFacts(NAME, ID))
-    taken = advance_gone(ALIAS, replace(present, topic_id="another"), EPOCH, NOW_MS)
+    taken = gone(ALIAS, replace(present, topic_id="another"))
     assert taken.record is not None
     assert (reason_of(taken), len(taken.alarms)) == (reasons.NAME_TAKEN, 1)
-    assert advance_gone(taken.record, present, EPOCH, NOW_MS) == Advance(), "one broker's answer"
-    assert reason_of(advance_gone(taken.record, replace(present, gone=True), EPOCH, NOW_MS)) is None
-    assert advance_gone(ALIAS, replace(present, topic_id=ALIAS.topic_id), EPOCH, NOW_MS) == Advance(), "an old answer"
+    assert gone(taken.record, present) == Advance(), "one broker's answer"
+    assert reason_of(gone(taken.record, replace(present, gone=True))) is None
+    assert gone(ALIAS, replace(present, topic_id=ALIAS.topic_id)) == Advance(), "an old answer"
 
 
 def test_alias_leads_further_on_where_its_topic_was_replaced() -> None:
@@ -212,6 +212,10 @@ def test_topic_that_gets_back_the_name_of_an_alias_is_no_other_topic_under_it() 
         assert facts_for_alias(ALIAS, returned, {ID: record}).topic_id is None
     for record in (ALIAS, replace(begun, replacement=replace(back, successor="other", successor_id=None))):
         assert facts_for_alias(ALIAS, returned, {ID: record}).topic_id == "id-3"
+
+
+def gone(record: TopicRecord, facts: TopicFacts) -> Advance:
+    return advance_gone(Replaced(record, record.replacing), facts, EPOCH, NOW_MS)
 
 
 def reason_of(step: Advance) -> str | None:

@@ -22,6 +22,9 @@ from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.lifecycle.drain import Requirement
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.report import TopicReport, report_topic
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
@@ -190,24 +193,31 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert "no controller is running, so nothing progresses" in capsys.readouterr().out
 
 
+def described(phase: str, replacement: Replacement | None) -> TopicReport:
+    record = TopicRecord("a", "id", 1, 1, (READ_WRITE,) * 6, replacement=replacement)
+    return replace(report_topic(record, TopicFacts("a", "id"), Requirement(), ()), phase=phase)
+
+
 @pytest.mark.parametrize(
     ("found", "status", "said"),
     [
-        (SimpleNamespace(phase="done", replacement=SimpleNamespace(reason=None)), 0, "a: done."),
-        (SimpleNamespace(phase="announce", replacement=SimpleNamespace(reason="paused")), 0, "a: paused before the"),
-        (SimpleNamespace(phase="done", replacement=None), 4, "error: a: its replacement was given up or undone"),
+        (described("done", Replacement("a-v2", 4, 0)), 0, "a: done."),
+        (described("reclaim", Replacement("a-v2", 4, 0, let_go_ms=5)), 0, "a: done."),
+        (described("announce", Replacement("a-v2", 4, 0, pause_before_switch=True, reason="paused")), 0, "a: paused"),
+        (described("done", None), 4, "error: a: its replacement was given up or undone"),
     ],
 )
 def test_a_replacement_is_waited_for(
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    found: Any,
+    found: TopicReport,
     status: int,
     said: str,
 ) -> None:
     def wait(change: object, topic: str, ended: Callable[[Any], bool]) -> None:
-        assert not ended(SimpleNamespace(phase="seal", replacement=SimpleNamespace(reason=None)))
+        assert not ended(described("seal", Replacement("a-v2", 4, 0)))
+        assert not ended(described("reclaim", Replacement("a-v2", 4, 0, delay_ms=0)))
         assert ended(found)
 
     monkeypatch.setattr(Change, "wait", wait)

@@ -10,10 +10,11 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from modeaware.clients.gate import GATE_OPENED, READ, predecessors, read_topics
+from modeaware.chain import predecessors, read_topics
+from modeaware.clients.gate import GATE_OPENED, READ
 from modeaware.clients.gates import ASK_S, LOG_STARTS_S, SELDOM_S, UNCOMMITTED_S
+from modeaware.clients.named import PairedName
 from modeaware.confluent.gates import LibrdkafkaGroup, Onlooker
-from modeaware.confluent.names import LogicalName
 from modeaware.confluent.ownership import GroupConf
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import modes_of
@@ -382,7 +383,7 @@ def test_undone_successor_is_hidden_for_an_unordered_member_and_under_its_logica
     member.views.put(member.view)
     assert not member.look()
     assert member.gates.is_absence(absence("b"))
-    assert member.gates.is_absence(absence(LogicalName.of("a", "b")))
+    assert member.gates.is_absence(absence(PairedName.of("a", "a", "b")))
     member.topics()
     member.gates.on_assign((), {("a", 0)})
     assert not member.gates.undone, "after the next assignment nothing of it is left"

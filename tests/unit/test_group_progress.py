@@ -18,7 +18,13 @@ from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    DeleteTopicPartitions,
+    OpeningPartition,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports import describe
@@ -145,6 +151,17 @@ def test_every_report_has_the_same_groups_that_have_not_moved(
     assert found == dict.fromkeys(found, left)
 
 
+@pytest.mark.parametrize(("switched_ms", "is_checked"), [(None, False), (3, True)])
+def test_certificate_checks_the_fence_of_a_replaced_topic_from_the_switch_on(
+    switched_ms: int | None, is_checked: bool
+) -> None:
+    record = replaced(replace(SWITCHED, switched_ms=switched_ms), (RW, RO))
+    seen = looked({"billing": group(STOCK)}, {})
+    requirement = requirement_of(record, seen, (), (), NOW_MS)
+    shown = certificate(Evidence(record, seen, requirement, "cluster", "host:9092", NOW_MS), [1])
+    assert ("brokers refuse data for the topic" in {each.what for each in shown.check_with}) is is_checked
+
+
 def test_certificate_of_a_released_topic_does_not_wait_for_offsets_that_have_expired() -> None:
     for record, verdict in (replaced(), "not drained"), (replaced(LET_GO), "drained"):
         seen = looked({}, {"billing": group(STOCK)})
@@ -163,8 +180,8 @@ def reclaimed() -> tuple[TopicRecord, TopicFacts]:
 
 def opened() -> tuple[TopicRecord, TopicFacts]:
     """A growth to 2, whose new partition holds a record."""
-    opening = RetiredPartition(opening=True)
-    record = TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RW, RO), None, {1: opening}, required_groups=("billing",))
+    opening = {1: OpeningPartition()}
+    record = TopicRecord(TOPIC, TOPIC_ID, 5, EPOCH, (RW, RO), required_groups=("billing",), opening=opening)
     return record, facts(2, {1: log(1)}, {"billing": group({0: 0})})
 
 

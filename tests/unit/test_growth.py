@@ -36,7 +36,7 @@ def seen_with(groups: dict[str, GroupFacts], **more: object) -> object:
 def test_without_groups_they_open_at_once() -> None:
     record = after(opening(), facts(14), SOON_MS)
     assert record.modes == (RW,) * 14
-    assert record.retired == {}
+    assert record.opening == {}
     assert record.opening_since_ms is None
     assert record.opening_assignments == ()
     assert topic_phase(record) == "done"

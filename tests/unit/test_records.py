@@ -14,6 +14,7 @@ from modeaware.modelog.records import (
     MAX_PARTITIONS,
     ClaimRecord,
     DeleteTopicPartitions,
+    OpeningPartition,
     RetiredPartition,
     Straggler,
     TopicRecord,
@@ -43,6 +44,16 @@ def test_a_record_comes_back_as_it_was_written() -> None:
         FULL, required_groups=("audit", "billing")
     )  # written in order, so equal records are equal bytes
     assert read.to_json() == FULL.to_json()
+
+
+def test_new_partitions_stand_beside_the_retired_ones() -> None:
+    opening = {2: OpeningPartition(), 3: OpeningPartition(20)}
+    record = TopicRecord("orders", "id", 1, 1, (RW, RW, RO, RO), opening=opening, opening_since_ms=5)
+    assert json.loads(record.to_json())["opening"] == {"partitions": [[2, 3]], "offset": [None, 20]}
+    assert TopicRecord.from_json(record.to_json()) == record
+    assert (record.closed, record.view().resume_offsets) == ([2, 3], {2: 0, 3: 20})
+    with pytest.raises(RecordError, match="a ReadWrite partition"):
+        TopicRecord.from_json(replace(record, modes=(RW, RW, RW, RO)).to_json())
 
 
 def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:

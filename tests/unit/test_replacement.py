@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from modeaware.clients.gate import (
-    has_read,
-    is_open,
-    needs_predecessor,
-    segments,
-    start_offset,
-    written_topic,
-)
+from modeaware.chain import segments, written_topic
+from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset
 from modeaware.controller.admitted import effects_to_come
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
@@ -42,6 +36,7 @@ from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
     DeleteTopicPartitions,
+    OpeningPartition,
     Replacement,
     RetiredPartition,
     TopicRecord,
@@ -144,11 +139,12 @@ def test_what_cannot_be_replaced_is_refused_with_a_code_and_what_to_do(
     assert says in str(refusal)
 
 
-@pytest.mark.parametrize("retired", [RetiredPartition(), RetiredPartition(opening=True)], ids=["retired", "new"])
-def test_a_topic_that_is_being_changed_is_refused(retired: RetiredPartition) -> None:
-    refusal = refused(COMMAND, shrunk({2: retired}), seen())
-    assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert "under changes" in str(refusal)
+def test_a_topic_that_is_being_changed_is_refused() -> None:
+    opening = TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, RO), opening={2: OpeningPartition()})
+    for record in (shrunk({2: RetiredPartition()}), opening):
+        refusal = refused(COMMAND, record, seen())
+        assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+        assert "under changes" in str(refusal)
 
 
 @pytest.mark.parametrize(

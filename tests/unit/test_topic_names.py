@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from modeaware.clients.gate import logical_topic, predecessors
+from modeaware.chain import logical_topic, predecessors
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.topic_view import Successor, TopicView

@@ -302,7 +302,7 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatio
             return work
         waiting = {p: r.reason for p, r in record.retired.items() if r.seal_offset is None}
         if time.monotonic() >= deadline_s:
-            held_up = [*waiting.values(), record.replacement.reason if record.replacement is not None else None]
+            held_up = [*waiting.values(), record.replacing.reason]
             why = {reasons.text(reason) for reason in held_up if reason is not None}
             what = f"partitions {format_ranges(sorted(waiting))} are" if waiting else "it is"
             raise NotSealed(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.alias import is_alias
 from modeaware.lifecycle.replacement import NO_FENCE
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.topic_view import TopicView
@@ -47,7 +46,7 @@ class ChainJudge(Judge):
         """Only an alias ends. Where its name leads then is looked at when a client uses it."""
         if before is None or before.replacement is None or before.replacement.switched_ms is None:
             return
-        if not is_alias(before):
+        if not before.is_alias:
             raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a successor")
         self.world.tell("the alias %s of %s ends", before.topic, before.topic_id)
 

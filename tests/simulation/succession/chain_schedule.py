@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import accumulate
 
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.alias import is_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
 from tests.simulation.drain_invariants import Violation
@@ -60,7 +59,7 @@ class ChainActions(Actions):
                 yield record, record.replacement
 
     def aliases(self) -> list[tuple[TopicRecord, Replacement]]:
-        return [(record, now) for record, now in self.switched() if is_alias(record)]
+        return [(record, now) for record, now in self.switched() if record.is_alias]
 
     # People
 
@@ -257,7 +256,7 @@ def _is_switched(world: World) -> bool:
 
 
 def _is_gone(world: World) -> bool:
-    return world.record is not None and is_alias(world.record)
+    return world.record is not None and world.record.is_alias
 
 
 def settle(world: World, actions: ChainActions) -> None:

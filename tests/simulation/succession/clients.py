@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modeaware.clients.gate import (
-    awaits_group,
-    has_read,
-    is_open,
-    needs_predecessor,
-    read_topics,
-    start_offset,
-    topics_before,
-    written_topic,
-)
+from modeaware.chain import read_topics, topics_before, written_topic
+from modeaware.clients.gate import awaits_group, has_read, is_open, needs_predecessor, start_offset
 from modeaware.topic_view import TopicView
 from tests.simulation.broker import MARKER
 from tests.simulation.modelog import Reader

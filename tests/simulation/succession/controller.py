@@ -281,9 +281,7 @@ class Observer:
         self, look: Look, topic: SimTopic, stable: list[int], log_ends: list[int], fence: FenceFacts | None
     ) -> dict[int, PartitionFacts]:
         record = look.record
-        wanted = (
-            range(len(topic.logs)) if record is None else [p for p in sorted(record.retired) if p < len(topic.logs)]
-        )
+        wanted = range(len(topic.logs)) if record is None else [p for p in record.closed if p < len(topic.logs)]
         facts = {}
         for partition in wanted:
             log = topic.logs[partition]
