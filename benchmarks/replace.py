@@ -20,10 +20,10 @@ from benchmarks.scale import await_done
 from benchmarks.setting import Setting
 from tests.support.endpoint import free_port
 from tests.support.plain import create_topic
-from tests.support.replaced_load import Delivered, Member, Writer
+from tests.workload.load import Load
 
 PARTITIONS, KEPT = 12, 4
-MEMBERS = 3
+WRITERS, MEMBERS = 2, 3
 SETTLE_S = 5.0
 """How long writers and readers run before and after the replacement."""
 PAUSES_S = {1_000: 3.0, 10_000: 12.0}
@@ -61,15 +61,23 @@ def _replace(setting: Setting, quiet_ms: int, *, wire: bool) -> tuple[float, flo
         def consumer() -> Any:
             return modeaware.Consumer({**conf, "group.id": topic, "auto.offset.reset": "earliest"})
 
-        delivered = Delivered()
-        members = [stack.enter_context(Member(consumer, [topic], delivered)) for _ in range(MEMBERS)]
-        writers = [stack.enter_context(Writer(producer, topic, name)) for name in ("a", "b")]
+        load = Load()
+        for _ in range(MEMBERS):
+            stack.enter_context(load.reader(consumer, [topic], batch=0))
+        for _ in range(WRITERS):
+            stack.enter_context(load.writer(producer, topic))
         time.sleep(2 * SETTLE_S)  # the group has formed, and a steady state has no long pauses
         since_s = time.monotonic()
+        for pace in load.paces:
+            pace.restart()
         new = modeaware.TopicReplacement(f"{topic}-v2", num_partitions=KEPT)
         admin.replace_topics({topic: new})[topic].result()
         await_done(setting, log.topic, [topic], since_s + DEADLINE_S)
         took_s = time.monotonic() - since_s
         time.sleep(SETTLE_S)  # a pause that begins at the end shows only once it is over
-    writer_s = max(writer.gaps.longest_s(since_s) for writer in writers)
-    return writer_s, max(member.gaps.longest_s(since_s) for member in members), took_s
+    load.check()
+    writers_s, readers_s = (
+        [pace.longest_s for pace in load.paces[:WRITERS]],
+        [p.longest_s for p in load.paces[WRITERS:]],
+    )
+    return max(writers_s), max(readers_s), took_s

@@ -22,8 +22,7 @@ from modeaware.errors import ModeAwareError
 from modeaware.local import LocalKafka
 from tests.chaos.chronicle import Chronicle, Event, read_events
 from tests.chaos.fleet import Fleet
-from tests.chaos.judge import judge
-from tests.chaos.loading import load_history
+from tests.chaos.loading import judge_run
 from tests.chaos.report import Report
 from tests.chaos.setting import BROKER_CONFIGS, Setting
 from tests.chaos.story import Story
@@ -70,7 +69,7 @@ def _run(args: argparse.Namespace, folder: Path, seed: int) -> None:
 
 def _judge(folder: Path, json_path: Path | None) -> int:
     began_s = time.process_time()
-    verdict = judge(load_history(folder))
+    verdict = judge_run(folder)
     setting = Setting.load(folder)
     events = list(read_events(setting.events_path))
     report = Report(setting.seed, events, verdict, time.process_time() - began_s, setting.minutes)

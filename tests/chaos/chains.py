@@ -7,7 +7,9 @@ group's members are restarted now and then.
 
 from __future__ import annotations
 
+import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
@@ -23,10 +25,18 @@ from modeaware.topic_view import Successor
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.plain import create_topic
 from tests.chaos.setting import IDEMPOTENT, PARTITIONS, Setting
-from tests.chaos.tasks import Task, insist, outcome, until
+from tests.chaos.tasks import Task, outcome, until
 from tests.chaos.watch import Watch
 from tests.support.background import Background
-from tests.support.numbered import Member, Reading, Writer
+from tests.workload.evidence import OPEN_END, Evidence, Fault
+from tests.workload.journal import Sink
+from tests.workload.judge import judge
+from tests.workload.load import Load
+from tests.workload.reader import Reader
+from tests.workload.writer import CALL_S, TransactionalWriter, Writer, insist
+
+log = logging.getLogger("chains")
+TRANSACTIONAL = "transactional"
 
 COUNTS = (2, 9)
 KEYS, PER_S = 20, 60.0
@@ -41,8 +51,6 @@ REQUEST_S = 20.0
 INSIST_S = 120.0
 DELETED_S = 180.0
 READ_S = 120.0
-CALL_S = 15.0
-GIVE_UP_S = 40.0
 CLOSED_S = 75.0
 """librdkafka commits a last time: for as long as a session at most (45 s), once its requests have timed out."""
 REFUSED = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -50,20 +58,44 @@ REFUSED = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN_TOPIC_OR_PART, Kafk
 AWARE = {**IDEMPOTENT, "modeaware.on.resize": "ignore"}
 
 
-class TransactionalWriter(Writer):
-    """Writes each round in a transaction. What was not committed, or is not known to be, is void."""
+class RenewedWriter(TransactionalWriter):
+    """Becomes another incarnation where a transaction fails.
 
-    def send(self, messages: list[dict[str, Any]]) -> None:
-        """Write a round; by a new producer where the last one failed."""
+    Not by abort_transaction(): librdkafka lacks KIP-890, so a request to end this transaction that arrives late can end
+    a part of the next one (librdkafka#5423). A new incarnation fences it.
+
+    Args:
+        more: what the next incarnation notes into, and its run.
+    """
+
+    def __init__(self, *args: Any, more: Callable[[], tuple[Sink, int]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._more = more
+        self.renewed = 0
+
+    def turn(self, count: int) -> None:
         try:
-            self.producer.begin_transaction()
-            super().send(list(messages))
-            insist(lambda: self.producer.commit_transaction(CALL_S), GIVE_UP_S, retriable_only=True)
+            super().turn(count)
         except KafkaException as error:
-            self.give_up(messages, error.args[0].name())
-            # Not by abort_transaction(): librdkafka lacks KIP-890, so a request to end this transaction that arrives
-            # late can end a part of the next one (librdkafka#5423). A new incarnation fences it.
-            self.producer = self.make()
+            self._begin_anew(error)
+
+    def abandon(self) -> None:
+        self._begin_anew("a transaction that cannot be committed")
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        except KafkaException as error:
+            self._begin_anew(error)
+            super().finish()
+
+    def _begin_anew(self, why: object) -> None:
+        log.warning("another incarnation: %s", why)
+        self.renewed += 1
+        self.producer = self.make()
+        self.sink, self.incarnation = self._more()
+        self.sequence = 0
+        self.begin()
 
 
 class MovedWriter(Writer):
@@ -73,23 +105,21 @@ class MovedWriter(Writer):
         newest: the topic that is written now.
     """
 
-    def __init__(self, make: Callable[[], Any], newest: Callable[[], str], *args: Any) -> None:
-        super().__init__(make, newest(), *args)
+    def __init__(self, *args: Any, newest: Callable[[], str], **options: Any) -> None:
+        super().__init__(*args, **options)
         self._newest = newest
         self._refused = False
 
-    def send(self, messages: list[dict[str, Any]]) -> None:
-        """Write a round."""
+    def turn(self, count: int) -> None:
         if self._refused and self.topic != (newest := self._newest()):
             while self.producer.flush(CALL_S):
                 pass  # each record is acknowledged or refused in the end, at its delivery timeout at the latest
             self.producer, self.topic, self._refused = self.make(), newest, False
-        super().send(messages)
+        super().turn(count)
 
-    def delivered(self, error: KafkaError | None, message: Any) -> None:
-        """A delivery report."""
-        self._refused |= error is not None and error.code() in REFUSED
-        super().delivered(error, message)
+    def refused(self, number: int, code: int, why: str) -> None:
+        self._refused |= code in REFUSED
+        super().refused(number, code, why)
 
 
 class Closing(Background):
@@ -103,7 +133,7 @@ class Closing(Background):
         self._consumer.close()
 
 
-class ChainMember(Member):
+class ChainMember(Reader):
     """A member of a chain's group.
 
     librdkafka (at least up to 2.16) may never return from closing a consumer to which partitions were assigned whose
@@ -112,8 +142,8 @@ class ChainMember(Member):
     on. A close that hangs in modeaware's own code, or in a callback, fails the run.
     """
 
-    def __init__(self, chronicle: Chronicle, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, chronicle: Chronicle, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._chronicle = chronicle
 
     def close(self, consumer: Any) -> None:
@@ -127,7 +157,7 @@ class ChainMember(Member):
             return
         if (stack[-1].name, stack[-1].line) != ("close", "super().close()"):
             raise AssertionError(f"{consumer} does not close:\n{''.join(stack.format())}")
-        self._chronicle.note("not-closed", topic=self._topic)
+        self._chronicle.note("not-closed", topic=self.topics[0])
 
 
 class Replacer(Task):
@@ -152,37 +182,45 @@ class Replacer(Task):
 
     def work(self) -> None:
         create_topic(self._setting, self._first, PARTITIONS)
-        reading, writers = Reading(), self._writers()
+        load = Load(self._name)
+        transactional = self._add_writers(load)
+        for number in range(MEMBERS):
+            chance = random.Random(f"{self._setting.seed}-{self._name}-{number}")
+            options: dict[str, Any] = {"chronicle": self.chronicle, "stays_s": partial(chance.uniform, *STAYS_S)}
+            load.reader(self._consumer, [self._first], kind=ChainMember, batch=1_000, **options)
         with closing(self._admin), ExitStack() as stack:
-            for number in range(MEMBERS):
-                chance = random.Random(f"{self._setting.seed}-{self._name}-{number}")
-                stays_s = partial(chance.uniform, *STAYS_S)
-                stack.enter_context(ChainMember(self.chronicle, self._consumer, self._first, reading, stays_s))
-            for writer in writers.values():
-                stack.enter_context(writer)
+            for each in (*load.readers, *load.writers):
+                stack.enter_context(each)
             while not self.done.wait(self._chance.uniform(*REST_S)):
                 undo = bool(self._deleted) and self._chance.random() < UNDONE_SHARE
                 self._undo() if undo else self._replace()
-            for writer in writers.values():
+            for writer in load.writers:
                 writer.stop()
-            until(lambda: not any(reading.unread(each.written) for each in writers.values()), READ_S)
-        self._note_end(reading, writers)
+            until(lambda: not load.ledger.unread()[self._name], READ_S, 1.0)
+        self._note_end(load, transactional)
 
-    def _writers(self) -> dict[str, Writer]:
+    def _add_writers(self, load: Load) -> RenewedWriter:
+        """Add one of each kind; the transactional one."""
         conf = {**self._setting.conf, "acks": "all", "linger.ms": 5}
-
-        def transactional() -> Any:
-            settings = {"transactional.id": self._first, "transaction.timeout.ms": 15_000}
-            producer = modeaware.Producer({**conf, **AWARE, **settings})
-            insist(lambda: producer.init_transactions(CALL_S), INSIST_S, retriable_only=True)
-            return producer
-
-        first, load = self._first, (KEYS, PER_S)
-        return {
-            "idempotent": Writer(lambda: modeaware.Producer({**conf, **AWARE}), first, "idempotent", *load),
-            "transactional": TransactionalWriter(transactional, first, "transactional", *load),
-            "plain": MovedWriter(lambda: PlainProducer(conf), lambda: self._topic, "plain", *load),
-        }
+        first = self._first
+        options: dict[str, Any] = {"keys": KEYS, "per_s": PER_S, "batch": True}
+        settings = {"transactional.id": first, "transaction.timeout.ms": 15_000}
+        load.writer(lambda: modeaware.Producer({**conf, **AWARE}), first, **options)
+        sink, run = load.sink(TRANSACTIONAL, transactional=True)
+        transactional = RenewedWriter(
+            lambda: modeaware.Producer({**conf, **AWARE, **settings}),
+            first,
+            sink,
+            run,
+            more=lambda: load.sink(TRANSACTIONAL, transactional=True),
+            **options,
+        )
+        load.writers.append(transactional)
+        # A stock writer that is not idempotent may double records, and reorder them, by itself.
+        sink, run = load.sink("plain", once=False, in_order=False)
+        moved = MovedWriter(lambda: PlainProducer(conf), first, sink, run, newest=lambda: self._topic, **options)
+        load.writers.append(moved)
+        return transactional
 
     def _consumer(self) -> Any:
         settings = {"group.id": self._first, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
@@ -249,21 +287,25 @@ class Replacer(Task):
         insist(attempt, INSIST_S)
         return listed
 
-    def _note_end(self, reading: Reading, writers: Mapping[str, Writer]) -> None:
+    def _note_end(self, load: Load, transactional: RenewedWriter) -> None:
+        """Judge: through replacements and deletions the group was given every acknowledged record, each key in order.
+
+        Its members come and go, so it may read records again; and the transactional writer fails and begins anew.
+        """
+        faults = [
+            Fault(0, OPEN_END, "reader-restart", self._name, self._name),
+            *[Fault(0, OPEN_END, "failed-by-itself", TRANSACTIONAL)] * transactional.renewed,
+        ]
+        back = sorted(self._listed().intersection(self._deleted))
+        verdict = judge(load.ledger, Evidence(faults=faults, back=back))
         self.chronicle.note(
             "chain",
             name=self._name,
             deleted=len(self._deleted),
-            back=sorted(self._listed().intersection(self._deleted)),
-            acknowledged={name: each.written.acknowledged for name, each in writers.items()},
-            void={name: dict(+each.failures) for name, each in writers.items()},
-            unread={
-                name: [f"{key.decode()} {number}" for key, number in sorted(reading.unread(each.written))]
-                for name, each in writers.items()
-            },
-            # A stock writer that is not idempotent may reorder records by itself.
-            out_of_order={n: reading.out_of_order(each.written) for n, each in writers.items() if n != "plain"},
-            skips={name: [str(jump) for jump in reading.skips(each.written)] for name, each in writers.items()},
-            duplicates=reading.duplicates,
-            errors=dict(reading.errors),
+            acknowledged=verdict.acknowledged,
+            violations=dict(verdict.violations),
+            examples=verdict.examples,
+            refused=dict(sum((writer.failures for writer in load.writers), Counter())),
+            duplicates=verdict.duplicates[self._name],
+            errors=dict(sum((reader.errors for reader in load.readers), Counter())),
         )

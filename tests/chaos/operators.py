@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from itertools import cycle
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaException
 
 import modeaware
 from modeaware.errors import ModeAwareError
@@ -23,6 +23,7 @@ from tests.chaos.plain import below_seals, create_topic, delete_topic
 from tests.chaos.setting import LOWEST_TARGET, PARTITIONS, SHRINK_DELAYS_MS, WRITERS, Setting
 from tests.chaos.tasks import Task, outcome, until
 from tests.chaos.watch import Watch
+from tests.workload.load import Load
 
 UNDONE_SHARE = 0.2
 AGAIN_SHARE = 0.3
@@ -38,7 +39,7 @@ QUIET_S = 3.0
 
 RECREATED_COUNTS = (PARTITIONS, 2)
 RECORDS = 300
-REMADE_KEYS = 60
+REMADE_KEYS, REMADE_PER_S = 60, 1_000.0
 CROWD = 40
 REQUEST_S = 60.0
 RECLAIM_S = 60.0
@@ -209,10 +210,12 @@ class Remaker(Task):
         delete_topic(self._setting, topic)
         self.done.wait(self._chance.choice((0.0, 0.0, 1.0, 4.0)))
         create_topic(self._setting, topic, count)
-        acknowledged, failures = self._write(topic)
-        unread = self._unread(topic, acknowledged)
+        load = self._write(topic)
+        unread = self._unread(topic, load)
+        failures = [f"{count} times {why}" for why, count in load.writers[0].failures.items()]
+        acknowledged = load.ledger.acknowledged
         self.chronicle.note(
-            "remade", shrunk=shrunk, count=count, acknowledged=len(acknowledged), failures=failures[:5], unread=unread
+            "remade", shrunk=shrunk, count=count, acknowledged=acknowledged, failures=failures, unread=unread
         )
         delete_topic(self._setting, topic)
 
@@ -225,53 +228,25 @@ class Remaker(Task):
         retired = set(range(LOWEST_TARGET, PARTITIONS))
         return until(lambda: self._view(topic).reclaimed >= retired, RECLAIM_S)
 
-    def _write(self, topic: str) -> tuple[set[bytes | None], list[str]]:
-        """What was acknowledged to a new aware producer, and what failed."""
-        acknowledged: set[bytes | None] = set()
-        failures: list[str] = []
+    def _write(self, topic: str) -> Load:
+        """Have a new aware producer write some records."""
+        load = Load()
+        conf = {**self._setting.conf, "acks": "all", "enable.idempotence": True}
+        with load.writer(lambda: modeaware.Producer(conf), topic, keys=REMADE_KEYS, per_s=REMADE_PER_S) as writer:
+            until(lambda: writer.sequence >= RECORDS or not writer.is_alive(), READ_S, POLL_S)
+        return load
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                acknowledged.add(message.value())
-            else:
-                failures.append(str(error))
-
-        producer = modeaware.Producer({**self._setting.conf, "acks": "all", "enable.idempotence": True})
-        with producer:
-            for number in range(RECORDS):
-                value = str(uuid.uuid4())
-                for _ in range(10):
-                    try:
-                        producer.produce(topic, value, f"key-{number % REMADE_KEYS}", on_delivery=delivered)
-                        break
-                    except BufferError:  # no view yet
-                        producer.poll(1.0)
-                    except (KafkaException, ModeAwareError) as error:
-                        failures.append(str(error))
-                        break
-                producer.poll(0)
-            left = producer.flush(READ_S)
-        return acknowledged, failures + [f"{left} records not settled"] * bool(left)
-
-    def _unread(self, topic: str, expected: set[bytes | None]) -> int:
+    def _unread(self, topic: str, load: Load) -> int:
         """How many of them a new group does not read, from the earliest offsets on."""
-        missing = set(expected)
-        consumer = modeaware.Consumer(
-            {
-                **self._setting.conf,
-                "group.id": f"{topic}-{uuid.uuid4()}",
-                "auto.offset.reset": self._chance.choice(("earliest", "beginning")),
-                "enable.auto.commit": False,
-            }
-        )
-        try:
-            consumer.subscribe([topic])
-            deadline_s = time.monotonic() + READ_S
-            while missing and time.monotonic() < deadline_s:
-                missing.difference_update(each.value() for each in consumer.consume(100, 0.5) if each.error() is None)
-        finally:
-            consumer.close()
-        return len(missing)
+        conf = {
+            **self._setting.conf,
+            "group.id": f"{topic}-{uuid.uuid4()}",
+            "auto.offset.reset": self._chance.choice(("earliest", "beginning")),
+            "enable.auto.commit": False,
+        }
+        with load.reader(lambda: modeaware.Consumer(conf), [topic]) as reader:
+            until(lambda: not any(load.ledger.unread().values()) or not reader.is_alive(), READ_S)
+        return sum(load.ledger.unread().values())
 
     def _shrink_crowd(self, topics: list[str]) -> None:
         """Shrink many topics in one request, and grow them again in another."""

@@ -19,6 +19,7 @@ KEYS = 500
 MODE_LOG = "__partition_modes"
 SHRINK_DELAYS_MS = (0, 0, 500, 3_000)
 VIEWS_S = 60.0
+NO_VERSION = -1
 
 # Seconds instead of minutes, so that many shrinks fit in a run.
 CONTROLLER_CONFIGS = {
@@ -148,3 +149,9 @@ class Setting:
     def log_starts_path(self) -> Path:
         """Its log starts at the end; written last: with it the history is complete."""
         return self.folder / "log-starts.json"
+
+
+def version_number(version: tuple[int, int]) -> int:
+    """A view's (controller epoch, topic epoch) as one number, in the same order."""
+    controller_epoch, epoch = version
+    return NO_VERSION if epoch < 0 else controller_epoch << 20 | epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,8 +16,6 @@ from tests.support.background import Background
 POLL_S = 0.2
 ANSWER_S = 65.0
 """Longer than any request of the run may take."""
-
-log = logging.getLogger("chaos")
 
 
 class Task(Background):
@@ -54,25 +51,6 @@ def until(condition: Callable[[], bool], timeout_s: float, poll_s: float = POLL_
             return False
         time.sleep(poll_s)  # the state of other processes: nothing wakes this thread
     return True
-
-
-def insist(call: Callable[[], object], timeout_s: float, *, retriable_only: bool = False) -> None:
-    """Call until it succeeds.
-
-    Raises:
-        KafkaException, TimeoutError: the latest failure, when the time is up, or it is of no use to call again.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        try:
-            call()
-            return
-        except (KafkaException, TimeoutError) as error:
-            hopeless = retriable_only and not (isinstance(error, KafkaException) and error.args[0].retriable())
-            if hopeless or time.monotonic() > deadline_s:
-                raise
-            log.warning("again: %s", error)
-        time.sleep(POLL_S)  # a broker is coming back
 
 
 def outcome(future: Future[Any]) -> str:

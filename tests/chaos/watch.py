@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.chaos.chronicle import Chronicle
-from tests.chaos.record import version_number
-from tests.chaos.setting import PARTITIONS, Setting
+from tests.chaos.setting import PARTITIONS, Setting, version_number
 from tests.chaos.tasks import Task
 
 INTERVAL_S = 0.3

@@ -2,70 +2,72 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from modeaware import Consumer
-from tests.support.background import Background
 from tests.support.plain import drain_topic
-from tests.support.succession import Following, Given, Reader, Readers, Writer
+from tests.support.succession import Following
 from tests.support.waiting import eventually
+from tests.workload.load import Load
+from tests.workload.reader import Reader
+from tests.workload.record import number_of
 
 
 @pytest.mark.parametrize("strategy", [None, "consumer"])
 def test_group_of_three_reads_the_successor_after_the_topic(following: Following, strategy: str | None) -> None:
-    journal: list[Given] = []
+    load = Load()
     conf = following.conf(strategy)
-    members = [Reader(name, [following.topic], conf, journal, batch=50 * (name == "b")) for name in "abc"]
-    with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
-        readers.await_held(following.topic, 12)
-        readers.await_given(following.topic, 300)
+    following.writer(load)
+    following.readers(load, conf, 0, 0)
+    following.readers(load, conf, 0, batch=50)
+    with load.running():
+        load.await_held(following.topic, 12)
+        load.await_given(following.topic, 300)
         following.replace()
-        readers.await_given(following.successor, 300)
+        load.await_given(following.successor, 300)
         following.served.wait_done(following.topic)
-        readers.await_held(following.successor, 4)
-        readers.await_held(following.topic, 0)
-        writer.stop()
-        readers.check(writer.sent)
-    print(f"{strategy}: an ordered group paused for {readers.pause_s(following.topic, following.successor):.2f} s")
+        load.await_held(following.successor, 4)
+        load.await_held(following.topic, 0)
+    load.check()
+    print(f"{strategy}: an ordered group paused for {load.pause_ms(following.topic, following.successor)} ms")
 
 
 def test_slow_member_is_waited_for_until_it_has_handled_its_last_record(following: Following) -> None:
-    journal: list[Given] = []
-    conf = following.conf(auto_commit_interval_ms=50)
-    members = [Reader(name, [following.topic], conf, journal, work_s=0.01 * (name == "a")) for name in "abc"]
-    with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
-        readers.await_held(following.topic, 12)
-        readers.await_given(following.topic, 300)
+    load = Load()
+    following.writer(load)
+    slow, *_ = following.readers(load, following.conf(auto_commit_interval_ms=50), 0.01, 0, 0)
+    with load.running():
+        load.await_held(following.topic, 12)
+        load.await_given(following.topic, 300)
         following.replace()
-        readers.await_given(following.successor, 1)
-        members[0].faster()
-        readers.await_given(following.successor, 300)
+        load.await_given(following.successor, 1)
+        slow.work_s = 0.0
+        load.await_given(following.successor, 300)
         following.served.wait_done(following.topic)
-        writer.stop()
-        readers.check(writer.sent)
-    last = max(given.at_s for given in journal if given.topic == following.topic)
-    assert all(given.at_s >= last + 0.01 for given in journal if given.topic == following.successor)
+    load.check()
+    assert load.pause_ms(following.topic, following.successor) >= 10, "the last record was handled"
 
 
 def test_application_that_commits_by_itself_opens_the_gate_by_its_commits(following: Following) -> None:
-    journal: list[Given] = []
+    load = Load()
     conf = following.conf("cooperative-sticky", enable_auto_commit=False, auto_offset_reset="latest")
-    members = [Reader(name, [following.topic], conf, journal, every=20) for name in "ab"]
-    with Readers(members, journal) as readers:
-        readers.await_held(following.topic, 12)
-        with Writer(following.producer, following.name) as writer:
-            readers.await_given(following.topic, 300)
+    following.readers(load, conf, 0, 0, every=20)
+    with ExitStack() as stack:
+        for reader in load.readers:
+            stack.enter_context(reader)
+        load.await_held(following.topic, 12)
+        with following.writer(load):
+            load.await_given(following.topic, 300)
             following.replace()
-            readers.await_given(following.successor, 1)
+            load.await_given(following.successor, 1)
             following.served.wait_done(following.topic)
-            writer.stop()
-            readers.check(writer.sent)
+        load.await_read()
+    load.check()
 
 
 class Member:
@@ -127,58 +129,51 @@ def test_deleted_successor_is_no_error_of_an_application_that_has_not_named_it(
     member.consumer.close()
 
 
-class StockWriter(Background):
-    """A producer that knows no modes. Its transaction is open as long as it writes: the topic's end is not final."""
-
-    def __init__(self, following: Following) -> None:
-        super().__init__()
-        self._producer, self._topic = Producer(following.served.conf), following.topic
-        self._open = Producer({**following.served.conf, "transactional.id": following.topic})
-        self._open.init_transactions(30)
-        self._open.begin_transaction()
-        self._open.produce(self._topic, partition=0)
-        assert self._open.flush(30) == 0
-
-    def work(self) -> None:
-        for number in itertools.count():
-            if self.done.wait(0.02):
-                break
-            self._producer.produce(self._topic, b"%d" % number, b"stock")
-        self._open.abort_transaction(30)
-        assert self._producer.flush(30) == 0
+@contextmanager
+def open_transaction(following: Following) -> Iterator[None]:
+    """A transaction that is open meanwhile: the topic's end is not final."""
+    producer = Producer({**following.served.conf, "transactional.id": following.topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(following.topic, partition=0)
+    assert producer.flush(30) == 0
+    yield
+    producer.abort_transaction(30)
 
 
 @pytest.mark.parametrize("strategy", [None, "cooperative-sticky"])
 def test_latest_group_that_begins_at_a_shut_gate_skips_nothing_by_a_rebalance(
     following: Following, strategy: str | None
 ) -> None:
-    journal: list[Given] = []
+    load = Load()
     conf = following.conf(strategy, auto_offset_reset="latest")
-    first, second = (Reader(name, [following.topic], conf, journal) for name in "ab")
-    readers = Readers([first, second], journal)
+    writer = following.writer(load)
+    first, second = following.readers(load, conf, 0, 0)
 
     def is_shut(member: Reader) -> bool:
         return [gate["state"] for gate in member.consumer.modeaware_stats()["gates"]] == ["shut"]
 
-    with ExitStack() as stack, Writer(following.producer, following.name) as writer:
-        with StockWriter(following):
+    stock = load.writer(lambda: Producer(following.served.conf), following.topic, per_s=50)
+    with ExitStack() as stack, writer:
+        with open_transaction(following), stock:
             following.replace(fence="none")
             eventually(lambda: drain_topic(following.served.servers, following.successor), 60)
             stack.enter_context(first)
-            readers.await_held(following.topic, 12)
-            readers.await_given(following.topic)
+            load.await_held(following.topic, 12)
+            load.await_given(following.topic)
             stack.enter_context(second)
-            eventually(lambda: second.held and readers.fine(), 60)
-            readers.await_held(following.topic, 12)
+            eventually(lambda: second.held and load.fine(), 60)
+            load.await_held(following.topic, 12)
             assert is_shut(first)
             assert is_shut(second)
-        readers.await_given(following.successor, 300)
+        load.await_given(following.successor, 300)
         writer.stop()
         stored = drain_topic(following.served.servers, following.successor)
-        records = {(each.key(), int(each.value() or b"")) for each in stored}
-        eventually(
-            lambda: records == {(each.key, each.number) for each in list(journal) if each.topic == following.successor},
-            60,
-            message="every record of the successor is given",
-        )
+        numbers = {number_of(each.value(), each.key()) for each in stored}
+
+        def is_given() -> bool:
+            given = load.ledger.read_by(load.ledger.groups[0], following.successor)
+            return numbers == {record.number for record in given}
+
+        eventually(is_given, 60, message="every record of the successor is given")
     assert not first.errors + second.errors

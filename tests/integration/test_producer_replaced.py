@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections import defaultdict
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer, TopicCollection, consistent, murmur2
+from confluent_kafka import Producer, TopicCollection, consistent, murmur2
 
 import modeaware
 from modeaware.errors import ErrorCode
@@ -20,12 +18,12 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.state import topic_phase
 from modeaware.topic_view import Successor, TopicView, base64_id
 from tests.conftest import MakeTopic
-from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.plain import drain_topic, produce_all
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
+from tests.workload.load import Load
 
 KEYS = [f"key-{number}" for number in range(40)]
 
@@ -50,72 +48,28 @@ def fenced(served: Controlled, topic: str) -> None:
     served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "reclaim"))
 
 
-class Load(Background):
-    """Sends keyed records under one name, each key with numbers that go up, and notes when each is acknowledged."""
-
-    def __init__(self, conf: dict[str, Any], topic: str, name: str) -> None:
-        super().__init__()
-        self._producer = modeaware.Producer({**conf, "enable.idempotence": True, "linger.ms": 1})
-        self._topic = topic
-        self._name = name
-        self.acknowledged: list[tuple[str | None, float]] = []
-        self.failed: list[Any] = []
-
-    def work(self) -> None:
-        number = 0
-        while not self.done.is_set():
-            for key in KEYS:
-                self._producer.produce(self._topic, b"%d" % number, f"{self._name} {key}", on_delivery=self._note)
-                number += 1
-            self._producer.poll(0.01)
-        assert self._producer.flush(30) == 0
-        self._producer.close()
-
-    def _note(self, error: Any, message: Message) -> None:
-        if error is not None:
-            self.failed.append(error)
-        self.acknowledged.append((message.topic(), time.monotonic()))
-
-    def topics(self) -> set[str | None]:
-        return {topic for topic, _ in self.acknowledged[-len(KEYS) :]}
-
-    def longest_pause_s(self) -> float:
-        times = [at_s for _, at_s in self.acknowledged]
-        return max(after - before for before, after in pairwise(times))
-
-
+@pytest.mark.parametrize(
+    ("partitioner", "place"),
+    [("murmur2_random", murmur2), ("consistent_random", consistent)],
+    ids=["java", "librdkafka"],
+)
 @pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
 def test_load_goes_over_to_the_successor_and_each_key_keeps_its_order(
-    served: Controlled, make_topic: MakeTopic
+    served: Controlled, make_topic: MakeTopic, partitioner: str, place: Callable[[bytes, int], int]
 ) -> None:
     topic = make_topic(6)
-    successor = f"{topic}-v2"
-    with (
-        Load(conf_of(served, partitioner="murmur2_random"), topic, "java") as java,
-        Load(conf_of(served), topic, "librdkafka") as librdkafka,
-    ):
-        eventually(lambda: java.fine() and librdkafka.fine() and java.acknowledged and librdkafka.acknowledged)
+    successor, load = f"{topic}-v2", Load()
+    conf = conf_of(served, **{"partitioner": partitioner, "enable.idempotence": True, "linger.ms": 1})
+    with load.writer(lambda: modeaware.Producer(conf), topic, per_s=1_000) as writer:
+        eventually(lambda: load.fine() and writer.written)
         assert served.ask(ReplaceTopicCommand(topic, successor, 4)).code is ErrorCode.NONE
         fenced(served, topic)
-        eventually(lambda: {successor} == java.topics() == librdkafka.topics())
-    for load in (java, librdkafka):
-        assert not load.failed
-        print(f"longest time without an acknowledgement: {load.longest_pause_s() * 1000:.0f} ms")
-    numbers = defaultdict(list)
-    for name in (topic, successor):
-        for message in drain_topic(served.servers, name):
-            key, value = message.key(), message.value()
-            assert key is not None
-            assert value is not None
-            numbers[key].append(int(value))
-            picks = murmur2 if key.startswith(b"java") else consistent
-            assert message.partition() == picks(key, 6 if name == topic else 4)
-    assert sum(map(len, numbers.values())) == len(java.acknowledged) + len(librdkafka.acknowledged)
-    for key, found in numbers.items():
-        first = KEYS.index(key.decode().partition(" ")[2])
-        assert found == list(range(first, first + len(found) * len(KEYS), len(KEYS))), (
-            "nothing lost, doubled or mixed up"
-        )
+        before = writer.written
+        eventually(lambda: load.fine() and writer.written > before + 300)
+    print(f"longest time without an acknowledgement: {writer.pace.longest_s * 1000:.0f} ms")
+    chain = {topic: 6, successor: 4}
+    assert load.acknowledged_in(*chain)
+    load.check([], servers=served.servers, chain=chain, place=place, seals=served.seals(topic))
 
 
 def test_keys_go_where_librdkafkas_own_partitioner_puts_them_in_the_successor(

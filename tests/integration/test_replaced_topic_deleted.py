@@ -14,8 +14,9 @@ from modeaware.modelog.records import Replacement, TopicRecord
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.groups import RunningGroup
-from tests.support.succession import Following, Given, Reader, Readers, Writer
+from tests.support.succession import Following
 from tests.support.waiting import eventually
+from tests.workload.load import Load
 
 
 def counts(served: Controlled, *topics: str) -> dict[str, int]:
@@ -31,21 +32,19 @@ def replacement(record: TopicRecord) -> Replacement:
 
 def test_the_old_topic_goes_while_producers_and_consumers_go_on_under_its_name(following: Following) -> None:
     served, old, new = following.served, following.topic, following.successor
-    journal: list[Given] = []
-    conf = following.conf(topic_metadata_refresh_interval_ms=500)
-    members = [Reader(name, [old], conf, journal) for name in "ab"]
-    producer = {**following.producer, "topic.metadata.refresh.interval.ms": 500}
-    with Writer(producer, following.name) as writer, Readers(members, journal) as readers:
-        readers.await_held(old, 12)
-        readers.await_given(old, 300)
+    load = Load()
+    following.readers(load, following.conf(topic_metadata_refresh_interval_ms=500), 0, 0)
+    following.writer(load, **{"topic.metadata.refresh.interval.ms": 500})
+    with load.running():
+        load.await_held(old, 12)
+        load.await_given(old, 300)
         assert counts(served, old, new) == {old: 12}
         following.replace(4, delay_ms=0)
         done = served.wait_done(old)
         assert replacement(done).deleting_ms is not None
-        readers.await_given(new, 1_000)
+        load.await_given(new, 1_000)
         assert counts(served, old, new) == {new: 4}, "8 fewer, and no client has brought the name back"
-        writer.stop()
-        readers.check(writer.sent)
+    load.check(servers=served.servers, chain={new: 4})
     assert counts(served, old, new) == {new: 4}
 
 

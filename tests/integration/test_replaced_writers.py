@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,12 +13,11 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.state import topic_phase
 from tests.conftest import MakeTopic
-from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic
 from tests.support.waiting import eventually
-
-KEYS = [f"key-{number}" for number in range(40)]
+from tests.workload.kafka_python import KafkaPythonWriter
+from tests.workload.load import Load
 
 
 def conf_of(served: Controlled, **settings: Any) -> dict[str, Any]:
@@ -35,62 +30,22 @@ def replace(served: Controlled, topic: str, successor: str, count: int) -> None:
     served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "reclaim", "done"))
 
 
-class Load(Background):
-    """Sends keyed records under one name, each key with numbers that go up, and notes when each is acknowledged."""
-
-    def __init__(self, conf: dict[str, Any], topic: str) -> None:
-        super().__init__()
-        self._conf, self._topic = conf, topic
-        self.acknowledged: list[tuple[str, float]] = []
-        self.failed: list[BaseException] = []
-
-    def rounds(self) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Records, a round at a time: one of each key."""
-        number = 0
-        while not self.done.is_set():
-            yield [(key.encode(), b"%d" % (number + index)) for index, key in enumerate(KEYS)]
-            number += len(KEYS)
-
-    def topics(self) -> set[str]:
-        return {topic for topic, _ in self.acknowledged[-len(KEYS) :]}
-
-    def longest_pause_s(self) -> float:
-        return max(after - before for before, after in pairwise(at_s for _, at_s in self.acknowledged))
-
-    def work(self) -> None:
-        with KafkaProducer(**self._conf, linger_ms=1) as producer:
-            for records in self.rounds():
-                for key, value in records:
-                    future = producer.send(self._topic, value, key)
-                    future.add_callback(lambda sent: self.acknowledged.append((sent.topic, time.monotonic())))
-                    future.add_errback(self.failed.append)
-                self.done.wait(0.01)
-
-
 @pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
 def test_load_goes_over_to_the_successor_and_each_key_keeps_its_order(
     served: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(12)
-    successor = f"{topic}-v2"
-    with Load(conf_of(served), topic) as load:
-        eventually(lambda: load.fine() and load.acknowledged)
+    successor, load = f"{topic}-v2", Load()
+    conf = conf_of(served, linger_ms=1)
+    with load.writer(lambda: KafkaProducer(**conf), topic, KafkaPythonWriter, per_s=1_000) as writer:
+        eventually(lambda: load.fine() and writer.written)
         replace(served, topic, successor, 4)
-        eventually(lambda: load.topics() == {successor})
-    assert not load.failed
-    print(f"longest time without an acknowledgement: {load.longest_pause_s() * 1000:.0f} ms")
-    numbers = defaultdict(list)
-    for name, count in ((topic, 12), (successor, 4)):
-        for message in drain_topic(served.servers, name):
-            key = message.key()
-            assert isinstance(key, bytes)
-            numbers[key].append(int(message.value() or b""))
-            assert message.partition() == murmur2(key, count)
-    assert sum(map(len, numbers.values())) == len(load.acknowledged)
-    for key, found in numbers.items():
-        first = KEYS.index(key.decode())
-        expected = list(range(first, first + len(found) * len(KEYS), len(KEYS)))
-        assert found == expected, "nothing lost, doubled or mixed up"
+        before = writer.written
+        eventually(lambda: load.fine() and writer.written > before + 300)
+    print(f"longest time without an acknowledgement: {writer.pace.longest_s * 1000:.0f} ms")
+    chain = {topic: 12, successor: 4}
+    assert load.acknowledged_in(*chain)
+    load.check([], servers=served.servers, chain=chain, place=murmur2, seals=served.seals(topic))
 
 
 LATE = {"linger_ms": 60_000, "batch_size": 4096}

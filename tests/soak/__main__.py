@@ -14,7 +14,8 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,16 @@ from confluent_kafka.admin import AdminClient
 
 import modeaware
 from modeaware.local import start_kafka
-from tests.soak.figures import Figures, as_json, figures
+from tests.soak.figures import Figures, as_json
 from tests.support.background import Background
-from tests.support.numbered import Member, Reading, Writer
 from tests.support.plain import create_topic
 from tests.support.takeover import ControllerProcess
 from tests.support.waiting import eventually
+from tests.workload.evidence import Evidence
+from tests.workload.judge import judge
+from tests.workload.load import Load
+from tests.workload.reader import Reader
+from tests.workload.verdict import Verdict
 
 TOPIC, FIRST_COUNT, COUNTS = "soak", 12, (2, 12)
 CONFIGS = {"broker.session.timeout.ms": "60000"}
@@ -39,7 +44,6 @@ GROUPS: dict[str, dict[str, Any]] = {"range": {}, "consumer": {"group.protocol":
 MEMBERS = 2
 REPLACED_S = 300.0
 REQUEST_S = 120.0
-CAUGHT_UP_S = 300.0
 
 
 class Replacements(Background):
@@ -47,14 +51,15 @@ class Replacements(Background):
 
     Args:
         every_s: the time between the beginnings of two replacements, where one is over by then.
+        then: called after each.
 
     Attributes:
         begun, over: how many have begun, and how many of them are over.
     """
 
-    def __init__(self, servers: str, chance: random.Random, every_s: float) -> None:
+    def __init__(self, servers: str, chance: random.Random, every_s: float, then: Callable[[], None]) -> None:
         super().__init__()
-        self._servers, self._chance, self._every_s = servers, chance, every_s
+        self._servers, self._chance, self._every_s, self._then = servers, chance, every_s, then
         self.begun = self.over = 0
         self._brokers = AdminClient({"bootstrap.servers": servers})
 
@@ -69,14 +74,23 @@ class Replacements(Background):
                 admin.replace_topics({old: wanted}, request_timeout=REQUEST_S)[old].result()
                 eventually(partial(self._is_gone, old), REPLACED_S, interval_s=0.5, message=f"{old} is not deleted")
                 self.over += 1
+                self._then()
                 old = new
 
     def _is_gone(self, topic: str) -> bool:
         return topic not in self._brokers.list_topics(timeout=REQUEST_S).topics
 
 
+class Member(Reader):
+    """A member that closes its consumer while it holds partitions, as most applications do."""
+
+    def close(self, consumer: Any) -> None:
+        consumer.close()
+
+
 class Soak:
-    """One run.
+    """One run. Its records are judged in parts: those of a period once both topics they lie in were deleted, by when
+    every group has to have read them.
 
     Args:
         per_s: records a second, of all writers together.
@@ -85,18 +99,36 @@ class Soak:
 
     def __init__(self, servers: str, folder: Path, per_s: float, every_s: float, seed: int) -> None:
         self._servers, self._every_s = servers, every_s
-        self._conf = {"bootstrap.servers": servers, "log_level": 2}
+        self._conf: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 2}
         self._began_s = time.monotonic()
         self._controller = ControllerProcess(self._conf, "__partition_modes", folder)
-        self._writers = [
-            Writer(self._producer, TOPIC, f"writer-{number}", KEYS, per_s / WRITERS) for number in range(WRITERS)
-        ]
-        self._groups = {name: Reading() for name in GROUPS}
-        self._replacements = Replacements(servers, random.Random(seed), every_s)
+        self._load = Load(*GROUPS)
+        for _ in range(WRITERS):
+            self._load.writer(self._producer, TOPIC, keys=KEYS, per_s=per_s / WRITERS, batch=True)
+        for group in GROUPS:
+            for _ in range(MEMBERS):
+                self._load.reader(partial(self._consumer, group), [TOPIC], group, Member, batch=1_000)
+        self._runs: deque[int] = deque([1])
+        self._verdict = Verdict()
+        self._replacements = Replacements(servers, random.Random(seed), every_s, self._next_period)
 
     def _producer(self) -> Any:
         settings = {"enable.idempotence": True, "linger.ms": 20, "modeaware.on.resize": "ignore"}
         return modeaware.Producer({**self._conf, **settings})
+
+    def _consumer(self, group: str) -> Any:
+        conf = {**self._conf, **GROUPS[group], "group.id": group, "auto.offset.reset": "earliest"}
+        return modeaware.Consumer(conf)
+
+    def _next_period(self) -> None:
+        """A deletion is over: the next period begins, and the one before that which ends is judged."""
+        sinks = [self._load.sink(writer.name) for writer in self._load.writers]
+        for writer, (sink, run) in zip(self._load.writers, sinks, strict=True):
+            writer.renew(sink, run)
+        self._runs.append(sinks[0][1])
+        if len(self._runs) > 2:
+            self._runs.popleft()
+            self._verdict.add(judge(self._load.ledger.split(self._runs[0]), Evidence()))
 
     def run(self, seconds: float) -> tuple[list[Figures], Figures]:
         """Run for so long; the figures in between, and those at the end."""
@@ -105,43 +137,29 @@ class Soak:
             stack.callback(self._controller.kill)
             self._controller.wait_until_it_says("active: epoch")
             create_topic(self._servers, TOPIC, FIRST_COUNT, configs={})
-            for name, settings in GROUPS.items():
-                conf = {**self._conf, **settings, "group.id": name, "auto.offset.reset": "earliest"}
-                for _ in range(MEMBERS):
-                    stack.enter_context(Member(partial(modeaware.Consumer, conf), TOPIC, self._groups[name]))
-            for writer in self._writers:
-                stack.enter_context(writer)
-            stack.enter_context(self._replacements)
-            end_s = time.monotonic() + seconds
-            while (left_s := end_s - time.monotonic()) > 0:
-                time.sleep(min(self._every_s, left_s))  # between two figures
-                for each in (self._replacements, *self._writers):
-                    each.fine()
-                minutes.append(self._figures())
-                print(minutes[-1].line(), flush=True)
-            self._settle()
-            return minutes, self._figures(at_end=True)
+            with self._load.running(), self._replacements:
+                end_s = time.monotonic() + seconds
+                while (left_s := end_s - time.monotonic()) > 0:
+                    time.sleep(min(self._every_s, left_s))  # between two figures
+                    self._replacements.fine()
+                    self._load.fine()
+                    minutes.append(self._figures())
+                    print(minutes[-1].line(), flush=True)
+                self._replacements.done.set()
+                self._replacements.join()  # the replacement under way comes to its end
+            self._verdict.add(judge(self._load.ledger, Evidence()))
+            return minutes, self._figures()
 
-    def _settle(self) -> None:
-        """The replacement under way comes to its end, and groups read what there is."""
-        self._replacements.done.set()
-        self._replacements.join()
-        self._replacements.fine()
-        for writer in self._writers:
-            writer.stop()
-        deadline_s = time.monotonic() + CAUGHT_UP_S
-        while sum(self._figures(at_end=True).lost.values()) and time.monotonic() < deadline_s:
-            time.sleep(1)  # between two looks at what groups have read
-
-    def _figures(self, *, at_end: bool = False) -> Figures:
-        return figures(
-            [writer.written for writer in self._writers],
-            self._groups,
-            sum((writer.failures for writer in self._writers), Counter()),
-            at_end,
+    def _figures(self) -> Figures:
+        return Figures(
             seconds=round(time.monotonic() - self._began_s, 1),
+            written=sum(writer.written for writer in self._load.writers),
+            refused=sum((writer.failures for writer in self._load.writers), Counter()),
+            read=dict(self._load.ledger.distinct),
+            errors=sum((reader.errors for reader in self._load.readers), Counter()),
             replacements=self._replacements.begun,
             deletions=self._replacements.over,
+            verdict=self._verdict.as_json(),
             rss_mib={"clients": _rss_mib("self"), "controller": _rss_mib(self._controller.pid)},
         )
 

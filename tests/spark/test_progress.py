@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from modeaware.spark import ProgressListener, progress_group, read_stream_from_kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, produce
-from tests.support.plain import ends
-from tests.support.streaming import Reading, committed, listening
+from tests.support.plain import committed, ends
+from tests.support.streaming import Reading, listening
 
 
 def test_close_after_the_termination_of_a_query_publishes_its_last_batch(

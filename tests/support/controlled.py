@@ -75,6 +75,15 @@ class Controlled:
         assert record is not None
         return record
 
+    def seals(self, *topics: str) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> its seal, where it has one."""
+        records = read_mode_log(self.conf, self.log, 20)
+        return {
+            topic: {p: each.seal_offset for p, each in record.retired.items() if each.seal_offset is not None}
+            for topic in topics
+            if (record := records.record(topic)) is not None
+        }
+
     def modes(self, topic: str) -> tuple[PartitionMode, ...]:
         return self.record(topic).modes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -100,9 +100,23 @@ def produce_all(producer: Producer, topic: str, records: Iterable[Mapping[str, A
 def drain_topic(
     bootstrap_servers: str, topic: str, partitions: Iterable[int] | None = None, **conf: object
 ) -> list[Message]:
-    """All records that lie in a topic now (read_committed, all partitions by default), by partition and offset.
+    """All records that lie in a topic now (read_committed, all partitions by default), by partition and offset."""
+    starts = None if partitions is None else dict.fromkeys(partitions, 0)
+    found = read_topic(bootstrap_servers, topic, starts, **conf)
+    return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+
+def read_topic(
+    bootstrap_servers: str, topic: str, starts: Mapping[int, int] | None = None, **conf: object
+) -> Iterator[Message]:
+    """The records (read_committed) from offsets of partitions, by default from the beginning of each, to the ends as
+    they are now.
 
     Uses no consumer group that would show up anywhere.
+
+    Raises:
+        KafkaException: the topic cannot be read.
+        TimeoutError: the ends were not reached, and no record came for :data:`TIMEOUT_S` seconds.
     """
     consumer = Consumer(
         {
@@ -115,27 +129,25 @@ def drain_topic(
         }
     )
     try:
-        if partitions is None:
-            partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        open_ends = set(partitions)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(open_ends)])
-        messages: list[Message] = []
-
-        def at_the_ends() -> bool:
-            for message in consumer.consume(1000, timeout=0.2):
+        if starts is None:
+            starts = dict.fromkeys(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions, 0)
+        open_ends = set(starts)
+        consumer.assign([TopicPartition(topic, partition, start) for partition, start in sorted(starts.items())])
+        read_s = time.monotonic()
+        while open_ends:
+            for message in consumer.consume(5_000, timeout=0.2):
                 error = message.error()
                 if error is None:
-                    messages.append(message)
+                    read_s = time.monotonic()
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    open_ends.discard(message.partition())
-                else:
+                    open_ends.discard(message.partition() or 0)
+                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
                     raise KafkaException(error)
-            return not open_ends
-
-        eventually(at_the_ends, TIMEOUT_S, interval_s=0, message=f"the ends of {topic} {sorted(open_ends)}")
+            if time.monotonic() > read_s + TIMEOUT_S:
+                raise TimeoutError(f"the ends of {topic} {sorted(open_ends)} were not reached")
     finally:
         consumer.close()
-    return sorted(messages, key=lambda message: (message.partition(), message.offset()))
 
 
 def watermarks(bootstrap_servers: str, topic: str) -> dict[int, tuple[int, int]]:
@@ -164,6 +176,16 @@ def commit(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int,
         consumer.commit(offsets=partitions, asynchronous=False)
     finally:
         consumer.close()
+
+
+def committed(bootstrap_servers: str, group: str, topic: str) -> dict[int, int]:
+    """The offsets that a group has committed on a topic; -1001 for a partition without."""
+    asked = [TopicPartition(topic, partition) for partition in ends(bootstrap_servers, topic)]
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})  # which joins nothing
+    try:
+        return {found.partition: found.offset for found in consumer.committed(asked, timeout=TIMEOUT_S)}
+    finally:
+        leave(consumer)
 
 
 def leave(consumer: Any) -> None:

@@ -8,12 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tests.support.plain import ends, leave
 from tests.support.waiting import eventually
 
 
@@ -91,13 +89,3 @@ def listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator
         spark.streams.removeListener(listener)
         with suppress(AttributeError):
             listener.close()
-
-
-def committed(bootstrap_servers: str, group: str, topic: str) -> dict[int, int]:
-    """The offsets that a group has committed on a topic; -1001 for a partition without."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
-    try:
-        asked = [TopicPartition(topic, partition) for partition in ends(bootstrap_servers, topic)]
-        return {found.partition: found.offset for found in consumer.committed(asked, timeout=30)}
-    finally:
-        leave(consumer)

@@ -6,14 +6,15 @@ import json
 import time
 from typing import Any
 
-from tests.support.succession import Following, Given, Reader, Readers, Writer
+from tests.support.succession import Following
+from tests.workload.load import Load
 
 
 def test_librdkafka_queues_nothing_for_the_partitions_of_a_deleted_topic(following: Following) -> None:
     """Once its metadata of the topic is too old it asks for it every second, and each answer that the topic does not
     exist would leave an error for every partition that the consumer was asked about while others read it."""
     served, old, new = following.served, following.topic, following.successor
-    journal: list[Given] = []
+    load = Load()
     seen: dict[str, dict[str, Any]] = {}
 
     def conf(name: str) -> dict[str, Any]:
@@ -24,19 +25,19 @@ def test_librdkafka_queues_nothing_for_the_partitions_of_a_deleted_topic(followi
     def kept() -> dict[str, dict[str, Any]]:
         return {name: seen[name]["topics"].get(old, {"partitions": {}})["partitions"] for name in "ab"}
 
-    members = [Reader(name, [old], conf(name), journal) for name in "ab"]
-    with Writer(following.producer, following.name) as writer, Readers(members, journal) as readers:
-        readers.await_given(old, 300)
+    following.writer(load)
+    for name in "ab":
+        following.readers(load, conf(name), 0)
+    with load.running():
+        load.await_given(old, 300)
         following.replace(4, delay_ms=0)
         served.wait_done(old)
-        readers.await_given(new, 1_000)
+        load.await_given(new, 1_000)
         time.sleep(5)  # librdkafka forgets what it knows of the topic, and asks for it again and again
         before = kept()
         time.sleep(5)  # and each answer would leave an error
         left = kept()
-        assert readers.fine()
-        writer.stop()
-        readers.check(writer.sent)
+    load.check()
     desired = {name: [p for p, each in of.items() if each["desired"]] for name, of in left.items()}
     assert desired == {"a": [], "b": []}
     queued = {(name, p): each["fetchq_cnt"] for name, of in left.items() for p, each in of.items()}

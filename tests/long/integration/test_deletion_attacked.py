@@ -6,8 +6,8 @@ import dataclasses
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,16 @@ from tests.support.controlled import Controlled, commit_zero, produce
 from tests.support.group import FAST
 from tests.support.plain import commit, create_topic, drain_topic, ends, produce_keyed
 from tests.support.program import run_program
-from tests.support.release import new_release
-from tests.support.replaced_load import Delivered, Member, Writer
-from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
+from tests.workload.deployment import Deployment
+from tests.workload.journal import Kind
+from tests.workload.ledger import Ledger
+from tests.workload.load import MORE, Load
+from tests.workload.reader import Reader
+from tests.workload.record import Identity, key_bytes, log_of, value_bytes
+from tests.workload.verdict import Verdict
+from tests.workload.writer import Writer
 
-Record = tuple[bytes, int]
-MORE = 200
-"""How many records more are read, where something has happened."""
 SOON = {"topic.metadata.refresh.interval.ms": 500}
 
 
@@ -66,35 +68,18 @@ def replace(setting: Controlled, topic: str, successor: str, count: int = 2) -> 
     assert result.code is ErrorCode.NONE, result.message
 
 
-class Application:
-    """An aware writer and an aware group of one topic.
-
-    Attributes:
-        others: records of others that the group has to read as well.
-    """
+class Application(Load):
+    """An aware writer and an aware group of one topic."""
 
     def __init__(self, setting: Controlled, topic: str, group: str) -> None:
-        self._delivered = Delivered()
-        self.writer = Writer(lambda: modeaware.Producer(aware(setting)), topic, "aware", 100)
+        super().__init__()
+        self.writer(lambda: modeaware.Producer(aware(setting)), topic, once=False)
         conf = aware(setting, **FAST, **{"group.id": group, "auto.offset.reset": "earliest"})
-        self._member = Member(lambda: modeaware.Consumer(conf), [topic], self._delivered)
-        self.others: set[Record] = set()
+        self.reader(lambda: modeaware.Consumer(conf), [topic], batch=0)
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Both run. At the end all that was acknowledged is read, and no key out of its order."""
-        with self._member:
-            with self.writer:
-                self.more()
-                yield
-            wanted = {*self.writer.acknowledged, *self.others}
-            eventually(lambda: wanted <= self._delivered.distinct() or not self._member.fine(), 60)
-        assert not self._delivered.out_of_order()
-
-    def more(self) -> None:
-        """Wait until more is read: both are alive."""
-        goal = len(self._delivered.distinct()) + MORE
-        eventually(lambda: self._member.fine() and self.writer.fine() and len(self._delivered.distinct()) > goal, 60)
+    def check(self, *args: Any, **options: Any) -> Verdict:
+        """Judge; whatever was refused: what counts is what was acknowledged."""
+        return super().check(*args, refused=self.writers[0].failures, **options)
 
 
 class Loop(Background):
@@ -111,31 +96,27 @@ class Loop(Background):
             self.steps += 1
 
 
-class Stock(Background):
+class Stock(Writer):
     """Writes records by a producer that knows no modes, whatever becomes of them."""
 
-    def __init__(self, conf: dict[str, Any], topic: str) -> None:
-        super().__init__()
-        self._producer, self._topic = Producer({**conf, **SOON, "acks": "all", "message.timeout.ms": 10_000}), topic
-        self.acknowledged: set[Record] = set()
-        self.refused: set[int] = set()
+    def produce(self, number: int, key: int, partition: int | None) -> None:
+        try:
+            super().produce(number, key, partition)
+        except KafkaException as error:  # at once, where the topic is known to be missing
+            self.refused(number, error.args[0].code(), error.args[0].name())
 
-    def work(self) -> None:
-        count = 0
-        while not self.done.wait(0.005):
-            try:
-                self._producer.produce(self._topic, b"%d" % count, b"stock-%d" % count, on_delivery=self._told)
-                count += 1
-            except KafkaException as error:  # at once, where the topic is known to be missing
-                self.refused.add(error.args[0].code())
-            self._producer.poll(0)
-        self._producer.flush(20)
 
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged.add((message.key(), int(message.value())))
-        else:
-            self.refused.add(error.code())
+def stock(load: Load, setting: Controlled, topic: str, *, is_read: bool = True) -> Stock:
+    """Make a stock writer, which the test starts and stops.
+
+    Args:
+        is_read: the group has to read what it was told is written.
+    """
+    conf = {**setting.conf, **SOON, "acks": "all", "message.timeout.ms": 10_000}
+    sink, run = load.sink("stock", once=False, in_order=False)
+    if not is_read:
+        sink = Ledger(()).writer(run, "stock")
+    return Stock(lambda: Producer(conf), topic, sink, run, keys=1_000, per_s=200)
 
 
 # The mode log
@@ -222,18 +203,28 @@ def test_a_mode_log_that_is_lost_between_record_and_deletion_and_restored_from_b
         setting.start()
         setting.wait_for(topic, is_gone, 60)
         application.more()
+        sink, run = application.sink("anew")
         sent = run_program(
             """
             import json, sys, modeaware
+            from tests.workload.record import Identity, key_bytes, value_bytes
+
+            def told(error, message):
+                print(message.topic(), message.partition(), message.offset())
+
             producer = modeaware.Producer(json.loads(sys.argv[1]))
-            producer.produce(sys.argv[2], b"0", b"anew", on_delivery=lambda error, message: print(message.topic()))
+            value = value_bytes(Identity(int(sys.argv[3]), 0, 0).number)
+            producer.produce(sys.argv[2], value, key_bytes(0), on_delivery=told)
             producer.flush(30)
             """,
             json.dumps(aware(setting)),
             topic,
+            str(run),
         )
-        assert sent.stdout.split() == [name], sent.stderr
-        application.others.add((b"anew", 0))
+        where, partition, offset = sent.stdout.split()
+        assert where == name, sent.stderr
+        sink.note(Kind.ACKED, Identity(run, 0, 0).number, log_of(where, int(partition)), int(offset))
+    application.check(servers=setting.servers, chain={name: 2})
     assert topics(setting, topic, name) == {name: 2}
 
 
@@ -275,26 +266,27 @@ def test_a_loop_that_lifts_the_fence_each_second_loses_no_record_of_a_stock_writ
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     topic = make_topic(2, max_message_bytes=1_000_000)
-    name, application, stock = f"{topic}-v2", Application(setting, topic, make_group()), Stock(setting.conf, topic)
+    name, application = f"{topic}-v2", Application(setting, topic, make_group())
+    other = stock(application, setting, topic)
     setting.start(fence_after_ms=1_000)
     with closing(Cluster(setting.conf)) as cluster, application.running():
 
         def lift() -> None:
             alter_configs(cluster.brokers, topic, {"max.message.bytes": "1000000"}, ["compression.type"])
 
-        with stock:
+        with other:
             with Loop(lift, 1.0) as loop:
                 replace(setting, topic, name)
                 setting.wait_for(topic, lambda record: now(record).own_configs is not None)
-                lifted, written = loop.steps, len(stock.acknowledged)
+                lifted, written = loop.steps, other.written
                 eventually(lambda: loop.fine() and loop.steps > lifted + 12, 60)
-                assert len(stock.acknowledged) > written, "the loop does lift it"
+                assert other.written > written, "the loop does lift it"
                 assert now(setting.record(topic)).deleting_ms is None
                 assert topics(setting, topic) == {topic: 2}
             setting.wait_for(topic, is_gone, 60)
-        application.others |= stock.acknowledged
         application.more()
-    assert KafkaError.MSG_SIZE_TOO_LARGE in stock.refused
+    application.check()
+    assert "MSG_SIZE_TOO_LARGE" in other.failures
 
 
 @pytest.mark.timeout(400)
@@ -305,22 +297,24 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_until_its_topic_
     with Controlled(kafka) as setting:
         topic, name = "orders", "orders-v2"
         create_topic(setting.servers, topic, 2, configs={})
-        application, stock = Application(setting, topic, make_group()), Stock(setting.conf, topic)
+        application = Application(setting, topic, make_group())
+        other = stock(application, setting, topic, is_read=False)
         setting.start(fence_after_ms=1_000)
         with application.running():
-            with stock:
+            with other:
                 replace(setting, topic, name)
                 gone = setting.wait_for(topic, is_gone, 60)
                 eventually(lambda: topics(setting, topic, name) == {topic: 3, name: 2})
-                written = len(stock.acknowledged)
-                eventually(lambda: len(stock.acknowledged) > written + MORE)
+                written = other.written
+                eventually(lambda: other.written > written + MORE)
                 application.more()
-            assert {where for where, _ in application.writer.acknowledged.values()} == {topic, name}
+            assert application.acknowledged_in(topic, name)
             taken = setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
             assert taken.topic_id == gone.topic_id
             setting.admin.delete_topics([topic])[topic].result(30)
             setting.wait_for(topic, lambda record: now(record).reason is None)
             application.more()
+        application.check(reused=[topic])
 
 
 @pytest.mark.timeout(400)
@@ -366,7 +360,7 @@ def test_squatters_of_either_name_are_not_taken_for_what_was_meant(
             setting.wait_for(topic, lambda record: record.replacement is None)
         assert topics(setting, topic, name) == {topic: 2, name: 5}
         application.more()
-        assert {where for where, _ in application.writer.acknowledged.values()} == {topic}
+        assert application.acknowledged_in(topic)
 
         other = f"{topic}-v3"
         replace(setting, topic, other)
@@ -374,6 +368,7 @@ def test_squatters_of_either_name_are_not_taken_for_what_was_meant(
         create_topic(setting.servers, topic, 7, configs={})
         setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
         application.more()
+    application.check(reused=[topic, name])
     assert ends(setting.servers, topic) == dict.fromkeys(range(7), 0)
     assert ends(setting.servers, name) == dict.fromkeys(range(5), 0)
 
@@ -405,21 +400,22 @@ def test_no_record_is_skipped_or_refused_on_the_way_back_after_a_broker_was_kill
     anew the configs: they would be those of the next topic of that name."""
     kafka, group = make_kafka(), make_group()
     with Controlled(kafka) as setting:
-        topic, name, delivered = "orders", "orders-v2", Delivered()
+        topic, name, load = "orders", "orders-v2", Load()
+        _, run = load.sink("stock")
         conf = aware(setting, **{"group.id": group, "auto.offset.reset": "earliest"})
 
         def send(numbers: range) -> None:
-            records = [(b"key-%d" % (n % 50), b"%d" % n) for n in numbers]
+            records = [(key_bytes(n % 50), value_bytes(Identity(run, n % 50, n).number)) for n in numbers]
             produce_keyed(setting.servers, topic, records)
 
-        def member() -> Member:
-            return Member(lambda: modeaware.Consumer(conf), [topic], delivered)
+        def member() -> Reader:
+            return load.reader(lambda: modeaware.Consumer(conf), [topic], batch=0)
 
         create_topic(setting.servers, topic, 2, configs={})
         send(range(400))
         setting.start()
         with member():
-            eventually(lambda: len(delivered.distinct()) == 400, 60)
+            load.more(400)
             replace(setting, topic, name)
             setting.wait_for(topic, lambda record: now(record).let_go_ms is not None, 60)
         eventually(lambda: topics(setting, topic) == {}, 60, interval_s=0.005)
@@ -437,7 +433,7 @@ def test_no_record_is_skipped_or_refused_on_the_way_back_after_a_broker_was_kill
         kafka.brokers[0].restart()
         send(range(400, 1_400))  # no broker has kept the fence
         with member():
-            eventually(lambda: len(delivered.distinct()) == 1_400, 60)
+            load.more(1_000)
 
 
 @pytest.mark.timeout(400)
@@ -445,7 +441,7 @@ def test_everything_is_killed_before_and_within_the_deletion(
     make_kafka: MakeKafka, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
     """The broker, the controller and its standby, the producer and the consumer."""
-    kafka, release = make_kafka(), new_release()
+    kafka = make_kafka()
     names = ("controller-1", "controller-2", "consumer-1", "producer-1")
     with Controlled(kafka) as setting:
         chain = [f"orders-{uuid.uuid4().hex[:8]}"]
@@ -453,24 +449,23 @@ def test_everything_is_killed_before_and_within_the_deletion(
         site = Deployment(setting.servers, setting.log, chain[0], make_group(), tmp_path)
         try:
             for each in names:
-                site.start(each, release)
+                site.start(each)
             site.more()
             for phase in (lambda now: now.let_go_ms, lambda now: now.deleting_ms):
                 chain.append(f"{chain[0]}-v{len(chain) + 1}")
                 options = ("--partitions", "3", "--delay", "0s", "--yes")
-                site.command(release, "replace", chain[-2], "--with", chain[-1], *options)
+                site.command("replace", chain[-2], "--with", chain[-1], *options)
                 setting.wait_for(chain[-2], lambda record, phase=phase: phase(now(record)) is not None, 60)
                 for each in names:
                     site.now[each].kill()
                 kafka.brokers[0].kill()
                 kafka.brokers[0].start()
                 for each in names:
-                    site.start(each, release)
+                    site.start(each)
                 setting.wait_for(chain[-2], is_gone, 90)
                 site.more()
             site.stop()
-            assert site.failed() == []
-            assert site.out_of_order() == []
+            site.check()
             assert topics(setting, *chain) == {chain[-1]: 3}
         finally:
             site.kill()

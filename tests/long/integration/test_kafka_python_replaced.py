@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,10 +25,10 @@ from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.kafka_python_group import FAST
-from tests.support.kafka_python_load import KafkaPythonMember, KafkaPythonWriter
 from tests.support.plain import watermarks
-from tests.support.replaced_load import Delivered, Member, judge
 from tests.support.waiting import eventually
+from tests.workload.kafka_python import KafkaPythonReader, KafkaPythonWriter
+from tests.workload.load import Load
 
 STRATEGIES = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor]
 
@@ -51,7 +50,7 @@ def test_two_replacements(
 ) -> None:
     topic = make_topic(12)
     groups = {name: make_group() for name in ("even", "slow")}
-    delivered = {name: Delivered() for name in groups}
+    load = Load(*groups)
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
 
     def member(name: str, number: int) -> Any:
@@ -69,31 +68,20 @@ def test_two_replacements(
             }
         )
 
-    kinds = [("even", 0.0)] * 3 + [("slow", 0.004)]
-    members: list[Member] = [
-        KafkaPythonMember(partial(member, name, number), [topic], delivered[name], work_s)
-        for number, (name, work_s) in enumerate(kinds)
-    ]
+    for number, (name, work_s) in enumerate([*[("even", 0.0)] * 3, ("slow", 0.004)]):
+        load.reader(partial(member, name, number), [topic], name, KafkaPythonReader, work_s=work_s)
     if kind == "mixed":
-        members += [Member(partial(other, name), [topic], delivered[name]) for name in groups]
-    writers = [KafkaPythonWriter(lambda: KafkaProducer(**conf, linger_ms=5), topic, name) for name in "ab"]
+        for name in groups:
+            load.reader(partial(other, name), [topic], name, batch=0)
+    for _ in range(2):
+        load.writer(lambda: KafkaProducer(**conf, linger_ms=5), topic, KafkaPythonWriter)
     chain = {topic: 12, f"{topic}-v2": 4, f"{topic}-v3": 9}
-    with ExitStack() as stack:
-        for each in members:
-            stack.enter_context(each)
-        with ExitStack() as writing:
-            for writer in writers:
-                writing.enter_context(writer)
-            eventually(lambda: all(len(got.distinct()) > 500 for got in delivered.values()), 60)
-            for old, new in itertools.pairwise(chain):
-                assert served.ask(ReplaceTopicCommand(old, new, chain[new])).code is ErrorCode.NONE
-                served.wait_done(old, 120)
-        acknowledged = {record for writer in writers for record in writer.acknowledged}
-        eventually(lambda: not any(acknowledged - got.distinct() for got in delivered.values()), 90)
-        assert all(member.fine() for member in members)
-    verdict = judge(served.servers, chain, writers, delivered, murmur2)
-    assert verdict.is_well, verdict
-    assert not [refused for writer in writers for refused in writer.refused]
+    with load.running():
+        load.more(500)
+        for old, new in itertools.pairwise(chain):
+            assert served.ask(ReplaceTopicCommand(old, new, chain[new])).code is ErrorCode.NONE
+            served.wait_done(old, 120)
+    load.check(servers=served.servers, chain=chain, place=murmur2, seals=served.seals(*chain))
 
 
 @pytest.mark.parametrize("strategy", [RangePartitionAssignor, CooperativeStickyAssignor], ids=["range", "cooperative"])
@@ -162,33 +150,21 @@ def test_topics_that_are_deleted_are_never_shown_and_not_brought_up_again(
 def test_topics_are_deleted_under_clients_that_name_the_first(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], last: str, named: str
 ) -> None:
-    topic, delivered = make_topic(12), Delivered()
+    topic, load = make_topic(12), Load()
+    chain = (topic, f"{topic}-v2", f"{topic}{last}")
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
-    reader = partial(KafkaConsumer, **conf, **FAST, metadata_max_age_ms=500, group_id=make_group())
-    members = [KafkaPythonMember(reader, [named.format(topic)], delivered) for _ in range(2)]
-    writers = [KafkaPythonWriter(lambda: KafkaProducer(**conf, linger_ms=5), topic, name, 50) for name in "ab"]
-
-    def more() -> None:
-        goal = len(delivered.distinct()) + 300
-        eventually(lambda: len(delivered.distinct()) > goal, 60)
-
-    with ExitStack() as stack:
-        for each in members:
-            stack.enter_context(each)
-        with ExitStack() as writing:
-            for writer in writers:
-                writing.enter_context(writer)
-            for old, new, count in ((topic, f"{topic}-v2", 4), (f"{topic}-v2", f"{topic}{last}", 2)):
-                more()
-                assert served.ask(ReplaceTopicCommand(old, new, count, delay_ms=0)).code is ErrorCode.NONE
-                served.wait_for(old, lambda record: record.replacement and record.replacement.gone_ms, 90)
-            more()
-        acknowledged = {record for writer in writers for record in writer.acknowledged}
-        eventually(lambda: acknowledged <= delivered.distinct(), 60)
-        assert all(member.fine() for member in members)
-    assert not delivered.out_of_order()
-    assert not [refused for writer in writers for refused in writer.refused]
-    assert {where for *_, where in delivered.records} == {topic, f"{topic}-v2", f"{topic}{last}"}
+    consumer = partial(KafkaConsumer, **conf, **FAST, metadata_max_age_ms=500, group_id=make_group())
+    for _ in range(2):
+        load.reader(consumer, [named.format(topic)], kind=KafkaPythonReader)
+        load.writer(lambda: KafkaProducer(**conf, linger_ms=5), topic, KafkaPythonWriter, per_s=50)
+    with load.running():
+        for (old, new), count in zip(itertools.pairwise(chain), (4, 2), strict=True):
+            load.more()
+            assert served.ask(ReplaceTopicCommand(old, new, count, delay_ms=0)).code is ErrorCode.NONE
+            served.wait_for(old, lambda record: record.replacement and record.replacement.gone_ms, 90)
+        load.more()
+    assert load.given_of(*chain)
+    load.check(reused=[topic] if not last else [])
     assert len(watermarks(served.servers, f"{topic}{last}")) == 2
     left = served.admin.list_topics(timeout=20).topics.keys()
     assert {name for name in left if name.startswith(topic)} == {f"{topic}{last}"}, "and none is brought back"

@@ -15,15 +15,13 @@ from modeaware.local import LocalKafka
 from modeaware.modelog.records import TopicRecord
 from tests.support.controlled import Controlled
 from tests.support.plain import create_topic
-from tests.support.release import new_release
-from tests.support.rolling import Deployment
+from tests.workload.deployment import Deployment
 
 COUNTS = (12, 4, 9, 5)
 """The partition counts of the chain: one replacement for each phase in which something crashes."""
 PHASES = ("announce", "seal", "drain")
 QUIET_MS = 2_000
 """Three brokers and seven processes take their time to acknowledge a record. What they have not by then is refused."""
-RELEASE = new_release()
 NAMES = ("controller-1", "controller-2", *(f"{role}-{n}" for role in ("consumer", "producer") for n in (1, 2)))
 
 
@@ -35,13 +33,13 @@ def site(
     create_topic(setting.servers, topic, COUNTS[0], replication_factor=3, configs={"min.insync.replicas": "2"})
     made = Deployment(setting.servers, setting.log, topic, make_group(), tmp_path, QUIET_MS)
     for name in NAMES:
-        made.start(name, RELEASE)
+        made.start(name)
     yield made
     made.kill()
 
 
 def controller(site: Deployment, _: LocalKafka) -> None:
-    site.replace("controller-1", RELEASE, kill=True)
+    site.replace("controller-1", kill=True)
     site.now["controller-1"], site.now["controller-2"] = site.now["controller-2"], site.now["controller-1"]
 
 
@@ -52,7 +50,7 @@ def broker(_: Deployment, kafka: LocalKafka) -> None:
 
 
 def half_of_the_consumers(site: Deployment, _: LocalKafka) -> None:
-    site.replace("consumer-1", RELEASE, kill=True)
+    site.replace("consumer-1", kill=True)
 
 
 @pytest.mark.timeout(600)
@@ -67,12 +65,10 @@ def test_crashes(
         def has_come(record: TopicRecord, phase: str = phase) -> bool:
             return topic_phase(record) in (phase, "reclaim")  # the last one may be over at once
 
-        site.command(RELEASE, "replace", old, "--with", new, "--partitions", str(count), "--yes")
+        site.command("replace", old, "--with", new, "--partitions", str(count), "--yes")
         setting.wait_for(old, has_come, 60)
         crash(site, kafka3)
         setting.wait_done(old, 120)
         site.more()
     site.stop()
-    assert [line for line in site.failed() if "MSG_SIZE_TOO_LARGE" not in line] == []
-    assert site.acked() - site.read() == set()
-    assert site.out_of_order() == []
+    site.check("MSG_SIZE_TOO_LARGE")

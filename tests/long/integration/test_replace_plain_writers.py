@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.local import Kafka
 from modeaware.modelog.records import TopicRecord
 from tests.conftest import MakeTopic
-from tests.support.background import Background
 from tests.support.controlled import Controlled
 from tests.support.groups import RunningGroup
 from tests.support.kafka_tools import start_tool
-from tests.support.release import ROOT, Release
-from tests.support.rolling import Running
 from tests.support.waiting import eventually
+from tests.workload.deployment import OTHERS, Client
+from tests.workload.journal import Kind
+from tests.workload.ledger import Ledger
+from tests.workload.record import value_bytes
+from tests.workload.writer import TransactionalWriter
 
 PLAIN: dict[str, dict[str, Any]] = {
     "idempotent": {"enable.idempotence": True},
@@ -42,80 +44,65 @@ def served(kafka: Kafka) -> Iterator[Controlled]:
         yield made
 
 
-class Transactions(Background):
-    """A transactional producer, ten records each time, until it is stopped. What it has committed, it was told."""
+class Transactions(TransactionalWriter):
+    """Short transactions, until it is stopped.
 
-    def __init__(self, conf: dict[str, Any], topic: str) -> None:
-        super().__init__()
-        self._conf, self._topic = conf, topic
-        self.committed: set[str] = set()
-        self.aborted = 0
+    Attributes:
+        aborted: how many it has aborted.
+    """
 
-    def work(self) -> None:
-        producer, number = Producer({**self._conf, "transactional.id": f"{self._topic}-t"}), 0
-        producer.init_transactions(30)
-        while not self.done.wait(0.02):
-            producer.begin_transaction()
-            values = [f"transaction-{number + n}" for n in range(10)]
-            number += len(values)
-            try:
-                for value in values:
-                    producer.produce(self._topic, value, value)
-                producer.commit_transaction(30)
-            except KafkaException as error:
-                if not error.args[0].txn_requires_abort():
-                    raise
-                producer.abort_transaction(30)
-                self.aborted += 1
-            else:
-                self.committed |= set(values)
+    aborted = 0
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.aborted += 1
 
 
 def test_what_was_acknowledged_is_read(
     served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
     topic, group = make_topic(6), make_group()
-    plain = Release("", ROOT, clients="confluent_kafka")
     senders = {}
+    ledger = Ledger([])
+    transactional = {**served.conf, "transactional.id": f"{topic}-t"}
     with ExitStack() as stack:
         reading = stack.enter_context(RunningGroup(served.servers, topic, group, isolation_level="read_committed"))
         for name, settings in PLAIN.items():
-            arguments = [json.dumps({**served.conf, **settings}), topic]
-            senders[name] = Running(plain, "send", arguments, tmp_path, name)
+            senders[name] = Client("writer", "confluent_kafka", {**served.conf, **settings}, topic, tmp_path, name)
             stack.callback(senders[name].kill)
         java = start_tool(
             f"kafka-verifiable-producer.sh --bootstrap-server {served.servers} --topic {topic} --throughput 200",
             tmp_path / "java.out",
         )
         stack.callback(java.kill)
-        transactions = stack.enter_context(Transactions(served.conf, topic))
-        eventually(lambda: all(len(each.lines()) > RECORDS for each in senders.values()), 60)
-        eventually(lambda: len(_acknowledged(java.said)) > RECORDS and len(transactions.committed) > RECORDS, 60)
+        sink = ledger.writer(OTHERS, "transactional", transactional=True)
+        transactions = stack.enter_context(
+            Transactions(lambda: Producer(transactional), topic, sink, OTHERS, per_s=500, length_s=(0.02, 0.02))
+        )
+        eventually(lambda: all(len(each.entries(Kind.ACKED)) > RECORDS for each in senders.values()), 60)
+        eventually(lambda: len(_acknowledged(java.said)) > RECORDS and ledger.acknowledged > RECORDS, 60)
         senders["paused"].pause()
         assert served.ask(ReplaceTopicCommand(topic, f"{topic}-v2", 3)).code is ErrorCode.NONE
         served.wait_for(topic, _is_drained, 60)
         senders["paused"].resume()
-        eventually(lambda: all(_failed(each) for each in senders.values()), 60)
+        eventually(lambda: all(each.refusals() for each in senders.values()), 60)
         # Each abort leaves a marker in each partition, behind its seal.
         eventually(lambda: transactions.aborted >= ABORTED and "RecordTooLarge" in java.said, 60)
         transactions.stop()
         java.kill()
         for each in senders.values():
             each.kill()
-        told = {value for each in senders.values() for value in each.values()} - {"failed"}
-        told |= transactions.committed | _acknowledged(java.said)
-        eventually(lambda: told <= {value.decode() for value in reading.values if value is not None}, 30)
-        refusals = {name: _failed(each) for name, each in senders.items()}
-    assert [line for lines in refusals.values() for line in lines if "MSG_SIZE_TOO_LARGE" not in line] == []
+        numbers = {entry[0] for each in senders.values() for entry in each.entries(Kind.ACKED)}
+        numbers |= {record.number for record in ledger.committed()}
+        told = {*map(value_bytes, numbers), *(value.encode() for value in _acknowledged(java.said))}
+        eventually(lambda: told <= set(reading.values), 30)
+        refusals = {name: each.refusals() for name, each in senders.items()}
+    assert all(names == {"MSG_SIZE_TOO_LARGE"} for names in refusals.values()), refusals
     assert [each.stragglers for each in served.record(topic).retired.values()] == [0] * 6, "no seal was broken"
 
 
 def _is_drained(record: TopicRecord) -> bool:
     return all(each.seal_offset is not None and each.reason is None for each in record.retired.values())
-
-
-def _failed(running: Running) -> list[str]:
-    return [line for line in running.lines() if line.startswith("failed")]
 
 
 def _acknowledged(said: str) -> set[str]:

@@ -14,8 +14,8 @@ from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, progress_group, read_stream_from_kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
-from tests.support.plain import ends
-from tests.support.streaming import Reading, committed, listening
+from tests.support.plain import committed, ends
+from tests.support.streaming import Reading, listening
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE

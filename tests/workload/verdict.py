@@ -1,8 +1,9 @@
-"""What the judge found."""
+"""What was found of a workload."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,17 +18,16 @@ VIOLATIONS = {
     "read-deleted": "a group was given a record long after it was deleted, or from a partition that was None",
     "not-deleted": "a shrink was called complete while records below a seal were still in Kafka",
     "overwritten": "two records at one offset: the log was truncated after one of them was acknowledged or read",
-    "duplicate-in-log": "one record at two offsets, from an idempotent producer",
-    "order": "records of one producer and key in another order than they were sent in, in one partition",
-    "moved": "records of one key in two partitions under one view",
-    "retired-chosen": "an aware producer chose a partition that its view called retired",
+    "doubled": "one record at two places, from an idempotent producer",
+    "order": "records of one producer and key in another order than they were sent in: in a log, or for a group that "
+    "keeps the order of keys through replacements",
+    "misplaced": "a record in another partition than its key has among those that were writable",
+    "after-seal": "a record at or behind the seal of a replaced topic",
     "aborted-read": "a record of an aborted transaction was read",
     "stranger": "a record that no writer of this run can have written",
     "read-backwards": "a reader was given an offset again, or out of order, while it held the partition",
     "unexplained-duplicate": "a group read a record twice although nothing had been done to it",
     "unsettled": "more transactions of unknown outcome than writers of them that were killed or failed",
-    "unread-in-chain": "acknowledged by a topic that was replaced, or a successor, and not read by the chain's group",
-    "order-in-chain": "records of a key, of such topics, were read in another order than they were sent in",
     "back": "a topic that was replaced and deleted exists again",
     "unjudged": "the run ended before the topic's contents were read: what is missing cannot be known",
 }
@@ -51,8 +51,7 @@ class Verdict:
             that they were routed by (``homes``), and those of them whose view's writable partitions are (``writable``).
         shrinks: shrinks that were called complete, by what Kafka said to it: ``confirmed``, ``unconfirmed`` (no answer
             in time) or ``denied``.
-        deleted: acknowledged records below their partition's log start.
-        chained: acknowledged records of the chains of topics that replaced each other.
+        deleted: acknowledged records below their log's start.
     """
 
     acknowledged: int = 0
@@ -65,7 +64,6 @@ class Verdict:
     routing: Counter[str] = field(default_factory=lambda: Counter(aware=0, homes=0, writable=0))
     shrinks: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
-    chained: int = 0
     violations: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
@@ -73,17 +71,31 @@ class Verdict:
     def ok(self) -> bool:
         return not self.violations
 
-    def broken(self, kind: str, example: str) -> None:
+    def broken(self, kind: str, example: str, count: int = 1) -> None:
         """Count a violation.
 
         Raises:
             KeyError: no such kind.
         """
         assert VIOLATIONS[kind]
-        self.violations[kind] += 1
+        self.violations[kind] += count
         examples = self.examples.setdefault(kind, [])
         if len(examples) < EXAMPLES:
             examples.append(example)
+
+    def add(self, other: Verdict) -> None:
+        """Add a verdict on other records of the same run."""
+        self.acknowledged += other.acknowledged
+        self.deleted += other.deleted
+        self.transactions += other.transactions
+        for group, count in other.duplicates.items():
+            self.duplicates[group] = self.duplicates.get(group, 0) + count
+        self.adopt(other.violations, other.examples, "judged")
+
+    def adopt(self, violations: Mapping[str, int], examples: Mapping[str, list[str]], where: str) -> None:
+        """Count the violations of another verdict."""
+        for kind, count in violations.items():
+            self.broken(kind, f"{where}: {'; '.join(examples[kind])}", count)
 
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "lost": self.violations["lost"], "unread": self.violations["unread"], **vars(self)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from tests.chaos.history import Fault, Gone, History
-from tests.chaos.ledger import Ledger
-from tests.chaos.verdict import Verdict
+from tests.workload.evidence import Fault, Gone
+from tests.workload.ledger import Ledger
+from tests.workload.record import log_name
+from tests.workload.verdict import Verdict
 
 SETTLE_MS = 15_000
 """How long after the end of a broker's fault a partition may change hands because of it, and be read again then."""
@@ -35,11 +36,13 @@ class Windows:
         return index >= 0 and self._ends[index] >= start
 
 
-def check_rereading(history: History, ledger: Ledger, verdict: Verdict) -> None:
-    """Check all groups."""
-    for group in history.groups:
-        _check_duplicates(group, history.faults, ledger, verdict)
-        _check_late(group, group in history.plain, history.gone, ledger, verdict)
+def check_rereading(
+    ledger: Ledger, faults: Sequence[Fault], gone: Sequence[Gone], plain: Collection[str], verdict: Verdict
+) -> None:
+    """Check all groups; those that are ``plain`` know no mode."""
+    for index, group in enumerate(ledger.groups):
+        _check_duplicates(group, faults, ledger, verdict)
+        _check_late(index, [each for each in gone if each.how != "None" or group not in plain], ledger, verdict)
 
 
 def _check_duplicates(group: str, faults: Sequence[Fault], ledger: Ledger, verdict: Verdict) -> None:
@@ -53,36 +56,34 @@ def _check_duplicates(group: str, faults: Sequence[Fault], ledger: Ledger, verdi
     excuses = Windows([*own, *ledger.unsure[group]])
     harm = Windows((fault.from_ms, fault.to_ms + SETTLE_MS) for fault in faults if fault.group == "*")
     hands = {
-        partition: Windows((at_ms, at_ms) for at_ms in times if harm.touch(at_ms, at_ms))
-        for partition, times in ledger.taken_ms[group].items()
+        ledger.index(log): Windows((at_ms, at_ms) for at_ms in times if harm.touch(at_ms, at_ms))
+        for log, times in ledger.taken_ms[group].items()
     }
     never = Windows(())
-    for partition, first_ms, again_ms in _threes(ledger.again[group]):
-        if not excuses.touch(first_ms, again_ms) and not hands.get(partition, never).touch(first_ms, again_ms):
-            what = f"{group} read something of partition {partition} at {first_ms} ms and at {again_ms} ms"
+    for log, first_ms, again_ms in _threes(ledger.again[group]):
+        if not excuses.touch(first_ms, again_ms) and not hands.get(log, never).touch(first_ms, again_ms):
+            what = f"{group} read something of {log_name(ledger.logs[log])} at {first_ms} ms and at {again_ms} ms"
             verdict.broken("unexplained-duplicate", what)
 
 
-def _check_late(group: str, plain: bool, gone: Iterable[Gone], ledger: Ledger, verdict: Verdict) -> None:
+def _check_late(index: int, gone: Iterable[Gone], ledger: Ledger, verdict: Verdict) -> None:
     """No reader is given what was deleted, or anything of a None partition, once what was fetched before is used up.
 
-    Of the readings of a position the latest counts. Where it is the only one, it was judged already as one that came
+    Of the readings of a record the latest counts. Where it is the only one, it was judged already as one that came
     before the record went, or not.
     """
-    by_partition: dict[int, list[Gone]] = {}
+    by_log: dict[int, list[Gone]] = {}
     for each in gone:
-        if not (plain and each.how == "None"):
-            by_partition.setdefault(each.partition, []).append(each)
-    for partition, spans in by_partition.items():
-        firsts, lasts = ledger.first_ms[group].page(partition), ledger.last_ms[group].page(partition)
-        for offset, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
+        by_log.setdefault(ledger.index(each.log), []).append(each)
+    for run in ledger.runs.values():
+        for sequence, (first, last) in enumerate(zip(run.first_ms[index], run.last_ms[index], strict=True)):
             if first == last:
                 continue
-            at_ms = last - 1
-            for gone_ms, _, below, how, until_ms in spans:
+            at_ms, offset = last - 1, run.offsets[sequence]
+            for gone_ms, log, below, how, until_ms in by_log.get(run.logs[sequence], ()):
                 if offset < below and gone_ms + PREFETCH_MS < at_ms < until_ms:
-                    what = f"{partition}@{offset}: {how} at {gone_ms} ms; {group} was given it at {at_ms} ms"
-                    verdict.broken("read-deleted", what)
+                    what = f"{log_name(log)}@{offset}: {how} at {gone_ms} ms; {ledger.groups[index]} was given it"
+                    verdict.broken("read-deleted", f"{what} at {at_ms} ms")
                     break
 
 

@@ -1,14 +1,15 @@
-"""What a record of the chaos run says about itself: which writer sent it, under which key, and as its how many-th."""
+"""What a record says about itself: which writer sent it, under which key, and as its how many-th."""
 
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import NamedTuple
 
 VALUE_BYTES = 100
-NO_VERSION = -1
 _VALUE = struct.Struct("<4sQ")
 _MAGIC = b"mwch"
+_topics: dict[int, str] = {}
 
 
 class Identity(NamedTuple):
@@ -49,17 +50,32 @@ def number_of(value: bytes | None, key: bytes | None) -> int:
     """The identity in a record's value.
 
     Raises:
-        ValueError: no writer of the run wrote it, or its key is not the one it was sent with.
+        ValueError: no writer of a workload wrote it, or its key is not the one it was sent with.
     """
     if value is None or len(value) != VALUE_BYTES or not value.startswith(_MAGIC):
-        raise ValueError(f"not a record of this run: {value!r}")
+        raise ValueError(f"not a record of a workload: {value!r}")
     _, number = _VALUE.unpack_from(value)
     if key != key_bytes(number >> 32 & 0xFFFF):
         raise ValueError(f"{Identity.of(number)} came with the key {key!r}")
     return int(number)
 
 
-def version_number(version: tuple[int, int]) -> int:
-    """A view's (controller epoch, topic epoch) as one number, in the same order."""
-    controller_epoch, epoch = version
-    return NO_VERSION if epoch < 0 else controller_epoch << 20 | epoch
+def log_of(topic: str, partition: int) -> int:
+    """The log of a topic's partition as a number, the same in every process."""
+    checksum = zlib.crc32(topic.encode())
+    _topics.setdefault(checksum, topic)
+    return checksum << 16 | partition
+
+
+def is_of(log: int, topic: str) -> bool:
+    """Whether it is a log of the topic."""
+    return log >> 16 == zlib.crc32(topic.encode())
+
+
+def partition_of(log: int) -> int:
+    return log & 0xFFFF
+
+
+def log_name(log: int) -> str:
+    """The log for people; topics that this process has not heard of are shown as numbers."""
+    return f"{_topics.get(log >> 16, log >> 16)}-{partition_of(log)}"
