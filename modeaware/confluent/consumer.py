@@ -221,7 +221,8 @@ class Consumer(_Slots):
         """See :meth:`modeaware.Producer.writable_partitions`.
 
         Raises:
-            ModeSourceError, modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet, by ``modeaware.on.unknown``.
+            ModeSourceError, modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet, by
+                ``modeaware.on.unknown``.
             KafkaException: as there.
         """
         return self._named.writable_partitions(topic, self._count)

@@ -179,7 +179,8 @@ class Producer(_Slots):
         change at any time: a ``produce`` that names a partition retired since then raises RetiredPartitionChosen.
 
         Raises:
-            modeaware.confluent.errors.FirstViewPending, modeaware.confluent.errors.FirstViewTimeout: as from :meth:`produce`.
+            modeaware.confluent.errors.FirstViewPending, modeaware.confluent.errors.FirstViewTimeout: as from
+                :meth:`produce`.
             KafkaException: the cluster has no such topic, or no broker answers within ``modeaware.view.timeout.ms``.
         """
         assert self._modeaware is not None, "the constructor has run"
