@@ -34,6 +34,8 @@ COUNTS: router.Counts = {
     "led to guarded": 0,
     "announced": router.DIRECT,
 }
+DEFAULTS = (None, None, 0, None)
+"""Of confluent_kafka's method, from the callback on: not given, or given so, is the same."""
 REPORTS: router.Reports = {"announced": lambda callback, error, message: (callback, error, message)}
 
 
@@ -136,7 +138,7 @@ def test_both_mean_the_same(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Non
         # Without a key the partition is drawn: that it is writable is all there is to compare.
         drawn = topic in ("routed", "guarded") and not key
         assert not str(topic).startswith("led")
-        called, *others = rest or (None,)
+        called, *others = (*rest, *DEFAULTS[len(rest) :])
         called = called("error", "message") if isinstance(called, delivery.Reported) else called
         seen.append((topic, value, key, partition in range(4) if drawn else partition, called, *others))
         return "queued"
