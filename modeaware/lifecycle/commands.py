@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RETENTION, TopicRecord, policy_of
 from modeaware.modes import PartitionMode
 
 
@@ -28,7 +28,12 @@ class DeletePartitionsCommand:
     @property
     def may_delete_records(self) -> bool:
         """Return whether records may go earlier than the topic's own retention takes them."""
-        return self.immediate_delete or self.delay_ms is not None
+        return self.policy != RETENTION
+
+    @property
+    def policy(self) -> str:
+        """The reclaim policy."""
+        return policy_of(self.delay_ms, immediate=self.immediate_delete)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,11 @@ class ReplaceTopicCommand:
     undo: bool = False
     validate_only: bool = False
     forget: bool = False
+
+    @property
+    def policy(self) -> str:
+        """The reclaim policy."""
+        return policy_of(self.delay_ms)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress
-from modeaware.modelog.records import MAX_PARTITIONS, Replacement, TopicRecord
+from modeaware.modelog.records import MAX_PARTITIONS, RETENTION, Replacement, TopicRecord
 from modeaware.modes import format_ranges
 
 FENCES = ("config", "none")
@@ -215,7 +215,7 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
     if command.evacuate and "compact" not in command.configs.get("cleanup.policy", "compact"):
         why = "the successor has to be compacted too: retention would remove latest values"
         yield no("compacted", ErrorCode.INVALID_REQUEST, why)
-    if command.evacuate and command.delay_ms is None and command.fence != "none":
+    if command.evacuate and command.policy == RETENTION and command.fence != "none":
         why = (
             "compaction never empties it: name the delay after which it may be deleted (--delay; in a file: "
             "shrink: {policy: drained})"

@@ -30,6 +30,8 @@ from dataclasses import replace
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.modelog.records import (
+    DRAINED,
+    IMMEDIATE,
     DeleteTopicPartitions,
     Replacement,
     RetiredPartition,
@@ -192,9 +194,9 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     deletion = deletion_of(record)
     now = retired or record.retired[partition]
     uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count
-    return "drained" if deletion.policy == "immediate" and uncounted else deletion.policy
+    return DRAINED if deletion.policy == IMMEDIATE and uncounted else deletion.policy
 
 
 def drains(partition: int, record: TopicRecord) -> bool:
     """Return whether groups have to read the partition before it becomes None, or before its topic is deleted."""
-    return record.replacement is not None or reclaim_policy(partition, record) == "drained"
+    return record.replacement is not None or reclaim_policy(partition, record) == DRAINED

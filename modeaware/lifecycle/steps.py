@@ -28,7 +28,7 @@ from modeaware.lifecycle.state import (
     unproved,
 )
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import Replaced, RetiredPartition, TopicRecord
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION, Replaced, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 
 
@@ -220,9 +220,9 @@ def _drained(
         return Drain(reason=reasons.OPEN_TRANSACTION), None
     if now.facts.compacted:
         return Drain(reason=reasons.COMPACTED), None
-    if policy == "immediate":
+    if policy == IMMEDIATE:
         return Drain(), None
-    if policy == "retention":
+    if policy == RETENTION:
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if now.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
@@ -249,7 +249,7 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
         # Brokers checkpoint log starts once a minute; killed all at once, they may lose the last one. Delete again.
-        again = deletion_of(now.record).policy != "retention"
+        again = deletion_of(now.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, now)
     if drain.reason is not None:
@@ -267,11 +267,11 @@ def _still_drained(
 ) -> Drain:
     """Take the proof anew, right before the records are deleted (invariant I1)."""
     policy = reclaim_policy(partition, now.record)
-    if policy == "retention":  # the log start has moved back (an unclean leader election): nothing is deleted early
+    if policy == RETENTION:  # the log start has moved back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
     if now.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
-    if policy == "drained":  # a group may have appeared, or been reset, since the proof
+    if policy == DRAINED:  # a group may have appeared, or been reset, since the proof
         if (waits := _waits_for_predecessor(now)) is not None:
             return waits
         return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, now.requirement)

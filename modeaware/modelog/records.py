@@ -81,6 +81,17 @@ def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
 # A topic, from its parts to the whole
 
 
+RETENTION, DRAINED, IMMEDIATE = "retention", "drained", "immediate"
+"""The reclaim policies: what decides when records go."""
+
+
+def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
+    """Return the reclaim policy of a change that was requested with this delay; None is :data:`RETENTION`."""
+    if immediate:
+        return IMMEDIATE
+    return RETENTION if delay_ms is None else DRAINED
+
+
 @dataclass(frozen=True)
 class DeleteTopicPartitions(JsonFields):
     """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic.
@@ -106,10 +117,8 @@ class DeleteTopicPartitions(JsonFields):
 
     @property
     def policy(self) -> str:
-        """The reclaim policy: ``retention``, ``drained`` or ``immediate``."""
-        if self.immediate_delete:
-            return "immediate"
-        return "retention" if self.delay_ms is None else "drained"
+        """The reclaim policy."""
+        return policy_of(self.delay_ms, immediate=self.immediate_delete)
 
     @property
     def earliest_ms(self) -> int:
@@ -268,6 +277,11 @@ class Replacement(JsonFields):
     undone_ms: int | None = field(default=None, metadata=form(optional_int))
     evacuation_epoch: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(optional_text))
+
+    @property
+    def policy(self) -> str:
+        """The reclaim policy."""
+        return policy_of(self.delay_ms)
 
     @property
     def has_fence(self) -> bool:

@@ -20,7 +20,7 @@ from modeaware.lifecycle.growth import revived_to
 from modeaware.lifecycle.objections import objection_to_change, why_not_now
 from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress, partition_phases, topic_phase
-from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.records import RETENTION, Replacement, TopicRecord
 from modeaware.modes import divides_text, format_ranges
 from modeaware.plan.file import DesiredTopic
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
@@ -223,7 +223,7 @@ def diff_replaced(
             raise _RefusedError(objection_to_change(now))
         else:
             _check_successor(desired, now, successor)
-            if topic_phase(record) == "done" or now.delay_ms is None:  # which nobody waits for
+            if topic_phase(record) == "done" or now.policy == RETENTION:  # which nobody waits for
                 return TopicDiff(desired.name, desired.where)
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))

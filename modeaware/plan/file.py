@@ -17,7 +17,7 @@ from modeaware.durations import parse_duration_ms
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.objections import is_topic_name
-from modeaware.modelog.records import MAX_PARTITIONS
+from modeaware.modelog.records import DRAINED, MAX_PARTITIONS, RETENTION
 from modeaware.printable import printable_lines
 from modeaware.spelling import nearest
 
@@ -41,7 +41,6 @@ _MOST_CONFIGS = 250
 """Brokers have some 40 configs of a topic. Each topic is compared on its own, also where aliases share its configs."""
 
 
-RETENTION, DRAINED = "retention", "drained"
 POLICIES = (RETENTION, DRAINED)
 
 

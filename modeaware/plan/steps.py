@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
 from modeaware.modes import format_ranges
-from modeaware.plan.file import DRAINED, RETENTION
 from modeaware.reports.describe import end_text, reclaim_text
 
 _DEFAULT = "the cluster's default"
@@ -80,18 +79,8 @@ class Grow:
         return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
 
 
-class _Deletes:
-    """When a step may delete, as a file declares it."""
-
-    command: DeletePartitionsCommand | ReplaceTopicCommand
-
-    @property
-    def policy(self) -> str:
-        return RETENTION if self.command.delay_ms is None else DRAINED
-
-
 @dataclass(frozen=True)
-class Shrink(_Deletes):
+class Shrink:
     """Fewer writable partitions; those from ``command.total_count`` on are retired. The topic stays.
 
     Attributes:
@@ -102,7 +91,7 @@ class Shrink(_Deletes):
         "from": "before",
         "step": "step",
         "to": "to",
-        "policy": "policy",
+        "policy": "command.policy",
         "delay_ms": "command.delay_ms",
         "accept_state_loss": "command.accept_state_loss",
     }
@@ -117,7 +106,7 @@ class Shrink(_Deletes):
         return self.command.total_count
 
     def lines(self) -> list[str]:
-        reclaim = f"policy {self.policy}: {reclaim_text(self.command)}"
+        reclaim = f"policy {self.command.policy}: {reclaim_text(self.command)}"
         head = f"~ partitions: {self.before} -> {self.to}"
         return [head, f"    ReadOnly: {format_ranges(range(self.to, self.before))}; {reclaim}"]
 
@@ -138,7 +127,7 @@ class AcceptStateLoss:
 
 
 @dataclass(frozen=True)
-class Replace(_Deletes):
+class Replace:
     """A new topic in the place of this one, which is deleted in the end, with another number of partitions.
 
     Attributes:
@@ -150,7 +139,7 @@ class Replace(_Deletes):
         "step": "step",
         "to": "to",
         "successor": "command.successor",
-        "policy": "policy",
+        "policy": "command.policy",
         "delay_ms": "command.delay_ms",
         "configs": "command.configs",
         "evacuate": "command.evacuate",
@@ -169,7 +158,7 @@ class Replace(_Deletes):
     def lines(self) -> list[str]:
         command = self.command
         head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.successor}"
-        end = f"    policy {self.policy}: {end_text(command.topic, command.fence, command.delay_ms)}"
+        end = f"    policy {command.policy}: {end_text(command.topic, command.fence, command.delay_ms)}"
         return [head, end, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
 
 

@@ -22,6 +22,7 @@ from modeaware.lifecycle.report import (
     waits_for,
 )
 from modeaware.lifecycle.state import current_record
+from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import ModeLog, Session
@@ -185,23 +186,26 @@ def _replacement_lines(now: ReplacementReport) -> list[str]:
     return lines
 
 
+_POLICIES = {
+    IMMEDIATE: "immediate: records are deleted without waiting for consumers",
+    RETENTION: "retention: records go when the topic's own retention removes them",
+    DRAINED: "drained: records are deleted once every group has consumed them, not before {earliest}",
+}
+_RECLAIM = {
+    IMMEDIATE: "their records are deleted WITHOUT waiting for consumers (--immediate-delete)",
+    RETENTION: "their records stay until the topic's own retention removes them (a delay deletes them once consumed)",
+    DRAINED: "their records are deleted once every group has consumed them{earliest}",
+}
+
+
 def _policy(deletion: ShrinkReport) -> str:
-    if deletion.policy == "immediate":
-        return "immediate: records are deleted without waiting for consumers"
-    if deletion.policy == "retention":
-        return "retention: records go when the topic's own retention removes them"
-    earliest = utc(deletion.create_timestamp_ms + (deletion.delay_ms or 0))
-    return f"drained: records are deleted once every group has consumed them, not before {earliest}"
+    return _POLICIES[deletion.policy].format(earliest=utc(deletion.create_timestamp_ms + (deletion.delay_ms or 0)))
 
 
 def reclaim_text(command: DeletePartitionsCommand) -> str:
     """Return what becomes of the records of retired partitions."""
-    if command.immediate_delete:
-        return "their records are deleted WITHOUT waiting for consumers (--immediate-delete)"
-    if command.delay_ms is None:
-        return "their records stay until the topic's own retention removes them (a delay deletes them once consumed)"
     earliest = f", {duration_text(command.delay_ms)} from now at the earliest" if command.delay_ms else ""
-    return f"their records are deleted once every group has consumed them{earliest}"
+    return _RECLAIM[command.policy].format(earliest=earliest)
 
 
 def end_text(topic: str, fence: str, delay_ms: int | None) -> str:

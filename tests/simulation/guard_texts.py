@@ -76,8 +76,8 @@ the drain is checked again before deletion  I1 74
     lifecycle.steps: return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts,
         now.requirement)\n    return => return
 retention deletes nothing  I1 719
-    lifecycle.steps: if policy == "retention":  # the log start
-    lifecycle.steps: again = deletion_of(now.record).policy != "retention" => again = True
+    lifecycle.steps: if policy == RETENTION:  # the log start
+    lifecycle.steps: again = deletion_of(now.record).policy != RETENTION => again = True
 a compacted topic keeps its records  I1 9
     lifecycle.steps: if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None
     lifecycle.steps: if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n

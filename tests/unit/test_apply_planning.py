@@ -386,7 +386,7 @@ def test_another_number_is_a_replacement_where_the_file_says_so() -> None:
     assert "modeaware replace --dry-run" in plan.notes[0]
     (more,) = topic.plan(replaced(24, replication_factor=3)).steps
     assert isinstance(more, Replace)
-    assert (more.command.num_partitions, more.command.replication_factor, more.policy) == (24, 3, "retention")
+    assert (more.command.num_partitions, more.command.replication_factor, more.command.policy) == (24, 3, "retention")
 
 
 def test_a_topic_with_the_number_or_none_at_all_is_not_replaced() -> None:
