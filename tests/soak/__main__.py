@@ -35,6 +35,7 @@ from tests.workload.judge import judge
 from tests.workload.load import Load
 from tests.workload.reader import Reader
 from tests.workload.verdict import Verdict
+from tests.workload.writer import LONG_S
 
 TOPIC, FIRST_COUNT, COUNTS = "soak", 12, (2, 12)
 CONFIGS = {"broker.session.timeout.ms": "60000"}
@@ -104,7 +105,7 @@ class Soak:
         self._controller = ControllerProcess(self._conf, "__partition_modes", folder)
         self._load = Load(*GROUPS)
         for _ in range(WRITERS):
-            self._load.writer(self._producer, TOPIC, keys=KEYS, per_s=per_s / WRITERS, batch=True)
+            self._load.writer(self._producer, TOPIC, keys=KEYS, per_s=per_s / WRITERS, batch=True, catch_up_s=LONG_S)
         for group in GROUPS:
             for _ in range(MEMBERS):
                 self._load.reader(partial(self._consumer, group), [TOPIC], group, Member, batch=1_000)
