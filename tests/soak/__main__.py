@@ -155,9 +155,9 @@ class Soak:
         return Figures(
             seconds=round(time.monotonic() - self._began_s, 1),
             written=sum(writer.written for writer in self._load.writers),
-            refused=sum((writer.failures for writer in self._load.writers), Counter()),
+            refused=dict(sum((writer.failures for writer in self._load.writers), Counter())),
             read=dict(self._load.ledger.distinct),
-            errors=sum((reader.errors for reader in self._load.readers), Counter()),
+            errors=dict(sum((reader.errors for reader in self._load.readers), Counter())),
             replacements=self._replacements.begun,
             deletions=self._replacements.over,
             verdict=self._verdict.as_json(),
