@@ -27,6 +27,7 @@ from benchmarks.setting import Setting
 from tests.support.background import Background
 from tests.support.plain import commit, create_topic, ends, watermarks
 from tests.support.waiting import eventually
+from tests.workload.writer import Pace
 
 PARTITIONS, KEPT = 12, 4
 RECORD_BYTES = 1_000
@@ -58,24 +59,10 @@ def measure(setting: Setting) -> Iterator[Result]:
         yield Result(f"{way}: largest beside smallest topic", slower, "x slower", below=1.2)
 
 
-class Pauses:
-    """The longest time between two events of a client."""
-
-    def __init__(self) -> None:
-        self._last_s: float | None = None
-        self.longest_s = 0.0
-
-    def event(self, *_: Any) -> None:
-        now_s = time.monotonic()
-        if self._last_s is not None:
-            self.longest_s = max(self.longest_s, now_s - self._last_s)
-        self._last_s = now_s
-
-
 class Writing(Background):
     """Writes at the benchmark's rate."""
 
-    def __init__(self, producer: Any, topic: str, pauses: Pauses) -> None:
+    def __init__(self, producer: Any, topic: str, pauses: Pace) -> None:
         super().__init__()
         self._producer, self._topic, self._pauses = producer, topic, pauses
 
@@ -83,7 +70,7 @@ class Writing(Background):
         for key in itertools.cycle(KEYS):
             if self.done.is_set():
                 break
-            self._producer.produce(self._topic, b"x" * RECORD_BYTES, key, on_delivery=self._pauses.event)
+            self._producer.produce(self._topic, b"x" * RECORD_BYTES, key, on_delivery=lambda *_: self._pauses.event())
             self._producer.poll(WRITE_EVERY_S)
         self._producer.flush(30)
 
@@ -91,7 +78,7 @@ class Writing(Background):
 class Reading(Background):
     """Reads whatever the consumer is given, and closes it."""
 
-    def __init__(self, consumer: Any, pauses: Pauses) -> None:
+    def __init__(self, consumer: Any, pauses: Pace) -> None:
         super().__init__()
         self._consumer, self._pauses = consumer, pauses
 
@@ -136,7 +123,7 @@ def _changed(
         change: changes the topic and returns once that is done: by this client, the mode log, before the deadline
             (monotonic).
     """
-    written, read = Pauses(), Pauses()
+    written, read = Pace(), Pace()
     with controlled(setting, modeaware_seal_quiet_ms=SEAL_QUIET_MS) as (admin, log, _), ExitStack() as stack:
         topic, group = _filled(setting, gigabytes)
         conf = {"bootstrap.servers": setting.bootstrap_servers, "modeaware.mode.log.topic": log.topic}
@@ -154,7 +141,7 @@ def _changed(
 
 
 def _copy(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
-    written, read = Pauses(), Pauses()
+    written, read = Pace(), Pace()
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     topic, group = _filled(setting, gigabytes)
     producer = confluent_kafka.Producer({**plain, **QUEUE})
@@ -253,7 +240,7 @@ def _created(setting: Setting, partitions: int) -> str:
     return name
 
 
-def _details(moved_bytes: int, written: Pauses, read: Pauses) -> dict[str, Any]:
+def _details(moved_bytes: int, written: Pace, read: Pace) -> dict[str, Any]:
     return {
         "moved_bytes": moved_bytes,
         "writer_pause_s": round(written.longest_s, 2),

@@ -33,7 +33,7 @@ from tests.workload.journal import Sink
 from tests.workload.judge import judge
 from tests.workload.load import Load
 from tests.workload.reader import Reader
-from tests.workload.writer import CALL_S, TransactionalWriter, Writer, insist
+from tests.workload.writer import CALL_S, LONG_S, TransactionalWriter, Writer, insist
 
 log = logging.getLogger("chains")
 TRANSACTIONAL = "transactional"
@@ -203,7 +203,7 @@ class Replacer(Task):
         """Add one of each kind; the transactional one."""
         conf = {**self._setting.conf, "acks": "all", "linger.ms": 5}
         first = self._first
-        options: dict[str, Any] = {"keys": KEYS, "per_s": PER_S, "batch": True}
+        options: dict[str, Any] = {"keys": KEYS, "per_s": PER_S, "batch": True, "catch_up_s": LONG_S}
         settings = {"transactional.id": first, "transaction.timeout.ms": 15_000}
         load.writer(lambda: modeaware.Producer({**conf, **AWARE}), first, **options)
         sink, run = load.sink(TRANSACTIONAL, transactional=True)

@@ -39,7 +39,7 @@ from tests.chaos.setting import (
 from tests.workload.journal import Journal, Kind, Sink, pack_bounds
 from tests.workload.reader import Reader
 from tests.workload.record import log_of
-from tests.workload.writer import TransactionalWriter, Writer
+from tests.workload.writer import LONG_S, TransactionalWriter, Writer
 
 log = logging.getLogger("client")
 
@@ -148,8 +148,8 @@ class ChaosWriter(Writer):
         if kind.transactional:
             conf |= {"transactional.id": name, "transaction.timeout.ms": 15_000}
         producer = modeaware.Producer if kind.aware else PlainProducer
-        per_s = setting.rate_per_s * kind.share
-        super().__init__(lambda: producer(conf), setting.topic, sink, int(run), per_s=per_s, **options)
+        options |= {"per_s": setting.rate_per_s * kind.share, "catch_up_s": LONG_S}
+        super().__init__(lambda: producer(conf), setting.topic, sink, int(run), **options)
         self._setting = setting
         self._random = random.Random(f"{setting.seed}-{name}-{run}")
         self._views: SeenViews | None = None

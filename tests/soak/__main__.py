@@ -35,6 +35,7 @@ from tests.workload.judge import judge
 from tests.workload.load import Load
 from tests.workload.reader import Reader
 from tests.workload.verdict import Verdict
+from tests.workload.writer import LONG_S
 
 TOPIC, FIRST_COUNT, COUNTS = "soak", 12, (2, 12)
 CONFIGS = {"broker.session.timeout.ms": "60000"}
@@ -104,7 +105,7 @@ class Soak:
         self._controller = ControllerProcess(self._conf, "__partition_modes", folder)
         self._load = Load(*GROUPS)
         for _ in range(WRITERS):
-            self._load.writer(self._producer, TOPIC, keys=KEYS, per_s=per_s / WRITERS, batch=True)
+            self._load.writer(self._producer, TOPIC, keys=KEYS, per_s=per_s / WRITERS, batch=True, catch_up_s=LONG_S)
         for group in GROUPS:
             for _ in range(MEMBERS):
                 self._load.reader(partial(self._consumer, group), [TOPIC], group, Member, batch=1_000)
@@ -154,9 +155,9 @@ class Soak:
         return Figures(
             seconds=round(time.monotonic() - self._began_s, 1),
             written=sum(writer.written for writer in self._load.writers),
-            refused=sum((writer.failures for writer in self._load.writers), Counter()),
+            refused=dict(sum((writer.failures for writer in self._load.writers), Counter())),
             read=dict(self._load.ledger.distinct),
-            errors=sum((reader.errors for reader in self._load.readers), Counter()),
+            errors=dict(sum((reader.errors for reader in self._load.readers), Counter())),
             replacements=self._replacements.begun,
             deletions=self._replacements.over,
             verdict=self._verdict.as_json(),

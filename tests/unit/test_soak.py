@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ def broken(kind: str) -> Verdict:
 def test_a_soak_is_well() -> None:
     end = soaked()
     assert end.problems() == []
+    report = json.loads(json.dumps(as_json([end], soaked(broken("lost")), seed=1)))
+    assert (report["ok"], report["verdict"]["violations"]) == (False, {"lost": 1})
     report = as_json([end], end, seed=1)
     assert (report["ok"], report["seed"], len(report["minutes"])) == (True, 1, 1)
     assert "refused 1  lag 1" in end.line()

@@ -154,6 +154,11 @@ def ended(story: Story, **more: Any) -> Story:
     return story
 
 
+def ended_well(story: Story) -> Story:
+    story.writer.note(Kind.ENDED)
+    return story
+
+
 NOT_MINE = (
     Fault(9_001, 9_500, "broker-kill", "broker-1", "*"),
     Fault(2_000, 2_001, "consumer-kill", "b-1", "b"),
@@ -163,6 +168,7 @@ WRONG: list[tuple[str, Callable[[], Story], dict[str, int]]] = [
     ("deleted and not read", lambda: deleted("b 2", at_ms=9_000), {"lost": 1, "deleted-unread": 1}),
     ("in a deleted topic, not read", lambda: ended(Story("b 2", "stored 2"), starts={}), {"lost": 1}),
     ("acknowledged without a trace", lambda: acknowledged(at(6), 6), {"lost": 1, "vanished": 1}),
+    ("deleted without a trace", lambda: deleted("a 2", "b 2", at_ms=9_000), {"lost": 1}),
     ("acknowledged somewhere without a trace", lambda: acknowledged(at(6), UNPLACED), {"lost": 1}),
     ("vanished when all had read it", lambda: Story("stored 2"), {"vanished": 1}),
     ("not read", lambda: Story("b 5"), {"unread": 1}),
@@ -190,13 +196,19 @@ WRONG: list[tuple[str, Callable[[], Story], dict[str, int]]] = [
     ("a key out of order across topics", lambda: between_topics(3, 0, "a"), {"order": 1}),
     ("a key in another partition than its hash", lambda: routed(0, 1 - OF_TWO[0]), {"misplaced": 1}),
     ("a retired partition", lambda: routed(0, OF_TWO[0], writable={5: [1 - OF_TWO[0]]}), {"misplaced": 1}),
-    ("another place in a replaced topic", lambda: routed(1, 1 - OF_TWO[1], counts={"old": 2}), {"misplaced": 1}),
+    (
+        "another place in a replaced topic",
+        lambda: routed(1, 1 - OF_TWO[1], aware=False, counts={"old": 2}),
+        {"misplaced": 1},
+    ),
     ("behind the seal", lambda: ended(Story(), seals={LOG: 4}), {"after-seal": 2}),
     ("aborted and read", lambda: killed((0, Kind.COMMITTED), (3, Kind.ABORTED)), {"aborted-read": 3}),
     ("no writer's", lambda: with_more(at(0, run=2), 6, LOG, "ack 6"), {"stranger": 1}),
     ("the same held offset again", lambda: twice(held=True), {"read-backwards": 1, "unexplained-duplicate": 1}),
     ("again for faults of others", lambda: twice(*NOT_MINE), {"unexplained-duplicate": 1}),
     ("again for an earlier failed commit", lambda: twice(commit_failed_ms=1_054), {"unexplained-duplicate": 1}),
+    ("again in other hands without a fault", lambda: twice(taken_ms=2_000), {"unexplained-duplicate": 1}),
+    ("unknown though it ended well", lambda: ended_well(killed((0, None))), {"unsettled": 1}),
     ("two unknown transactions", lambda: killed((0, None), (4, None), kills="ww"), {"unsettled": 1}),
     ("unknown though unharmed", lambda: killed((0, None), kills="v"), {"unsettled": 1}),
     (
@@ -222,6 +234,7 @@ def test_every_kind_of_violation_has_a_wrong_run() -> None:
 
 
 OWN = Fault(900, 1_056, "consumer-kill", "a-2", "a")
+WITHIN = OWN._replace(from_ms=950, to_ms=1_000)
 BROKER = Fault(1, 2, "broker-kill", "broker-1", "*")
 RIGHT: list[tuple[str, Callable[[], Story]]] = [
     ("all read", Story),
@@ -240,6 +253,10 @@ RIGHT: list[tuple[str, Callable[[], Story]]] = [
     ("a name that two topics had", lambda: ended(found_instead(at(7), 5), reused=[LOG])),
     ("aborted and not read", lambda: killed((0, Kind.COMMITTED), (6, Kind.ABORTED))),
     ("again after a fault of the group", lambda: twice(OWN)),
+    (
+        "again after a long fault around a short one",
+        lambda: twice(OWN._replace(to_ms=8_000), OWN._replace(from_ms=950, to_ms=1_000)),
+    ),
     ("again after a failed commit", lambda: twice(commit_failed_ms=2_000)),
     ("again in other hands after a broker's fault", lambda: twice(BROKER, taken_ms=2 + SETTLE_MS)),
     ("a group that had not to read", lambda: ended(Story("b 5"), groups=["a"])),
@@ -286,7 +303,9 @@ def test_a_shrink_is_complete_when_kafka_says_so() -> None:
 
 def test_a_transaction_of_unknown_end_of_which_nothing_is_seen_is_unsettled() -> None:
     lacks = [f"{what} {n}" for what in ("a", "b", "stored") for n in (3, 4, 5)]
-    verdict = killed((0, Kind.COMMITTED), (3, None), lacks=lacks).verdict()
+    story = killed((0, Kind.COMMITTED), (3, None), lacks=lacks)
+    assert story.ledger.unread() == {"a": 0, "b": 0}
+    verdict = story.verdict()
     assert verdict.ok
     assert (verdict.acknowledged, verdict.unsettled) == (3, 3)
     assert (verdict.unsettled_transactions, verdict.most_unsettled) == (1, 1)
@@ -300,7 +319,7 @@ def test_the_records_of_a_run_are_judged_and_dropped_in_parts() -> None:
     part = story.ledger.split(2)
     assert judge(part, Evidence()).violations == {"lost": 1}
     story.read("b", at(2), 2, AFTER_ALL_MS)  # too late: its topic is gone
-    assert (story.ledger.acknowledged, story.ledger.unread()) == (1, {"a": 1, "b": 1})
+    assert (story.ledger.acknowledged, story.ledger.unread(), [*story.ledger.runs]) == (1, {"a": 1, "b": 1}, [2])
 
 
 def test_a_journal_keeps_what_a_killed_process_has_noted(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ class Deployment:
         sink = ledger.reader(self.group, self.group)
         entries = [entry for each in self.clients("reader") for entry in each.entries(Kind.READ)]
         for number, log, offset, at_ms, kind in sorted(entries, key=lambda entry: entry[3]):
-            sink.note(Kind(kind), number, log, offset, at_ms)
+            sink.note(kind, number, log, offset, at_ms)
         verdict = judge(ledger, Evidence())
         assert verdict.ok, verdict
         assert verdict.acknowledged > 0

@@ -58,8 +58,8 @@ class Sink:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
 
-    def note(self, kind: Kind, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
-        """Note an entry, of now unless ``at_ms`` says otherwise. It is safe with the next :meth:`flush`."""
+    def note(self, kind: int, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
+        """Note an entry of a :class:`Kind`, by default of now. It is safe with the next :meth:`flush`."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -74,7 +74,7 @@ class Journal(Sink):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
         self._waiting = bytearray()
 
-    def note(self, kind: Kind, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
+    def note(self, kind: int, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
         at_ms = self.now_ms() if at_ms is None else at_ms
         self._waiting += _ENTRY.pack(number, log, offset, at_ms, kind)
 
@@ -98,7 +98,7 @@ def read_journal(path: Path) -> Iterator[Entry]:
 def replay(path: Path, sink: Sink) -> None:
     """Note a journal's entries again."""
     for number, log, offset, at_ms, kind in read_journal(path):
-        sink.note(Kind(kind), number, log, offset, at_ms)
+        sink.note(kind, number, log, offset, at_ms)
 
 
 def pack_bounds(lower: int, upper: int) -> int:

@@ -153,7 +153,7 @@ class Ledger:
         with self._turn:
             self._sight(number, log, offset, STORED | SIGHTED)
 
-    def note_of_writer(self, writer: Run, kind: Kind, number: int, log: int, offset: int) -> None:
+    def note_of_writer(self, writer: Run, kind: int, number: int, log: int, offset: int) -> None:
         with self._turn:
             if kind == Kind.ACKED:
                 self._sight(number, log, offset, ACKED)
@@ -169,7 +169,7 @@ class Ledger:
             else:
                 writer.outcomes[-1] = Outcome.COMMITTED if kind == Kind.COMMITTED else Outcome.ABORTED
 
-    def note_of_reader(self, group: str, kind: Kind, log: int, offset: int, at_ms: int) -> None:
+    def note_of_reader(self, group: str, kind: int, log: int, offset: int, at_ms: int) -> None:
         with self._turn:
             if kind == Kind.COMMIT_FAILED:
                 self.unsure[group].append((min(offset, at_ms), at_ms))
@@ -304,7 +304,7 @@ class _WriterSink(Sink):
         super().__init__(ledger.now_ms)
         self._ledger, self._run = ledger, run
 
-    def note(self, kind: Kind, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
+    def note(self, kind: int, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
         self._ledger.note_of_writer(self._run, kind, number, log, offset)
 
 
@@ -316,7 +316,7 @@ class _ReaderSink(Sink):
         self._ledger, self._group, self._name, self._holds = ledger, group, name, holds
         self._held: dict[int, int] = {}
 
-    def note(self, kind: Kind, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
+    def note(self, kind: int, number: int = 0, log: int = 0, offset: int = 0, at_ms: int | None = None) -> None:
         at_ms = self.now_ms() if at_ms is None else at_ms
         if kind != Kind.READ:
             self._held.pop(log, None)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tests.support.background import Background
 from tests.support.plain import drain_topic, watermarks
 from tests.support.waiting import eventually
 from tests.workload.evidence import Evidence, crc32_place
@@ -70,13 +69,13 @@ class Load:
         return self.readers[-1]
 
     @contextmanager
-    def running(self, *others: Background) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """All readers run, and all writers within; what was acknowledged is read before readers stop."""
         with ExitStack() as reading:
             for reader in self.readers:
                 reading.enter_context(reader)
             with ExitStack() as writing:
-                for writer in (*self.writers, *others):
+                for writer in self.writers:
                     writing.enter_context(writer)
                 yield
             self.await_read()

@@ -98,4 +98,5 @@ class Verdict:
             self.broken(kind, f"{where}: {'; '.join(examples[kind])}", count)
 
     def as_json(self) -> dict[str, Any]:
-        return {"ok": self.ok, "lost": self.violations["lost"], "unread": self.violations["unread"], **vars(self)}
+        fields = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        return {"ok": self.ok, "lost": self.violations["lost"], "unread": self.violations["unread"], **fields}

@@ -20,7 +20,7 @@ KEYS, PER_S = 40, 100.0
 TURN_S = 0.02
 FLUSH_S = 90.0
 MOST_WAITING = 20_000
-MOST_DEBT_S = 3.0
+CATCH_UP_S, LONG_S = 0.1, 3.0
 CALL_S = 15.0
 GIVE_UP_S = 90.0
 AGAIN_S = 0.2
@@ -54,7 +54,8 @@ class Writer(Background):
         sink: where it notes what was acknowledged, and what was not.
         incarnation: the run of its records.
         keys: how many keys; they are written in turn.
-        per_s: how many records a second. After a pause it catches up, by :data:`MOST_DEBT_S` at most.
+        per_s: how many records a second.
+        catch_up_s: how much of a pause it makes up for. A busy machine gets no more records than it takes.
         batch: it sends what is due by ``produce_batch``.
 
     Attributes:
@@ -73,6 +74,7 @@ class Writer(Background):
         keys: int = KEYS,
         per_s: float = PER_S,
         batch: bool = False,
+        catch_up_s: float = CATCH_UP_S,
     ) -> None:
         super().__init__()
         self.make, self.topic, self.sink, self.incarnation = make, topic, sink, incarnation
@@ -82,7 +84,7 @@ class Writer(Background):
         self.written = 0
         self._next: tuple[Sink, int] | None = None
         self._keys = itertools.cycle(range(keys))
-        self._per_s, self._batch = per_s, batch
+        self._per_s, self._batch, self._catch_up_s = per_s, batch, catch_up_s
 
     def work(self) -> None:
         self.producer = self.make()
@@ -90,7 +92,7 @@ class Writer(Background):
         last_s, due = time.monotonic(), 0.0
         while not self.done.is_set():
             now_s = time.monotonic()
-            due, last_s = min(due + (now_s - last_s) * self._per_s, MOST_DEBT_S * self._per_s), now_s
+            due, last_s = min(due + (now_s - last_s) * self._per_s, self._catch_up_s * self._per_s), now_s
             count = int(due) if self.has_room() else 0
             due -= count
             self._take_over()
