@@ -51,11 +51,13 @@ def confirmed(*, yes: bool) -> bool:
         return False
 
 
-def status_without_change(*, dry_run: bool, yes: bool, asks: bool = True) -> int | None:
+def status_without_change(
+    *, dry_run: bool, yes: bool, asks: bool = True, say: Callable[[str], None] = print
+) -> int | None:
     """Return the exit status where nothing is to be changed: a dry run, or not confirmed. None: proceed."""
     if not dry_run and (not asks or confirmed(yes=yes)):
         return None
-    print("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
+    say("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
     return 0 if dry_run else 1
 
 

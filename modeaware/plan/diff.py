@@ -15,7 +15,12 @@ from typing import ClassVar
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.lifecycle.commands import (
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+    ReplaceTopicCommand,
+    ResizeCommand,
+)
 from modeaware.lifecycle.growth import revived_to
 from modeaware.lifecycle.objections import objection_to_change, why_not_now
 from modeaware.lifecycle.repetition import repetition_of
@@ -84,10 +89,11 @@ class TopicDiff:
     """What is to be done about one topic.
 
     Attributes:
-        where: the file and line that declare it.
+        where: the file and line that declare it; empty for one that a command names.
         steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and what belongs to it.
         warnings: what it costs.
         in_progress: a change that has begun before and is not done: its phase, in words.
+        begun: steps that were taken before, and are not taken again: they are waited for.
         status: unchanged, in_progress, pending, refused, applied or failed.
         error: why nothing can be done, or why the steps failed.
     """
@@ -95,12 +101,13 @@ class TopicDiff:
     json_also: ClassVar = ("status", "error")
 
     topic: str
-    where: str
+    where: str = ""
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refusal: str | None = field(default=None, metadata={"json": None})
     progress: str | None = field(default=None, metadata={"json": "in_progress"})
+    begun: tuple[Step, ...] = field(default=(), metadata={"json": None})
     failure: str | None = field(default=None, metadata={"json": None})
     applied: bool = field(default=False, metadata={"json": None})
 
@@ -112,11 +119,16 @@ class TopicDiff:
             return REFUSED
         if self.steps:
             return PENDING
-        return IN_PROGRESS if self.progress is not None else UNCHANGED
+        return IN_PROGRESS if self.is_under_way else UNCHANGED
 
     @property
     def error(self) -> str | None:
         return self.failure if self.failure is not None else self.refusal
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a change has begun before, and is not done."""
+        return self.progress is not None or bool(self.begun)
 
     @property
     def needs_controller(self) -> bool:
@@ -125,7 +137,7 @@ class TopicDiff:
 
     def lines(self) -> Iterator[str]:
         """The diff. Marks: ``+`` new, ``~`` other, ``-`` gone, ``!`` read this."""
-        yield f"{self.topic} ({self.where})"
+        yield f"{self.topic} ({self.where})" if self.where else self.topic
         if self.refusal is not None:
             yield f"  ! refused: {self.refusal}"
             return
@@ -280,19 +292,33 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
     return _shrink(desired, current)
 
 
-def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    record, after = current.known, desired.partitions
+def resize(command: ResizeCommand, current: CurrentTopic) -> TopicDiff:
+    """Return what a command does that changes the number of writable partitions."""
+    record, after = current.known, command.total_count
     before, listed = record.writable_count, len(record.modes)
+    progress, warnings = current.progress, [keys_that_move(before, after)]
+    if isinstance(command, DeletePartitionsCommand):
+        again = repetition_of(command, record)
+        if again is not None:
+            accepts = AcceptStateLoss(command, again.accepts)
+            return TopicDiff(command.topic, "", (accepts,), _state_lost(again.accepts), progress=progress)
+        warnings += _state_lost(command.accept_state_loss)
+        step = Shrink(before, command)
+        return TopicDiff(command.topic, "", (step,), tuple(warnings), (_OLD_CLIENTS,), progress=progress)
     opening = any(retired.opening for retired in record.retired.values())
     revived = range(0) if opening else range(before, min(after, listed))
     created = range(max(listed, current.count), after)
     notes = []
     if current.in_progress and not opening:
-        notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
-    command = CreatePartitionsCommand(desired.name, after)
-    step = Grow(before, command, revived, created, by_controller=current.record is not None)
-    accepted, warnings, _ = _again(desired, revived_to(record, after))
-    return (step, *accepted), (keys_that_move(before, after), *warnings), tuple(notes)
+        notes.append(f"takes back the shrink that is in progress ({progress}), or a part of it")
+    growth = Grow(before, command, revived, created, by_controller=current.record is not None)
+    return TopicDiff(command.topic, "", (growth,), tuple(warnings), tuple(notes), progress=progress)
+
+
+def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+    diff = resize(CreatePartitionsCommand(desired.name, desired.partitions), current)
+    accepted, warnings, _ = _again(desired, revived_to(current.known, desired.partitions))
+    return (*diff.steps, *accepted), (*diff.warnings, *warnings), diff.notes
 
 
 def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> _Resize:
@@ -336,9 +362,8 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> _Resize:
 
 
 def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, rules = current.known.writable_count, desired.partitions, desired.shrink_rules
-    warnings = (keys_that_move(before, after), *_state_lost(rules.accept_state_loss))
-    return (Shrink(before, rules.command(desired.name, after)),), warnings, (_OLD_CLIENTS,)
+    diff = resize(desired.shrink_rules.command(desired.name, desired.partitions), current)
+    return diff.steps, diff.warnings, diff.notes
 
 
 def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
