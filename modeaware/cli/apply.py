@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from modeaware.cli.session import add_change_options, add_connection_options, ad
 from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.objections import objection_to_change
-from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
     CLEANUP_POLICY,
     PENDING,
@@ -77,35 +76,13 @@ left by Ctrl-C.
         return _Application(args, read_files(args.files)).run()
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was found once for all topics of the files.
-
-    Attributes:
-        topics: those that exist, as they are.
-        unusable: why the records of some in the mode log cannot be used.
-        replaced: the records of topics that are being replaced, or were.
-    """
-
-    topics: dict[str, CurrentTopic]
-    unusable: dict[str, str]
-    log: ModeLog
-    replaced: dict[str, TopicRecord] = field(default_factory=dict)
-
-
-def look_at(session: Session, names: Sequence[str]) -> Found:
-    """Read the mode log once, and ask the brokers for all topics at once."""
-    log = session.read_log()
+def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
+    """Return those of the topics that exist: the brokers are asked for all at once."""
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}
-    present = frozenset(topic.name for topic in listed.topics)
-    topics: dict[str, CurrentTopic] = {}
-    unusable: dict[str, str] = {}
-    replaced: dict[str, TopicRecord] = {}
-    for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers):
-        if (error := log.unusable(state.name, state.topic_id)) is not None:
-            unusable[state.name] = error.message
-        topics[state.name] = CurrentTopic(
+    present = {topic.name for topic in listed.topics}
+    return {
+        state.name: CurrentTopic(
             count=len(state.partitions),
             replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
             overrides=state.overrides,
@@ -114,14 +91,8 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
             topic_id=state.topic_id,
             record=log.replay.records.get(state.topic_id),
         )
-    for record in log.replaced:
-        own = topics.get(record.topic)
-        is_it = own is not None and own.record is record
-        has_returned = own is not None and own.topic_id in log.replaces  # that record is of another topic
-        leads_on = record.replacement is not None and record.replacement.switched_ms is not None
-        if is_it or (leads_on and not has_returned):
-            replaced[record.topic] = record
-    return Found(topics, unusable, log, replaced)
+        for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers)
+    }
 
 
 class _Application(Request):
@@ -138,13 +109,14 @@ class _Application(Request):
     def look(self, topics: Sequence[str]) -> Seen:
         session, desired = self.change.session, [self._desired[topic] for topic in topics]
         successors = [topic.replace for topic in desired if topic.replace is not None]
-        found = look_at(session, [*topics, *successors])
-        self.drafts |= {topic.name: _diff(topic, found) for topic in desired}
+        log = session.read_log()
+        found = look_at(session, log, [*topics, *successors])
+        self.drafts |= {topic.name: diff_of(topic, found, log) for topic in desired}
         self._consequences = Consequences(self.args, session)
-        self._controller_runs = cache(partial(is_running, session.conf, found.log.claim))
+        self._controller_runs = cache(partial(is_running, session.conf, log.claim))
         commands = [s.command for t in topics for s in self.drafts[t].steps if not isinstance(s, BrokerStep)]
         replacing = {each.successor for each in commands if isinstance(each, ReplaceTopicCommand)}
-        return self.change.look({*(each.topic for each in commands), *replacing}, found.log)
+        return self.change.look({*(each.topic for each in commands), *replacing}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         diff = self._with_controller(self.drafts[topic])
@@ -198,15 +170,20 @@ class _Application(Request):
         return ["To do the rest, run it again."]
 
 
-def _diff(desired: DesiredTopic, found: Found) -> TopicDiff:
-    record, refusal = found.replaced.get(desired.name), found.unusable.get(desired.name)
-    now = record.replacement if record is not None else None
-    if refusal is None and desired.name == found.log.topic:
-        refusal = "the mode log: the controller makes and keeps it"
-    if refusal is None and record is not None and now is not None:
-        if desired.replace is not None:
-            return diff_replaced(desired, record, now, found.topics.get(now.successor))
-        refusal = objection_to_change(now)
-    if refusal is not None:
-        return TopicDiff(desired.name, desired.where, refusal=refusal)
-    return diff_topic(desired, found.topics.get(desired.name))
+def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: ModeLog) -> TopicDiff:
+    """Return what is to be done about a topic, one that is being replaced or was included."""
+    name, current = desired.name, topics.get(desired.name)
+    if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
+        return TopicDiff(name, desired.where, refusal=error.message)
+    if name == log.topic:
+        return TopicDiff(name, desired.where, refusal="the mode log: the controller makes and keeps it")
+    for record in log.replaced:
+        if (now := record.replacement) is None or record.topic != name:
+            continue
+        is_it = current is not None and current.record is record
+        has_returned = current is not None and current.topic_id in log.replaces  # that record is of another topic
+        if is_it or (now.switched_ms is not None and not has_returned):
+            if desired.replace is not None:
+                return diff_replaced(desired, record, now, topics.get(now.successor))
+            return TopicDiff(name, desired.where, refusal=objection_to_change(now))
+    return diff_topic(desired, current)

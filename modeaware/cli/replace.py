@@ -11,7 +11,13 @@ from modeaware.admin.new_topics import TopicReplacement, check_replacement
 from modeaware.admin.successors import check_consequences, look_at_predecessors, replace_command
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.change import Request, Seen
-from modeaware.cli.session import add_change_options, add_connection_options, add_delay_option, add_flags
+from modeaware.cli.session import (
+    add_change_options,
+    add_connection_options,
+    add_delay_option,
+    add_flags,
+    add_state_loss_option,
+)
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
@@ -79,14 +85,7 @@ group has read it and none is subscribed to it any more, and once the delay has 
             help="config (default): brokers are made to refuse data for TOPIC before its end counts as final, by two "
             "of its configs; none: they are not, and TOPIC is never deleted",
         )
-        parser.add_argument(
-            "--accept-state-loss",
-            action="append",
-            default=[],
-            metavar="GROUP",
-            help="replace although this group keeps state per partition (Kafka Streams): the state of keys that move "
-            "to another partition stays behind; may be repeated",
-        )
+        add_state_loss_option(parser, "replace")
         add_flags(
             parser,
             evacuate="replace a compacted topic: TOPIC stays until the Spark job modeaware.spark.evacuate has copied "

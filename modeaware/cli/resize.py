@@ -10,7 +10,13 @@ from dataclasses import replace
 
 from modeaware.cli import Command
 from modeaware.cli.change import Request, Seen, Situation
-from modeaware.cli.session import add_change_options, add_connection_options, add_delay_option, add_flags
+from modeaware.cli.session import (
+    add_change_options,
+    add_connection_options,
+    add_delay_option,
+    add_flags,
+    add_state_loss_option,
+)
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ResizeCommand
 from modeaware.modes import format_ranges
 from modeaware.plan.diff import UNCHANGED, TopicDiff, resize
@@ -20,25 +26,15 @@ CommandOf = Callable[[Situation], ResizeCommand | None]
 """The command to carry out as things stand; None: there is nothing to undo."""
 
 
-def run_change(
-    args: argparse.Namespace,
-    topic: str,
-    command_of: CommandOf,
-    notes: Callable[[Situation], Sequence[str]] = lambda situation: (),
-) -> int:
-    """Change one topic as the options say, with ``notes`` among the lines shown before. Returns the exit status."""
-    return ResizeRequest(args, topic, command_of, notes).run()
-
-
-class ResizeRequest(Request):
-    """Of one topic; arguments as of :func:`run_change`."""
+class Resize(Request):
+    """A change of one topic's number of writable partitions, with ``notes`` among the lines shown before."""
 
     def __init__(
         self,
         args: argparse.Namespace,
         topic: str,
         command_of: CommandOf,
-        notes: Callable[[Situation], Sequence[str]],
+        notes: Callable[[Situation], Sequence[str]] = lambda situation: (),
     ) -> None:
         super().__init__(args, [topic])
         self._command_of, self._notes = command_of, notes
@@ -128,18 +124,8 @@ DELAY_HELP = (
 
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`shrink_command` reads, but for the delay, which ``topics`` takes in KIP-694's form."""
-    parser.add_argument(
-        "--accept-state-loss",
-        action="append",
-        default=[],
-        metavar="GROUP",
-        help="shrink although this group keeps state per partition (Kafka Streams): the state of keys that move to "
-        "another partition stays behind; may be repeated",
-    )
-    add_flags(
-        parser,
-        immediate_delete="delete the retired partitions' records at once, consumed or not",
-    )
+    add_state_loss_option(parser, "shrink")
+    add_flags(parser, immediate_delete="delete the retired partitions' records at once, consumed or not")
 
 
 def shrink_command(topic: str, count: int, delay_ms: int | None, args: argparse.Namespace) -> DeletePartitionsCommand:
@@ -164,7 +150,8 @@ class Grow(_Resize):
     what = "how many partitions take writes then"
 
     def run(self, args: argparse.Namespace) -> int:
-        return run_change(args, args.topic, lambda _: CreatePartitionsCommand(args.topic, args.partitions))
+        command = CreatePartitionsCommand(args.topic, args.partitions)
+        return Resize(args, args.topic, lambda _: command).run()
 
 
 class Shrink(_Resize):
@@ -178,4 +165,6 @@ class Shrink(_Resize):
         add_shrink_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        return run_change(args, args.topic, lambda _: shrink_command(args.topic, args.partitions, args.delay_ms, args))
+        return Resize(
+            args, args.topic, lambda _: shrink_command(args.topic, args.partitions, args.delay_ms, args)
+        ).run()

@@ -12,7 +12,7 @@ from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.change import Situation
 from modeaware.cli.embedded import admin_client
 from modeaware.cli.progress import status_without_change, tell
-from modeaware.cli.resize import DELAY_HELP, add_shrink_options, run_change, shrink_command, undo_note
+from modeaware.cli.resize import DELAY_HELP, Resize, add_shrink_options, shrink_command, undo_note
 from modeaware.cli.session import (
     add_actions,
     add_change_options,
@@ -161,7 +161,7 @@ class Topics(Command):
         if args.action == "alter":
             return _alter(args)
         if args.action == "undo":
-            return run_change(args, args.topic, undo_command, undo_note)
+            return Resize(args, args.topic, undo_command, undo_note).run()
         actions = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
         with open_session(args, f"{args.action} topics") as session:
             return actions[args.action](args, session)
@@ -233,7 +233,7 @@ def _alter(args: argparse.Namespace) -> int:
         if not topics:
             return _absent(args, listed)
     for topic in topics:
-        if status := run_change(args, topic, lambda situation: _alter_command(args, situation)):
+        if status := Resize(args, topic, lambda situation: _alter_command(args, situation)).run():
             return status
     return 0
 

@@ -16,7 +16,6 @@ import pytest
 
 from modeaware import cli
 from modeaware.cli import apply, change, progress
-from modeaware.cli.apply import Found
 from modeaware.cli.change import Change, Seen, is_ordered
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
@@ -28,7 +27,7 @@ from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, Replac
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
 from modeaware.plan.diff import ApplyReport, CurrentTopic, TopicDiff
-from modeaware.plan.file import ShrinkRules
+from modeaware.plan.file import DesiredTopic, ShrinkRules
 from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, BrokerStep, Create, Grow, Replace, Shrink, Step
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, to_json
@@ -150,9 +149,8 @@ class Cluster:
         self.taken += ordered
         return dict.fromkeys(ordered)
 
-    def _look(self) -> Found:
-        topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return Found(topics, {}, ModeLog("log", Replay()))
+    def _look(self) -> dict[str, CurrentTopic]:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "300ms", *options])
@@ -266,12 +264,15 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     ]
     log = ModeLog("log", fold([(record.topic_id, record.to_json()) for record in records]))
     listed = SimpleNamespace(topics=[SimpleNamespace(name=name, internal=False) for name in "ab"], live_brokers=())
-    states = [TopicState("a", topic_id, (), {}), TopicState("b", "id-2", (), {})]
+    partitions: Any = (SimpleNamespace(replication_factor=1),)
+    states = [TopicState("a", topic_id, partitions, {}), TopicState("b", "id-2", partitions, {})]
     monkeypatch.setattr(apply, "list_topics", lambda _: listed)
     monkeypatch.setattr(apply, "topic_states", lambda *_: states)
-    session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None), read_log=lambda: log)
-    replaced = apply.look_at(session, ["a", "b"]).replaced
-    assert replaced == ({"a": records[0]} if leads_on else {}) | {"b": records[1]}
+    session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None))
+    found = apply.look_at(session, log, ["a", "b"])
+    refusals = {name: apply.diff_of(DesiredTopic(name, 1), found, log).refusal or "" for name in "ab"}
+    assert ("its name leads to 'b'" in refusals["a"]) is leads_on
+    assert "its name leads to 'a'" in refusals["b"]
 
 
 def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,12 +85,12 @@ def test_options_make_the_command(
 ) -> None:
     made = []
 
-    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, *_: object) -> int:
+    def resize(args: argparse.Namespace, topic: str, command_of: CommandOf, *_: object) -> SimpleNamespace:
         made.append((topic, command_of(FRESH)))
-        return 0
+        return SimpleNamespace(run=lambda: 0)
 
     for module in ("topics", "resize"):
-        monkeypatch.setattr(f"modeaware.cli.{module}.run_change", run_change)
+        monkeypatch.setattr(f"modeaware.cli.{module}.Resize", resize)
     refused = isinstance(expected, RequestRefused)
     assert cli.main([*arguments.split(), *SERVER]) == (1 if refused else 0)
     assert made == ([] if refused else [("t", expected)])
@@ -212,7 +212,12 @@ def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
     assert grown.writable_count == 6
     assert any(line.startswith("      ReadOnly: 4-5; policy drained") for line in resize(SHRINK, grown.now).lines())
     made: list[object] = []
-    monkeypatch.setattr("modeaware.cli.topics.run_change", lambda _, __, command_of: made.append(command_of(grown)))
+
+    def altered(_: object, topic: str, command_of: CommandOf) -> SimpleNamespace:
+        made.append(command_of(grown))
+        return SimpleNamespace(run=lambda: 0)
+
+    monkeypatch.setattr("modeaware.cli.topics.Resize", altered)
     cli.main(["topics", "--alter", "--topic", "t", "--partitions", "5", *SERVER])
     assert made == [DeletePartitionsCommand("t", 5)]
     some_retired = replace(SHRUNK, facts=replace(SHRUNK.facts, partition_count=14))
@@ -403,11 +408,11 @@ def test_each_topic_of_a_pattern_is_altered_until_one_fails(
 ) -> None:
     done: list[str] = []
 
-    def run_change(_: object, name: str, *__: object) -> int:
+    def altered(_: object, name: str, *__: object) -> SimpleNamespace:
         done.append(name)
-        return statuses[len(done) - 1]
+        return SimpleNamespace(run=lambda: statuses[len(done) - 1])
 
-    monkeypatch.setattr("modeaware.cli.topics.run_change", run_change)
+    monkeypatch.setattr("modeaware.cli.topics.Resize", altered)
     arguments = ["topics", "--alter", "--topic", topic, "--partitions", "2", "--if-exists", *SERVER]
     assert cli.main(arguments) == statuses[-1]
     assert done == changed
