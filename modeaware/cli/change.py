@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from modeaware.admin.new_topics import NewPartitions
 from modeaware.admin.successors import validate_successor
@@ -234,13 +233,15 @@ class Change:
         if result.under_replicated:
             (tell if validate_only else print)(result.describe())
 
-    def wait(self, *topics: str, **watch: Any) -> None:
-        """Show the progress until no change of ``topics`` is in progress; ``watch``: as of :func:`wait_for_topics`."""
+    def wait(
+        self, *topics: str, ended: Callable[[TopicDescription], bool], lost: Callable[[RequestRefused], None]
+    ) -> None:
+        """Show the progress until each of ``topics`` has ended, or is lost: as :func:`wait_for_topics`."""
 
         def failure() -> BaseException | None:
             return self._embedded.failure if self._embedded is not None else None
 
-        wait_for_topics(self.session, topics, failure, **watch)
+        wait_for_topics(self.session, topics, failure, ended, lost)
 
 
 def is_ordered(step: Step) -> bool:

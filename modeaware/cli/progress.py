@@ -227,8 +227,8 @@ def wait_for_topics(
     session: Session,
     topics: Sequence[str],
     failure: Callable[[], BaseException | None],
-    ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
-    lost: Callable[[RequestRefused], None] = _raise,
+    ended: Callable[[TopicDescription], bool],
+    lost: Callable[[RequestRefused], None],
 ) -> None:
     """Show on standard error the progress of ``topics``, as :func:`wait_until_done`."""
     changed = threading.Event()

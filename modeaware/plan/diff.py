@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -204,19 +204,18 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
         return TopicDiff(name, where, (Create(desired.partitions, desired.replication_factor, configs),))
     try:
         _check(desired, current)
-        resize, warnings, notes = _resize(desired, current)
-        if any(isinstance(step, Replace) for step in resize):
-            return TopicDiff(name, where, resize, warnings, notes)  # with all configs
+        diff = replace(_resize(desired, current), where=where)
+        if any(isinstance(step, Replace) for step in diff.steps):
+            return diff  # with all configs
         alter = _configs(desired, current)
-        if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in resize)):
+        if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in diff.steps)):
             _check_cleanup_policy(alter)
     except _RefusedError as refused:
         return TopicDiff(name, where, refusal=str(refused), progress=current.progress)
     others = sorted((current.overrides or {}).keys() - desired.configs.keys())
-    if others:
-        notes += (f"configs of its own that the file does not name stay: {', '.join(others)}",)
-    steps = resize if alter is None else (*resize, alter)
-    return TopicDiff(name, where, steps, warnings, notes, progress=current.progress)
+    kept = (f"configs of its own that the file does not name stay: {', '.join(others)}",) if others else ()
+    steps = diff.steps if alter is None else (*diff.steps, alter)
+    return replace(diff, steps=steps, notes=(*diff.notes, *kept))
 
 
 def diff_replaced(
@@ -279,17 +278,14 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
         raise _RefusedError(_HIDDEN)
 
 
-_Resize = tuple[tuple[Step, ...], tuple[str, ...], tuple[str, ...]]
-
-
-def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+def _resize(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
     if desired.replace is not None and desired.partitions != current.goal:
         return _replacement(desired, desired.replace, current)
     if desired.partitions > current.goal:
         return _growth(desired, current)
     if desired.partitions == current.goal:
-        return _again(desired, current.known)
-    return _shrink(desired, current)
+        return replace(_again(desired, current.known), progress=current.progress)
+    return resize(desired.shrink_rules.command(desired.name, desired.partitions), current)
 
 
 def resize(command: ResizeCommand, current: CurrentTopic) -> TopicDiff:
@@ -315,13 +311,13 @@ def resize(command: ResizeCommand, current: CurrentTopic) -> TopicDiff:
     return TopicDiff(command.topic, "", (growth,), tuple(warnings), tuple(notes), progress=progress)
 
 
-def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+def _growth(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
     diff = resize(CreatePartitionsCommand(desired.name, desired.partitions), current)
-    accepted, warnings, _ = _again(desired, revived_to(current.known, desired.partitions))
-    return (*diff.steps, *accepted), (*diff.warnings, *warnings), diff.notes
+    again = _again(desired, revived_to(current.known, desired.partitions))
+    return replace(diff, steps=(*diff.steps, *again.steps), warnings=(*diff.warnings, *again.warnings))
 
 
-def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> _Resize:
+def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> TopicDiff:
     rules = desired.shrink_rules
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
@@ -338,32 +334,26 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
     step = Replace(current.known.writable_count, replace_command(desired.name, wanted, predecessor))
     warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(rules.accept_state_loss)
-    return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
+    return TopicDiff(desired.name, "", (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS))
 
 
-def _again(desired: DesiredTopic, record: TopicRecord) -> _Resize:
+def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     """The target of the shrink in progress: groups that the shrink does not name yet, and what the file wants
     otherwise."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
-    if again is None or desired.shrink is None:
-        return (), (), ()
+    now = record.deletion
+    if again is None or now is None or desired.shrink is None:
+        return TopicDiff(desired.name)
     warnings = _state_lost(again.accepts)
     if again.differs:
         how = ", ".join(again.differs)
         began = f"the shrink in progress continues as it began, with {how}: what the file says counts for the next one"
         warnings = (began, *warnings)
-    now = record.deletion
-    if now is None or not again.accepts:
-        return (), warnings, ()
     command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
         desired.name, record.writable_count, now.delay_ms, now.immediate_delete, again.accepts
     )
-    return (AcceptStateLoss(command, again.accepts),), warnings, ()
-
-
-def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    diff = resize(desired.shrink_rules.command(desired.name, desired.partitions), current)
-    return diff.steps, diff.warnings, diff.notes
+    steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()
+    return TopicDiff(desired.name, steps=steps, warnings=warnings)
 
 
 def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
