@@ -176,29 +176,34 @@ class Change:
     def is_embedded(self) -> bool:
         return self._embedded is not None
 
-    def order(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
+    def send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
         """Have a controller carry out those of ``steps`` that are its work, together: at most one of each topic.
 
         Returns:
             Topic -> why the step failed; None: it was carried out.
         """
         commands = {
-            step.command.topic: step.command for step in steps if not isinstance(step, BrokerStep) and is_ordered(step)
+            step.command.topic: step.command
+            for step in steps
+            if not isinstance(step, BrokerStep) and goes_to_controller(step)
         }
         answers: Mapping[str, object]
         try:
             if self._embedded is not None:
                 answers = carry_out_all(self._embedded, commands, self._timeout_s)
             else:
-                answers = run_interruptibly(partial(self._ask, list(commands.values()))) if commands else {}
+                answers = self._ask(list(commands.values())) if commands else {}
         except ModeAwareError as error:
             return dict.fromkeys(commands, error)
         missing = {topic: ModeAwareError(f"topic {topic!r}: the answer does not mention it") for topic in commands}
         return {t: each if isinstance(each, ModeAwareError) else None for t, each in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
+        """Return what the controller that runs answers. After Ctrl-C no further attempt begins: nothing is to be done
+        minutes later."""
         deadline, session = Deadline(self._timeout_s), self.session
-        with closing(ControllerCalls(session.conf, session.config)) as calls:
+
+        def ask() -> Mapping[str, object]:
             views = calls.views(deadline)
             replaced = [each for each in commands if isinstance(each, ReplaceTopicCommand)]
             answers = calls.replace_topics(views, replaced, False, deadline)
@@ -208,15 +213,18 @@ class Change:
                 if isinstance(each, DeletePartitionsCommand):
                     wanted = DeletePartitions(each.total_count, each.immediate_delete, each.accept_state_loss)
                     answers |= calls.delete_partitions(views, {each.topic: wanted}, each.delay_ms, deadline)
-        return answers
+            return answers
+
+        with closing(ControllerCalls(session.conf, session.config)) as calls:
+            return run_interruptibly(ask, stop=calls.give_up)
 
     def carry_out(self, topic: str, step: Step) -> None:
         """Have a step carried out: by the brokers alone, or by a controller."""
         if isinstance(step, BrokerStep):
             step.at_brokers(topic, self.admin, self.session.cluster.brokers, validate_only=False)
-        elif isinstance(step, Grow) and not is_ordered(step):
+        elif isinstance(step, Grow) and not goes_to_controller(step):
             self.grow(step, validate_only=False)
-        elif (failure := self.order([step])[topic]) is not None:
+        elif (failure := self.send([step])[topic]) is not None:
             raise failure
 
     def grow(self, step: Grow, *, validate_only: bool) -> None:
@@ -244,7 +252,7 @@ class Change:
         wait_for_topics(self.session, topics, failure, ended, lost)
 
 
-def is_ordered(step: Step) -> bool:
+def goes_to_controller(step: Step) -> bool:
     """Return whether a controller carries the step out, by its command alone."""
     return step.by_controller and not (isinstance(step, Grow) and step.minimum is not None)
 
@@ -382,7 +390,7 @@ class Request:
 
     def _carry_out(self) -> None:
         pending = [diff for diff in self.diffs.values() if diff.status == PENDING]
-        failures = self.change.order([diff.steps[0] for diff in pending])
+        failures = self.change.send([diff.steps[0] for diff in pending])
         for diff in pending:
             self._attempt(diff.topic, partial(self._take, diff, failures.get(diff.topic)))
 
@@ -391,7 +399,7 @@ class Request:
         if failure is not None:
             raise failure
         for number, step in enumerate(diff.steps):
-            if number > 0 or not is_ordered(step):
+            if number > 0 or not goes_to_controller(step):
                 self.change.carry_out(diff.topic, step)
             self.say(f"{diff.topic}: {step.done()}.")
         self.diffs[diff.topic] = replace(diff, applied=True)

@@ -16,7 +16,7 @@ import pytest
 
 from modeaware import cli
 from modeaware.cli import apply, change, progress
-from modeaware.cli.change import Change, Seen, is_ordered
+from modeaware.cli.change import Change, Seen, goes_to_controller
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
 from modeaware.errors import ModeAwareError
@@ -140,14 +140,14 @@ class Cluster:
         monkeypatch.setattr(
             apply._Application, "judge", lambda self, topic, _: self._with_controller(self.drafts[topic])
         )
-        monkeypatch.setattr(Change, "order", self._order)
+        monkeypatch.setattr(Change, "send", self._send)
         monkeypatch.setattr(Change, "carry_out", lambda _, topic, step: self.taken.append(topic))
         monkeypatch.setattr(progress, "confirmed", lambda yes: True)
 
-    def _order(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
-        ordered = [step.command.topic for step in steps if not isinstance(step, BrokerStep) and is_ordered(step)]
-        self.taken += ordered
-        return dict.fromkeys(ordered)
+    def _send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
+        sent = [step.command.topic for step in steps if not isinstance(step, BrokerStep) and goes_to_controller(step)]
+        self.taken += sent
+        return dict.fromkeys(sent)
 
     def _look(self) -> dict[str, CurrentTopic]:
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
@@ -189,7 +189,7 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     monkeypatch.setattr(progress, "confirmed", lambda yes: yes)
     assert (cluster.run(), capsys.readouterr().out.splitlines()[-1]) == (1, "Nothing was changed.")
-    monkeypatch.setattr(Change, "order", interrupted)
+    monkeypatch.setattr(Change, "send", interrupted)
     assert cluster.run("--yes") == cli.INTERRUPTED
     assert "Left. What has begun continues" in capsys.readouterr().err
     monkeypatch.setattr(apply, "is_running", lambda *_: False)

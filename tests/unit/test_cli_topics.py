@@ -120,7 +120,7 @@ def test_proposed_commands_connect_as_this_one_did(
         f"Watch it:     modeaware topics --describe --topic t {where}",
         f"Take it back: modeaware topics --undo --topic t {where}",
     ]
-    monkeypatch.setattr(Change, "order", lambda *_: {"t": None})
+    monkeypatch.setattr(Change, "send", lambda *_: {"t": None})
     assert cli.main(["grow", "t", "--partitions", "8", "--wait", "--yes", *SERVER, *file]) == 130
     watch = f"Watch it:     modeaware topics --describe --topic t {where}"
     assert capsys.readouterr().err.splitlines()[-1] == watch, "an undo would not take a growth back"

@@ -472,7 +472,7 @@ class FakeChange:
     def validate(self, topic: str, step: Replace) -> None:
         pass
 
-    def order(self, steps: list[Replace]) -> dict[str, ModeAwareError | None]:
+    def send(self, steps: list[Replace]) -> dict[str, ModeAwareError | None]:
         self.replaced = [step.command.topic for step in steps]
         return {topic: self.failures.get(topic) for topic in self.replaced}
 
