@@ -160,7 +160,8 @@ def replace_commands(
                 raise predecessor
             command = replace_command(topic, wanted, predecessor, **options)
             if topic not in under_way or not under_way[topic].switched:
-                check_consequences(command, wanted, acls, names, servers)
+                accepted = wanted.accept_access_loss, wanted.accept_mirroring
+                check_consequences(command, *accepted, acls, names, servers)
             commands.append(command)
         except ModeAwareError as error:
             failures[topic] = error
@@ -176,12 +177,13 @@ def mirrors(names: Collection[str]) -> list[str]:
 
 def check_consequences(
     command: ReplaceTopicCommand,
-    wanted: TopicReplacement,
+    accept_access_loss: bool,
+    accept_mirroring: bool,
     acls: Callable[[], ClusterAcls | None],
     names: Callable[[], Collection[str]],
     servers: str,
 ) -> None:
-    """Refuse a command that leads to the switch and changes who has access, or mirrors; ``wanted`` may accept both.
+    """Refuse a command that leads to the switch and changes who has access, or mirrors, unless that is accepted.
 
     Args:
         acls: returns what :func:`read_acls` does, and ``names`` those of all topics; called where they decide.
@@ -191,9 +193,9 @@ def check_consequences(
     """
     if command.undo or command.pause_before_switch:
         return
-    if not wanted.accept_access_loss:
+    if not accept_access_loss:
         check_access(command, compare_acls(acls(), command.topic, command.successor, servers))
-    if command.fence != "none" and not wanted.accept_mirroring and (found := mirrors(names())):
+    if command.fence != "none" and not accept_mirroring and (found := mirrors(names())):
         raise RequestRefused(
             f"topic {command.topic!r}: MirrorMaker 2 is in use (topic {found[0]!r}) and may copy the fence. "
             "Exclude compression.type and max.message.bytes (config.properties.exclude), then confirm that with "

@@ -2,8 +2,8 @@
 
 To add a command, write a module here with a subclass of :class:`Command` and name it in :data:`COMMANDS`: its module is
 loaded when the command was chosen. A command declares its options in :meth:`Command.configure`, opens a session on the
-cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`; changes of topics go through
-:mod:`modeaware.cli.change`.
+cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`; a command that changes
+topics is a request of the engine :mod:`modeaware.cli.change`.
 
 Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C; 141 the
 reader of the output has gone (``| head``). Commands may add their own, and document them in their epilog.
@@ -90,8 +90,8 @@ COMMANDS = tuple(
         ("groups", "groups:Groups", "show the groups a change waits for; make rules for them", LOOK),
         ("certificate", "check:PrintCertificate", "print the proof that partitions or a topic were drained", LOOK),
         ("check", "check:Check", "check that a user has every right that a role needs", LOOK),
-        ("shrink", "change:Shrink", "retire a topic's last partitions", CHANGE),
-        ("grow", "change:Grow", "revive retired partitions, then create new ones", CHANGE),
+        ("shrink", "resize:Shrink", "retire a topic's last partitions", CHANGE),
+        ("grow", "resize:Grow", "revive retired partitions, then create new ones", CHANGE),
         ("replace", "replace:Replace", "replace a topic by one of another number of partitions", CHANGE),
         ("apply", "apply:Apply", "bring topics to what files declare", CHANGE),
         ("alias", "alias:Aliases", "list names of replaced topics that are gone; end one", CHANGE),

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
-from modeaware.admin.acls import ClusterAcls, read_acls
-from modeaware.admin.new_topics import NewTopic, TopicReplacement
-from modeaware.admin.successors import check_consequences, validate_successor
-from modeaware.cli import INTERRUPTED, BadUsage, Command
-from modeaware.cli.change import Change, check_count
-from modeaware.cli.progress import confirmed, tell
-from modeaware.cli.replace import ACCEPTING, VALIDATION_TIMEOUT_S
-from modeaware.cli.session import add_change_options, add_connection_options, add_flags, kafka_errors, open_session
-from modeaware.cluster.effects import alter_configs
-from modeaware.errors import ControllerUnavailable, ModeAwareError
-from modeaware.lifecycle.admission import Admission
+from modeaware.cli import BadUsage, Command
+from modeaware.cli.change import Request, Seen
+from modeaware.cli.outcome import Watch
+from modeaware.cli.progress import tell
+from modeaware.cli.replace import ACCEPTING, Consequences
+from modeaware.cli.session import add_change_options, add_connection_options, add_flags
+from modeaware.errors import ControllerUnavailable
+from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.objections import objection_to_change
-from modeaware.modelog.records import TopicRecord
 from modeaware.plan.diff import (
     CLEANUP_POLICY,
-    FAILED,
     PENDING,
     REFUSED,
     ApplyReport,
@@ -33,14 +29,12 @@ from modeaware.plan.diff import (
     diff_topic,
 )
 from modeaware.plan.file import DesiredTopic, read_files
-from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink, Step
+from modeaware.plan.steps import BrokerStep, Replace
 from modeaware.printable import printable_lines
-from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import list_topics, topic_states
 from modeaware.wire.client import is_running
-from modeaware.wire.retries import Outcome, outcome_of
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
 
@@ -78,44 +72,17 @@ left by Ctrl-C.
     def run(self, args: argparse.Namespace) -> int:
         if args.json and not (args.yes or args.dry_run or args.check):
             raise BadUsage("--json needs --yes, --dry-run or --check: it cannot ask between its lines")
-        desired = read_files(args.files)
-        with open_session(args, "apply the files") as session, Change(session, args.timeout_ms / 1000) as change:
-            return _Application(args, change, desired).run()
+        args.dry_run = args.dry_run or args.check
+        return _Application(args, read_files(args.files)).run()
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was found once for all topics of the files.
-
-    Attributes:
-        topics: those that exist, as they are.
-        unusable: why the records of some in the mode log cannot be used.
-        names: of all topics of the cluster.
-        acls: reads all ACLs, once.
-        replaced: the records of topics that are being replaced, or were.
-    """
-
-    topics: dict[str, CurrentTopic]
-    unusable: dict[str, str]
-    log: ModeLog
-    names: frozenset[str]
-    acls: Callable[[], ClusterAcls | None]
-    replaced: dict[str, TopicRecord] = field(default_factory=dict)
-
-
-def look_at(session: Session, names: Sequence[str]) -> Found:
-    """Read the mode log once, and ask the brokers for all topics at once."""
-    log = session.read_log()
+def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
+    """Return those of the topics that exist: the brokers are asked for all at once."""
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}
-    present = frozenset(topic.name for topic in listed.topics)
-    topics: dict[str, CurrentTopic] = {}
-    unusable: dict[str, str] = {}
-    replaced: dict[str, TopicRecord] = {}
-    for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers):
-        if (error := log.unusable(state.name, state.topic_id)) is not None:
-            unusable[state.name] = error.message
-        topics[state.name] = CurrentTopic(
+    present = {topic.name for topic in listed.topics}
+    return {
+        state.name: CurrentTopic(
             count=len(state.partitions),
             replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
             overrides=state.overrides,
@@ -124,220 +91,99 @@ def look_at(session: Session, names: Sequence[str]) -> Found:
             topic_id=state.topic_id,
             record=log.replay.records.get(state.topic_id),
         )
-    for record in log.replaced:
-        own = topics.get(record.topic)
-        is_it = own is not None and own.record is record
-        has_returned = own is not None and own.topic_id in log.replaces  # that record is of another topic
-        if is_it or (record.replacing.switched_ms is not None and not has_returned):
-            replaced[record.topic] = record
-    return Found(topics, unusable, log, present, cache(partial(read_acls, session.cluster.brokers)), replaced)
+        for state in topic_states(session.cluster.brokers, [n for n in names if n in present], listed.live_brokers)
+    }
 
 
-class _Application:
-    """One run. ``diffs``: what is to be done, and then what became of it."""
+class _Application(Request):
+    """The topics as the files declare them."""
 
-    def __init__(self, args: argparse.Namespace, change: Change, desired: Sequence[DesiredTopic]) -> None:
-        self._args = args
-        self._change = change
-        self._session = change.session
-        self._desired = desired
-        self._diffs: dict[str, TopicDiff] = {}
+    what = "apply the files"
+    together = True
+    failed = SOME_FAILED
 
-    def run(self) -> int:
-        found = self._look()
-        diffs = self._diff(found)
-        if not self._args.wait and any(diff.needs_controller or diff.progress is not None for diff in diffs):
-            diffs = self._with_controller(diffs, found)
-        for diff in diffs:
-            self._diffs[diff.topic] = self._validated(diff, found) if diff.status == PENDING else diff
-        if not self._args.json:
-            print(printable_lines(self._report().lines()))
-        try:
-            return self._proceed(found)
-        finally:
-            if self._args.json:
-                print(json_text(self._report()))
+    def __init__(self, args: argparse.Namespace, desired: Sequence[DesiredTopic]) -> None:
+        super().__init__(args, [topic.name for topic in desired])
+        self._desired = {topic.name: topic for topic in desired}
 
-    def _report(self) -> ApplyReport:
-        return ApplyReport(tuple(self._diffs.values()))
+    def look(self, topics: Sequence[str]) -> Seen:
+        session, desired = self.change.session, [self._desired[topic] for topic in topics]
+        successors = [topic.replace for topic in desired if topic.replace is not None]
+        log = session.read_log()
+        found = look_at(session, log, [*topics, *successors])
+        self.drafts |= {topic.name: diff_of(topic, found, log) for topic in desired}
+        self._consequences = Consequences(self.args, session)
+        self._controller_runs = cache(partial(is_running, session.conf, log.claim))
+        commands = [s.command for t in topics for s in self.drafts[t].steps if not isinstance(s, BrokerStep)]
+        replacing = {each.successor for each in commands if isinstance(each, ReplaceTopicCommand)}
+        return self.change.look({*(each.topic for each in commands), *replacing}, log)
 
-    def _look(self) -> Found:
-        successors = [topic.replace for topic in self._desired if topic.replace is not None]
-        return look_at(self._session, [*(topic.name for topic in self._desired), *successors])
-
-    def _diff(self, found: Found) -> list[TopicDiff]:
-        return [self._diff_one(desired, found) for desired in self._desired]
-
-    def _diff_one(self, desired: DesiredTopic, found: Found) -> TopicDiff:
-        record, refusal = found.replaced.get(desired.name), found.unusable.get(desired.name)
-        now = record.replacement if record is not None else None
-        if refusal is None and desired.name == found.log.topic:
-            refusal = "the mode log: the controller makes and keeps it"
-        if refusal is None and record is not None and now is not None:
-            if desired.replace is not None:
-                return diff_replaced(desired, record, now, found.topics.get(now.successor))
-            refusal = objection_to_change(now)
-        if refusal is not None:
-            return TopicDiff(desired.name, desired.where, refusal=refusal)
-        return diff_topic(desired, found.topics.get(desired.name))
-
-    def _proceed(self, found: Found) -> int:
-        args, diffs = self._args, list(self._diffs.values())
-        pending = [diff for diff in diffs if diff.status == PENDING]
-        if any(diff.status == REFUSED for diff in diffs):
-            tell("error: refused, see above. Nothing was changed.")
-            return 1
-        if args.dry_run or args.check:
-            self._say("Dry run: nothing was changed.")
-            return CHANGES_PENDING if args.check and pending else 0
-        if pending and not confirmed(yes=args.yes):
-            self._say("Nothing was changed.")
-            return 1
-        if pending and not args.yes:  # the question may have been open for hours
-            found = self._look()
-            now = {diff.topic: diff.steps for diff in self._diff(found)}
-            if others := [diff.topic for diff in pending if now[diff.topic] != diff.steps]:
-                tell(f"error: no longer what was shown: {', '.join(others)}. Nothing was changed: run it again.")
-                return 1
-        begun = [diff.topic for diff in diffs if diff.needs_controller or diff.progress is not None]
-        try:
-            if args.wait and begun:
-                self._change.embed(found.log.claim)
-            for diff in pending:
-                self._attempt(diff.topic, partial(self._carry_out, diff))
-            for topic in begun if args.wait else ():
-                if self._diffs[topic].failure is None:
-                    self._attempt(topic, partial(self._wait, topic))
-        except KeyboardInterrupt:
-            tell("Left. What has begun continues while a controller runs; to do the rest, run it again.")
-            return INTERRUPTED
-        return SOME_FAILED if any(diff.status == FAILED for diff in self._diffs.values()) else 0
-
-    def _validated(self, diff: TopicDiff, found: Found) -> TopicDiff:
-        """Return the diff; or one that is refused, with the reason that the brokers or a controller would give."""
-        record = found.topics[diff.topic].record if diff.topic in found.topics else None
+    def judge(self, topic: str, seen: Seen) -> TopicDiff:
+        diff = self._with_controller(self.drafts[topic])
         notes = list(diff.notes)
-        try:
-            with kafka_errors(f"change topic {diff.topic!r}"):
-                for step in diff.steps:
-                    if isinstance(step, Create | AlterConfigs):
-                        _at_brokers(self._change, diff.topic, step, validate_only=True)
-                        continue
-                    admission = self._change.retry(partial(self._admission, step, record, found))
-                    record = admission.record or record  # that the next step finds
-                    notes += [admission.message] if admission.message is not None else []
-        except ModeAwareError as error:
-            return replace(diff, steps=(), refusal=error.message)
+        for step in diff.steps:
+            if isinstance(step, BrokerStep):
+                self.change.validate(topic, step)
+                continue
+            admission = self.admit(step.command, seen)
+            notes += [admission.message] if admission.message is not None else []
+            if isinstance(step, Replace):
+                self._consequences.check(step.command)
+            self.change.validate(topic, step, seen.facts(topic).topic_id)
         return replace(diff, notes=tuple(notes))
 
-    def _admission(
-        self, step: Grow | Shrink | AcceptStateLoss | Replace, record: TopicRecord | None, found: Found
-    ) -> Admission:
-        change, session, args = self._change, self._session, self._args
-        situation = replace(change.look(step.command.topic, found.log), record=record)
-        if not isinstance(step, Replace):
-            return change.validate(step.command, situation)
-        command = step.command
-        successor = session.observer().observe(command.successor, None)
-        admission = change.admission(command, situation.with_successor(successor))
-        wanted = TopicReplacement(
-            command.successor,
-            command.num_partitions,
-            accept_access_loss=args.accept_access_loss,
-            accept_mirroring=args.accept_mirroring,
-        )
-        check_consequences(command, wanted, found.acls, lambda: found.names, session.bootstrap_server)
-        validate_successor(session.cluster.brokers, command, VALIDATION_TIMEOUT_S)
-        return admission
+    def _with_controller(self, diff: TopicDiff) -> TopicDiff:
+        """Return the diff, with a note where nothing progresses. Raises ControllerUnavailable where a step needs a
+        controller, and none runs."""
+        how = "start one (modeaware controller), or pass --wait, which does its work until all is done"
+        if self.args.wait:
+            return diff
+        if diff.needs_controller and not self._controller_runs():
+            raise ControllerUnavailable(f"no controller is running to keep the modes: {how}")
+        if diff.needs_controller or diff.progress is None:
+            return diff
+        with suppress(ControllerUnavailable):  # this host or user cannot find out
+            if not self._controller_runs():
+                return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
+        return diff
 
-    def _with_controller(self, diffs: list[TopicDiff], found: Found) -> list[TopicDiff]:
-        """The diffs, where a controller runs; else those that need one refused, and a note on others in progress."""
-        needed = any(diff.needs_controller for diff in diffs)
+    @property
+    def report(self) -> ApplyReport:
+        return ApplyReport(tuple(self.diffs.values()))
+
+    def show(self) -> None:
+        if not self.args.json:
+            print(printable_lines(self.report.lines()))
+        if any(diff.status == REFUSED for diff in self.diffs.values()):
+            tell("error: refused, see above. Nothing was changed.")
+
+    def proceed(self) -> int:
+        pending = any(diff.status == PENDING for diff in self.diffs.values())
         try:
-            if needed:
-                self._change.retry(lambda: self._check_controller(found.log))
-            elif not is_running(self._session.conf, found.log.claim):
-                return [_without_controller(diff) for diff in diffs]
-        except ControllerUnavailable as error:
-            if needed and outcome_of(error) is Outcome.FINAL:
-                raise
-            return [_without_controller(diff) for diff in diffs] if needed else diffs
-        return diffs
+            status = super().proceed()
+        finally:
+            if self.args.json:
+                print(json_text(self.report))
+        return CHANGES_PENDING if self.args.check and pending and status == 0 else status
 
-    def _check_controller(self, log: ModeLog) -> None:
-        """Raises ControllerUnavailable where neither the controller of ``log`` answers, nor one that has taken over."""
-        if not is_running(self._session.conf, log.claim):
-            now = self._session.read_log().claim
-            if now == log.claim or not is_running(self._session.conf, now):
-                raise ControllerUnavailable("no controller is running for this cluster")
-
-    def _attempt(self, topic: str, work: Callable[[], object]) -> None:
-        """Keep an error, which by now does not mean that nothing was changed."""
-        try:
-            with kafka_errors(f"change topic {topic!r}"):
-                work()
-        except ModeAwareError as error:
-            self._diffs[topic] = replace(self._diffs[topic], failure=error.message)
-            tell(f"error: {topic}: {error}")
-
-    def _carry_out(self, diff: TopicDiff) -> None:
-        for step in diff.steps:
-            self._say(f"{diff.topic}: {carry_out(self._change, diff.topic, step)}.")
-        self._diffs[diff.topic] = replace(diff, applied=True)
-
-    def _wait(self, topic: str) -> None:
-        seen: list[TopicDescription] = []
-
-        def ended(found: TopicDescription) -> bool:
-            seen[:] = [found]
-            return found.is_settled
-
-        self._change.wait(topic, ended=ended)
-        replaces = any(isinstance(step, Replace) for step in self._diffs[topic].steps)
-        if replaces and seen and seen[0].replacement is None:
-            raise ModeAwareError("its replacement was given up or undone; the controller's log says why", topic=topic)
-        for step in self._diffs[topic].steps:
-            if isinstance(step, Shrink | Grow):
-                check_count(topic, seen, step.to)
-        is_paused = bool(seen) and seen[0].is_paused
-        self._say(f"{topic}: {'paused before the switch' if is_paused else 'done'}.")
-
-    def _say(self, line: str) -> None:
-        """For people: standard output is the program's with ``--json``."""
-        (tell if self._args.json else print)(line)
+    def hints(self, begun: Mapping[str, Watch]) -> list[str]:
+        return ["To do the rest, run it again."]
 
 
-def _without_controller(diff: TopicDiff) -> TopicDiff:
-    how = "start one (modeaware controller), or pass --wait, which does its work until all is done"
-    if diff.needs_controller:
-        return replace(diff, steps=(), refusal=f"no controller is running to keep the modes: {how}")
-    if diff.progress is not None:
-        return replace(diff, notes=(*diff.notes, f"no controller is running, so nothing progresses: {how}"))
-    return diff
-
-
-def carry_out(change: Change, topic: str, step: Step) -> str:
-    """Take a step. Returns what was done, in words."""
-    if not step.by_controller:
-        return _at_brokers(change, topic, step, validate_only=False)
-    assert not isinstance(step, (Create, AlterConfigs))
-    if isinstance(step, Replace):
-        if (failure := change.replace([step.command])[topic]) is not None:
-            raise failure
-        return f"being replaced by {step.command.successor} ({step.to} partitions)"
-    done = change.carry_out(step.command)
-    return f"the loss of state is accepted of {', '.join(step.groups)}" if isinstance(step, AcceptStateLoss) else done
-
-
-def _at_brokers(change: Change, topic: str, step: Step, *, validate_only: bool) -> str:
-    if isinstance(step, Create):
-        replicas = {} if step.replication_factor is None else {"replication_factor": step.replication_factor}
-        new = NewTopic(topic, num_partitions=step.partitions, config=dict(step.configs), **replicas)
-        change.admin.create_topics([new], validate_only=validate_only)[topic].result()
-        return f"created with {step.partitions} partitions"
-    if isinstance(step, Grow):
-        change.grow(step.command, validate_only=validate_only)
-        return f"grown to {step.to} writable partitions"
-    assert isinstance(step, AlterConfigs), "the rest is a controller's work"
-    alter_configs(change.session.cluster.brokers, topic, step.set, step.remove, validate_only=validate_only)
-    return f"configs altered: {', '.join((*step.set, *step.remove))}"
+def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: ModeLog) -> TopicDiff:
+    """Return what is to be done about a topic, one that is being replaced or was included."""
+    name, current = desired.name, topics.get(desired.name)
+    if current is not None and (error := log.unusable(name, current.topic_id or "")) is not None:
+        return TopicDiff(name, desired.where, refusal=error.message)
+    if name == log.topic:
+        return TopicDiff(name, desired.where, refusal="the mode log: the controller makes and keeps it")
+    for record in log.replaced:
+        if (now := record.replacement) is None or record.topic != name:
+            continue
+        is_it = current is not None and current.record is record
+        has_returned = current is not None and current.topic_id in log.replaces  # that record is of another topic
+        if is_it or (now.switched_ms is not None and not has_returned):
+            if desired.replace is not None:
+                return diff_replaced(desired, record, now, topics.get(now.successor))
+            return TopicDiff(name, desired.where, refusal=objection_to_change(now))
+    return diff_topic(desired, current)

@@ -1,53 +1,61 @@
-"""Changes of a topic's number of partitions: look, show, confirm, carry out, wait; ``modeaware shrink`` and ``grow``.
+"""The engine of changes: what every command that changes topics does, in this order.
 
-:class:`Change` is behind shrink, grow, ``topics --alter`` and ``--undo``, and apply. What a controller would refuse is
-refused before the question, by the controller's own rules (:func:`modeaware.lifecycle.admission.admit`).
+1. *Look*: the mode log is read once, and the brokers describe the topics (:class:`Situation`).
+2. *Objections*: what a controller or the brokers would refuse is refused now, by the controller's own rules
+   (:meth:`Change.admission`) and by validations of the brokers (:meth:`Change.validate`).
+3. *Steps*: what the command does to each topic is a :class:`~modeaware.plan.diff.TopicDiff`, whose steps
+   (:mod:`modeaware.plan.steps`) are the unit of what follows.
+4. *Confirm*: the steps are shown, and the user decides. A question may be open for hours, so the first three phases are
+   repeated after it: if the steps are others by then, nothing is changed.
+5. *Carry out*: by the controller that runs, or by one in this process (``--wait``). From here on an error is the
+   failure of its topic, and the other topics continue.
+6. *Wait* (``--wait``): until the change of each topic is done, or only waits for another command or for the topic's
+   retention (:mod:`modeaware.cli.outcome`).
+
+A command is a :class:`Request`: it says in :meth:`Request.judge` what it wants of a topic, and shows it in its words.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
 
-from modeaware.admin.new_topics import NewPartitions, TopicReplacement
-from modeaware.cli import INTERRUPTED, Command
-from modeaware.cli.embedded import admin_client, carry_out, carry_out_all, embedded_controller
-from modeaware.cli.progress import status_without_change, tell, wait_for_topics
-from modeaware.cli.session import (
-    add_change_options,
-    add_connection_options,
-    add_delay_option,
-    add_flags,
-    command_line,
-    open_session,
-)
+from modeaware.admin.new_topics import NewPartitions
+from modeaware.admin.successors import validate_successor
+from modeaware.cli import INTERRUPTED
+from modeaware.cli.embedded import admin_client, carry_out_all, embedded_controller
+from modeaware.cli.outcome import Watch, outcome
+from modeaware.cli.progress import run_interruptibly, status_without_change, tell, wait_for_topics
+from modeaware.cli.session import command_line, kafka_errors, open_session
+from modeaware.cluster.observer import Look
 from modeaware.confluent.admin import AdminClient
-from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, DeletePartitions
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, ControllerCalls, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ClusterError, ModeAwareError
+from modeaware.errors import ClusterError, ModeAwareError, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
     DeletePartitionsCommand,
     ReplaceTopicCommand,
-    ResizeCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
-from modeaware.modes import PartitionMode, divides_text, format_ranges
-from modeaware.reports.describe import TopicDescription, reclaim_text
+from modeaware.plan.diff import FAILED, PENDING, REFUSED, CurrentTopic, TopicDiff
+from modeaware.plan.steps import BrokerStep, Grow, Replace, Step
+from modeaware.printable import printable_lines
+from modeaware.reports.describe import TopicDescription
 from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 
-_T = TypeVar("_T")
+VALIDATION_TIMEOUT_S = 10.0
+Answers = Mapping[str, TopicDiff | ModeAwareError]
+"""Topic -> its diff, or why there is none."""
 
 
 @dataclass(frozen=True)
@@ -66,36 +74,42 @@ class Situation:
     replaced: Collection[TopicRecord] = ()
 
     @property
-    def count(self) -> int:
-        """The number of partitions on the brokers."""
-        return self.facts.partition_count
-
-    @property
-    def known(self) -> TopicRecord:
+    def now(self) -> CurrentTopic:
         """The topic as its record and the brokers have it."""
-        return current_record(self.record, self.topic, self.facts.topic_id or "", self.count)
+        return CurrentTopic(self.facts.partition_count, topic_id=self.facts.topic_id, record=self.record)
 
     @property
     def writable_count(self) -> int:
         """The number of partitions that take writes."""
-        return self.known.writable_count
-
-    def with_successor(self, facts: TopicFacts) -> Situation:
-        """Return the topic beside the one that has the name of its successor."""
-        return replace(self, facts=replace(self.facts, successor=facts))
+        return self.now.known.writable_count
 
 
-def situation_of(session: Session, topic: str, log: ModeLog, facts: TopicFacts | ClusterError) -> Situation:
-    """Return a topic as the mode log and the facts show it; errors as of :mod:`.reports.session`."""
-    if isinstance(facts, ClusterError):
-        raise facts
-    if facts.topic_id is None:
-        raise no_such_topic(topic, session.cluster.topic_names(), log)
-    return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules, log.replaced)
+@dataclass(frozen=True)
+class Seen:
+    """What one look at the cluster shows: the mode log, and topics by their names."""
+
+    session: Session
+    log: ModeLog
+    observed: Mapping[str, TopicFacts | ClusterError]
+
+    def facts(self, topic: str) -> TopicFacts:
+        """Return the facts about a topic, which need not exist. Raises ClusterError where brokers did not answer."""
+        facts = self.observed[topic]
+        if isinstance(facts, ClusterError):
+            raise facts
+        return facts
+
+    def situation(self, topic: str) -> Situation:
+        """Return a topic that is to be changed; errors as of :mod:`.reports.session`."""
+        facts = self.facts(topic)
+        if facts.topic_id is None:
+            raise no_such_topic(topic, self.session.cluster.topic_names(), self.log)
+        record = self.log.record(topic, facts.topic_id)
+        return Situation(topic, record, facts, self.log.claim, self.log.rules, self.log.replaced)
 
 
 class Change:
-    """Changes of topics in one session. A context manager; one thread.
+    """What the phases ask of a cluster, in one session. A context manager; one thread.
 
     Commands go to the controller that runs, or after :meth:`embed` to one in this process.
 
@@ -120,22 +134,17 @@ class Change:
     def admin(self) -> AdminClient:
         return self._stack.enter_context(admin_client(self.session))
 
-    def retry(self, attempt: Callable[[], _T]) -> _T:
-        """Return the result of a look or validation, which changes nothing; retried until the deadline."""
-        policy = RetryPolicy.from_conf(self.session.conf)
-        return Retrying(self._deadline, policy).call(attempt, repeatable=True)
+    def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Answers]) -> Answers:
+        """Return what looks and validations found of each topic, or the error: they are retried until the deadline."""
+        retrying = Retrying(self._deadline, RetryPolicy.from_conf(self.session.conf))
+        return retrying.each(topics, attempt, repeatable=True, settle=lambda _, last: last)
 
-    def retry_each(
-        self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Mapping[str, _T | ModeAwareError]]
-    ) -> dict[str, _T | ModeAwareError]:
-        """Return what a look at each topic results in; retried as of :meth:`retry`, for those that failed alone."""
-        policy = RetryPolicy.from_conf(self.session.conf)
-        return Retrying(self._deadline, policy).each(topics, attempt, repeatable=True, settle=lambda _, last: last)
-
-    def look(self, topic: str, log: ModeLog | None = None) -> Situation:
-        """Observe a topic, by this reading of the mode log or a new one; errors as of :mod:`.reports.session`."""
+    def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
+        """Observe topics together, by this reading of the mode log or a new one."""
         log = self.session.read_log() if log is None else log
-        return situation_of(self.session, topic, log, self.session.observer().observe(topic, None, log.rules))
+        looks = [Look(topic, None) for topic in topics]
+        facts = self.session.observer().observe_all(looks, log.rules) if looks else []
+        return Seen(self.session, log, dict(zip(topics, facts, strict=True)))
 
     def admission(self, command: TopicCommand, situation: Situation) -> Admission:
         """Return what a controller would make of the command; raises RequestRefused where it would refuse."""
@@ -144,22 +153,20 @@ class Change:
         record, facts, rules, replaced = situation.record, situation.facts, situation.rules, situation.replaced
         return admit(command, record, facts, config, epoch, now_ms, rules, replaced)
 
-    def validate(self, command: ResizeCommand, situation: Situation, minimum: int | None = None) -> Admission:
-        """Return the :meth:`admission`. Brokers validate the partitions to be created.
-
-        ``minimum`` is KIP-409's, of live replicas. Raises RequestRefused where the controller or a broker would refuse.
-        """
-        admission, facts = self.admission(command, situation), situation.facts
-        if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
-            if situation.record is None:
-                self.grow(command, minimum, validate_only=True)
-            else:
-                assert facts.topic_id is not None
-                growth = CreatePartitions(command.topic, facts.topic_id, command.total_count, command.assignments)
-                (refused,) = self.session.cluster.validate([growth])
-                if refused is not None:
-                    raise refused
-        return admission
+    def validate(self, topic: str, step: Step, topic_id: str | None = None) -> None:
+        """Have the brokers validate what they will have to do for a step. Raises RequestRefused where they refuse."""
+        if isinstance(step, BrokerStep):
+            step.at_brokers(topic, self.admin, self.session.cluster.brokers, validate_only=True)
+        elif isinstance(step, Replace):
+            validate_successor(self.session.cluster.brokers, step.command, VALIDATION_TIMEOUT_S)
+        elif isinstance(step, Grow) and step.created:
+            if not step.by_controller or topic_id is None:
+                self.grow(step, validate_only=True)
+                return
+            growth = CreatePartitions(topic, topic_id, step.to, step.command.assignments)
+            (refused,) = self.session.cluster.validate([growth])
+            if refused is not None:
+                raise refused
 
     def embed(self, claim: ClaimRecord | None) -> None:
         """Do the controller's work in this process, unless one runs: that of ``claim``, or a later one."""
@@ -169,47 +176,64 @@ class Change:
     def is_embedded(self) -> bool:
         return self._embedded is not None
 
-    def carry_out(self, command: ResizeCommand, minimum: int | None = None) -> str:
-        """Have a command carried out. Returns what was done, in words."""
-        if isinstance(command, CreatePartitionsCommand):
-            if self._embedded is not None and minimum is None:
-                carry_out(self._embedded, command, self._timeout_s)
+    def send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
+        """Have a controller carry out those of ``steps`` that are its work, together: at most one of each topic.
+
+        Returns:
+            Topic -> why the step failed; None: it was carried out.
+        """
+        commands = {
+            step.command.topic: step.command
+            for step in steps
+            if not isinstance(step, BrokerStep) and goes_to_controller(step)
+        }
+        answers: Mapping[str, object]
+        try:
+            if self._embedded is not None:
+                answers = carry_out_all(self._embedded, commands, self._timeout_s)
             else:
-                self.grow(command, minimum, validate_only=False)
-            return f"grown to {command.total_count} writable partitions"
-        if self._embedded is not None:
-            modes = dict(enumerate(carry_out(self._embedded, command, self._timeout_s).modes))
-        else:
-            modes = self._shrink(command)
-        return f"ReadOnly now: {format_ranges(p for p, m in sorted(modes.items()) if m is PartitionMode.READ_ONLY)}"
+                answers = self._ask(list(commands.values())) if commands else {}
+        except ModeAwareError as error:
+            return dict.fromkeys(commands, error)
+        missing = {topic: ModeAwareError(f"topic {topic!r}: the answer does not mention it") for topic in commands}
+        return {t: each if isinstance(each, ModeAwareError) else None for t, each in (missing | dict(answers)).items()}
 
-    def replace(self, commands: Sequence[ReplaceTopicCommand]) -> dict[str, ModeAwareError | None]:
-        """Have topics replaced, or that undone: commands that agree on that, and on the pause. Returns what failed."""
-        if self._embedded is not None:
-            results = carry_out_all(self._embedded, {c.topic: c for c in commands}, self._timeout_s)
-            return {topic: each if isinstance(each, ModeAwareError) else None for topic, each in results.items()}
-        if not commands:
-            return {}
-        futures = self.admin.replace_topics(
-            {command.topic: _wanted(command) for command in commands},
-            pause_before_switch=commands[0].pause_before_switch,
-            undo=commands[0].undo,
-            request_timeout=self._timeout_s,
-        )
-        return {topic: _failure(future.result) for topic, future in futures.items()}
+    def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
+        """Return what the controller that runs answers. After Ctrl-C no further attempt begins: nothing is to be done
+        minutes later."""
+        deadline, session = Deadline(self._timeout_s), self.session
 
-    def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
-        """Returns the modes of the partitions that are retired now."""
-        wanted = DeletePartitions(command.total_count, command.immediate_delete, command.accept_state_loss)
-        futures = self.admin.delete_partitions(
-            {command.topic: wanted}, delay_ms=command.delay_ms, request_timeout=self._timeout_s
-        )
-        return dict(futures[command.topic].result().retired)
+        def ask() -> Mapping[str, object]:
+            views = calls.views(deadline)
+            replaced = [each for each in commands if isinstance(each, ReplaceTopicCommand)]
+            answers = calls.replace_topics(views, replaced, False, deadline)
+            grown = [each for each in commands if isinstance(each, CreatePartitionsCommand)]
+            answers |= calls.create_partitions(views, grown, False, deadline)
+            for each in commands:
+                if isinstance(each, DeletePartitionsCommand):
+                    wanted = DeletePartitions(each.total_count, each.immediate_delete, each.accept_state_loss)
+                    answers |= calls.delete_partitions(views, {each.topic: wanted}, each.delay_ms, deadline)
+            return answers
 
-    def grow(self, command: CreatePartitionsCommand, minimum: int | None = None, *, validate_only: bool) -> None:
-        """Have a topic grown by the controller that runs; one that was never changed by the brokers alone."""
+        with closing(ControllerCalls(session.conf, session.config)) as calls:
+            return run_interruptibly(ask, stop=calls.give_up)
+
+    def carry_out(self, topic: str, step: Step) -> None:
+        """Have a step carried out: by the brokers alone, or by a controller."""
+        if isinstance(step, BrokerStep):
+            step.at_brokers(topic, self.admin, self.session.cluster.brokers, validate_only=False)
+        elif isinstance(step, Grow) and not goes_to_controller(step):
+            self.grow(step, validate_only=False)
+        elif (failure := self.send([step])[topic]) is not None:
+            raise failure
+
+    def grow(self, step: Grow, *, validate_only: bool) -> None:
+        """Have a topic grown by the brokers; the replicas are placed here where a minimum of live ones is asked for."""
+        command = step.command
         replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
-        new = NewPartitions(command.topic, command.total_count, **replicas, min_required_replication_factor=minimum)
+        new = NewPartitions(
+            command.topic, command.total_count, **replicas, min_required_replication_factor=step.minimum
+        )
         futures = self.admin.create_partitions(
             {command.topic: new}, validate_only=validate_only, request_timeout=self._timeout_s
         )
@@ -217,272 +241,217 @@ class Change:
         if result.under_replicated:
             (tell if validate_only else print)(result.describe())
 
-    def wait(self, *topics: str, **watch: Any) -> None:
-        """Show the progress until no change of ``topics`` is in progress; ``watch``: as of :func:`wait_until_done`."""
+    def wait(
+        self, *topics: str, ended: Callable[[TopicDescription], bool], lost: Callable[[RequestRefused], None]
+    ) -> None:
+        """Show the progress until each of ``topics`` has ended, or is lost: as :func:`wait_for_topics`."""
 
         def failure() -> BaseException | None:
             return self._embedded.failure if self._embedded is not None else None
 
-        wait_for_topics(self.session, topics, failure, **watch)
+        wait_for_topics(self.session, topics, failure, ended, lost)
 
 
-def _wanted(command: ReplaceTopicCommand) -> TopicReplacement:
-    return TopicReplacement(
-        command.successor,
-        command.num_partitions,
-        command.replication_factor,
-        command.configs,
-        command.delay_ms,
-        command.fence,
-        command.accept_state_loss,
-        accept_access_loss=True,  # judged before the question, as what follows
-        accept_mirroring=True,
-        evacuate=command.evacuate,
-    )
+def goes_to_controller(step: Step) -> bool:
+    """Return whether a controller carries the step out, by its command alone."""
+    return step.by_controller and not (isinstance(step, Grow) and step.minimum is not None)
 
 
-def _failure(work: Callable[[], object]) -> ModeAwareError | None:
-    try:
-        work()
-    except ModeAwareError as error:
-        return error
-    return None
+class Request:
+    """What a command wants of some topics, and one run of the engine. A subclass for each command.
 
+    Attributes:
+        what: what the command does, for errors of Kafka.
+        together: nothing is changed where one topic is refused, and no topic is hinted at by itself.
+        failed: the exit status where a topic failed.
+        change: what the phases ask of the cluster.
+        claim: the claim of the controller, as :meth:`find` has read it.
+        drafts: what a refused topic keeps of its diff.
+        diffs: what is to be done about each topic, and then what became of it.
+    """
 
-CommandOf = Callable[[Situation], ResizeCommand | None]
-"""The command to carry out as things stand; None: there is nothing to undo."""
+    what = "change the topic"
+    together = False
+    failed = 1
 
+    def __init__(self, args: argparse.Namespace, topics: Iterable[str]) -> None:
+        self.args = args
+        self.topics = list(topics)
+        self.claim: ClaimRecord | None = None
+        self.diffs: dict[str, TopicDiff] = {}
+        self.drafts: dict[str, TopicDiff] = {}
+        self._made: dict[str, TopicRecord] = {}
 
-def run_change(
-    args: argparse.Namespace,
-    topic: str,
-    command_of: CommandOf,
-    notes: Callable[[Situation], list[str]] = lambda situation: [],
-) -> int:
-    """Change one topic as the options say, with ``notes`` among the lines shown before. Returns the exit status."""
-    with open_session(args, "change the topic") as session, Change(session, args.timeout_ms / 1000) as change:
-        minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
+    def look(self, topics: Sequence[str]) -> Seen:
+        """Look at those of the topics that are to be judged."""
+        return self.change.look(topics)
 
-        def look() -> tuple[Situation, ResizeCommand, Admission] | str:
-            """Return why there is nothing to do, or the command and what would follow from it."""
-            situation = change.look(topic)
-            command = command_of(situation)
-            if command is None:
-                return "nothing to undo, no partition is retired"
-            if situation.writable_count == command.total_count and not in_progress(situation.record):
-                return f"it has {command.total_count} writable partitions already, nothing to do"
-            return situation, command, change.validate(command, situation, minimum)
+    def judge(self, topic: str, seen: Seen) -> TopicDiff:
+        """Return the steps of a topic. Raises ModeAwareError where they would be refused."""
+        raise NotImplementedError
 
-        found = change.retry(look)
-        if isinstance(found, str):
-            print(f"{topic}: {found}.")
-            return 0
-        situation, command, admission = found
-        changes = admission.record is not None
-        if changes:
-            tell(*preview(command, situation), *notes(situation))
-        if admission.message:
-            tell(f"{topic}: {admission.message}")
-        if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=changes)) is not None:
-            return status
-        # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
-        wait = args.wait and (situation.record is not None or isinstance(command, DeletePartitionsCommand))
-        if wait:
-            change.embed(situation.claim)
-        if changes:
-            print(f"{topic}: {change.carry_out(command, minimum)}.")
-            if isinstance(command, DeletePartitionsCommand) and not args.wait:
-                print(*_hints(args, topic), sep="\n")
-        return _wait(args, change, command) if wait else 0
+    def find(self) -> dict[str, TopicDiff]:
+        """Look, object, and return the steps of each topic. Changes nothing, and shows nothing."""
+        self._made.clear()
 
+        def attempt(topics: Sequence[str]) -> Answers:
+            try:
+                seen = self.look(topics)
+            except ModeAwareError as error:
+                return dict.fromkeys(topics, error)
+            self.claim = seen.log.claim
+            return {topic: self._judged(topic, seen) for topic in topics}
 
-def _wait(args: argparse.Namespace, change: Change, command: ResizeCommand) -> int:
-    topic = command.topic
-    seen: list[TopicDescription] = []
+        found = self.change.retry_each(self.topics, attempt)
+        return {
+            topic: replace(self.drafts.get(topic, TopicDiff(topic)), steps=(), refusal=each.message)
+            if isinstance(each, ModeAwareError)
+            else each
+            for topic, each in found.items()
+        }
 
-    def ended(found: TopicDescription) -> bool:
-        seen[:] = [found]
-        return found.phase == "done"
+    def _judged(self, topic: str, seen: Seen) -> TopicDiff | ModeAwareError:
+        try:
+            with kafka_errors(f"change topic {topic!r}"):
+                return self.judge(topic, seen)
+        except ModeAwareError as error:
+            self._made.pop(topic, None)
+            return error
 
-    try:
-        change.wait(topic, ended=ended)
-    except KeyboardInterrupt:
-        state = "continues while a controller runs"
-        if change.is_embedded:
-            state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
-        hints = _hints(args, topic)
-        tell(f"Left. The change {state}", *(hints if isinstance(command, DeletePartitionsCommand) else hints[:1]))
-        return INTERRUPTED
-    check_count(topic, seen, command.total_count)
-    print(f"{topic}: done.")
-    return 0
+    def admit(self, command: TopicCommand, seen: Seen) -> Admission:
+        """Return what a controller would make of a command after those before it, of this topic and of others; raises
+        RequestRefused where it would refuse."""
+        situation = seen.situation(command.topic)
+        facts, record = situation.facts, self._made.get(command.topic, situation.record)
+        if isinstance(command, ReplaceTopicCommand):
+            facts = replace(facts, successor=seen.facts(command.successor))
+        replaced = [*situation.replaced, *(each for each in self._made.values() if each.replacement is not None)]
+        admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=replaced))
+        if admission.record is not None:
+            self._made[command.topic] = admission.record
+        return admission
 
+    def shown(self, diff: TopicDiff) -> Iterable[str]:
+        """Return the lines about one topic that are shown before the question; a refusal is shown after them."""
+        return diff.lines() if diff.refusal is None else ()
 
-def check_count(topic: str, seen: Sequence[TopicDescription], wanted: int) -> None:
-    """Raise a ModeAwareError where a topic has, at the last look, another number of writable partitions than it was
-    changed to have: somebody has taken the change back, say, while it was waited for."""
-    if seen and seen[-1].writable != wanted:
-        found = f"{seen[-1].writable} partitions take writes, not {wanted}"
-        raise ModeAwareError(f"{found}: its change was taken back, or another one has followed", topic=topic)
+    def show(self) -> None:
+        """Show what was found."""
+        for diff in self.diffs.values():
+            tell(*self.shown(diff))
+        tell(*dict.fromkeys(f"error: {diff.refusal}" for diff in self.diffs.values() if diff.refusal is not None))
 
+    def run(self) -> int:
+        """Run all phases, and return the exit status."""
+        with open_session(self.args, self.what) as session, Change(session, self.args.timeout_ms / 1000) as self.change:
+            self.diffs = self.find()
+            self.show()
+            return self.proceed()
 
-def _hints(args: argparse.Namespace, topic: str) -> list[str]:
-    return [
-        f"Watch it:     {command_line(args, 'modeaware', 'topics', '--describe', '--topic', topic)}",
-        f"Take it back: {command_line(args, 'modeaware', 'topics', '--undo', '--topic', topic)}",
-    ]
+    def proceed(self) -> int:
+        """Run the phases that follow on the first look, and return the exit status."""
+        args, diffs = self.args, list(self.diffs.values())
+        refused, pending = (any(diff.status == status for diff in diffs) for status in (REFUSED, PENDING))
+        if refused and (self.together or all(diff.status == REFUSED for diff in diffs)):
+            return 1
+        status = status_without_change(dry_run=args.dry_run, yes=args.yes, asks=pending, say=self.say)
+        if status is not None:
+            return status or int(refused)
+        if pending and not args.yes and not self._is_as_shown():
+            return 1
+        begun = {
+            diff.topic: Watch((*diff.steps, *diff.begun))
+            for diff in diffs
+            if diff.status != REFUSED and (diff.needs_controller or diff.is_under_way)
+        }
+        try:
+            if args.wait and begun:
+                self.change.embed(self.claim)
+            if pending:
+                self._carry_out()
+            begun = {topic: watch for topic, watch in begun.items() if self.diffs[topic].failure is None}
+            if args.wait:
+                self._wait(begun)
+            elif pending and not self.together:
+                self.say(*self.hints(begun))
+        except KeyboardInterrupt:
+            state = "continues while a controller runs"
+            if self.change.is_embedded:
+                state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
+            tell(f"Left. What has begun {state}", *self.hints(begun))
+            return INTERRUPTED
+        return self.failed if any(diff.status == FAILED for diff in self.diffs.values()) else int(refused)
 
+    def _is_as_shown(self) -> bool:
+        now = self.find()
+        if others := [topic for topic, diff in self.diffs.items() if now[topic].steps != diff.steps]:
+            tell(f"error: no longer what was shown: {', '.join(others)}. Nothing was changed: run it again.")
+        return not others
 
-# What a change will do, in words
+    def _carry_out(self) -> None:
+        pending = [diff for diff in self.diffs.values() if diff.status == PENDING]
+        failures = self.change.send([diff.steps[0] for diff in pending])
+        for diff in pending:
+            self._attempt(diff.topic, partial(self._take, diff, failures.get(diff.topic)))
 
+    def _take(self, diff: TopicDiff, failure: ModeAwareError | None) -> None:
+        """Take the steps in turn; ``failure``: of the first one, where a controller has carried it out already."""
+        if failure is not None:
+            raise failure
+        for number, step in enumerate(diff.steps):
+            if number > 0 or not goes_to_controller(step):
+                self.change.carry_out(diff.topic, step)
+            self.say(f"{diff.topic}: {step.done()}.")
+        self.diffs[diff.topic] = replace(diff, applied=True)
 
-# KIP-694, "Kafka Topic Command changes", word for word.
-GROWTH_WARNING = (
-    "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
-    "will be affected"
-)
-FEATURE_WARNING = (
-    "WARNING: This feature is only enabled with Metadata version above 10 and delete.topic.partition.enable turned on"
-)
-CHANGING_WARNING = "WARNING: The topic is currently under changes"
+    def _wait(self, left: dict[str, Watch]) -> None:
+        """Wait for the end of each, and say at once what it has come to."""
 
+        def ended(topic: TopicDescription) -> bool:
+            if not left[topic.topic].ended(topic):
+                return False
+            watch = left.pop(topic.topic)
+            self._attempt(topic.topic, lambda: self.say(*outcome(self.change.session, topic.topic, watch)))
+            return True
 
-def preview(command: ResizeCommand, situation: Situation) -> list[str]:
-    """Return KIP-694's three warnings, as far as each applies, and what the command will do to the topic."""
-    if isinstance(command, CreatePartitionsCommand):
-        return [GROWTH_WARNING, *changing_warning(situation), *_growth(command, situation)]
-    warnings = [
-        FEATURE_WARNING,
-        (
-            "  (On a stock Kafka the clients honour the modes: one that is not mode-aware continues to write to "
-            "retired partitions, which then stay until it has stopped.)"
-        ),
-        *_state_warnings(command, situation),
-        *changing_warning(situation),
-    ]
-    before, after = situation.writable_count, command.total_count
-    if before == after:  # in progress already: only what is accepted changes
-        return warnings
-    return [
-        *warnings,
-        f"{command.topic}: {before} -> {after} writable partitions.",
-        f"ReadOnly: {format_ranges(range(after, before))}, no new records, and consumers read them to their end.",
-        f"T{reclaim_text(command)[1:]}.",
-        f"{divides_text(before, after)}.",
-    ]
+        def lost(error: RequestRefused) -> None:
+            if error.topic is not None and left.pop(error.topic, None) is not None:
+                self._fail(error.topic, error)
 
+        try:
+            if left:
+                with kafka_errors("wait for the change"):
+                    self.change.wait(*left, ended=ended, lost=lost)
+        except ModeAwareError as error:
+            for topic in left:
+                self._fail(topic, error)
 
-def changing_warning(situation: Situation) -> list[str]:
-    """Return KIP-694's third warning, where a change of the topic is in progress."""
-    return [CHANGING_WARNING] if in_progress(situation.record) else []
+    def _attempt(self, topic: str, work: Callable[[], object]) -> None:
+        """Keep an error, which by now does not mean that nothing was changed."""
+        try:
+            with kafka_errors(f"change topic {topic!r}"):
+                work()
+        except ModeAwareError as error:
+            self._fail(topic, error)
 
+    def _fail(self, topic: str, error: ModeAwareError) -> None:
+        self.diffs[topic] = replace(self.diffs[topic], failure=error.message)
+        tell(f"error: {error}")
 
-def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
-    """What stays behind in each group whose loss of state is accepted; and names that give nothing up."""
-    lines = []
-    for name in command.accept_state_loss:
-        group = situation.facts.groups.get(name)
-        if group is not None and group.stateful:
-            lines.append(
-                f"WARNING: group {name!r} keeps state per partition, and state does not move with the keys: what it "
-                "has stored (windows, joins, aggregates, tables) for the keys that move stays in the changelogs of "
-                "their old partitions. In its new partition such a key begins without"
-            )
-        else:
-            known = "keeps no state that is known of" if group is not None else "does not use the topic now"
-            lines.append(f"  (--accept-state-loss {name}: the group {known}; recorded for when it does.)")
-    return lines
+    def hints(self, begun: Mapping[str, Watch]) -> list[str]:
+        """Return what the user may type next about changes that have begun."""
+        line = partial(command_line, self.args, "modeaware")
+        hints = [f"Watch it:     {line('topics', '--describe', '--topic', topic)}" for topic in begun]
+        hints += [
+            f"Take it back: {line('topics', '--undo', '--topic', topic)}" for topic, w in begun.items() if w.shrinks
+        ]
+        if replaced := [topic for topic, watch in begun.items() if watch.is_undoable]:
+            hints.append(f"Take it back: {line('replace', *replaced, '--undo')} (until the switch)")
+        return hints
 
-
-def _growth(command: CreatePartitionsCommand, situation: Situation) -> list[str]:
-    before, after = situation.writable_count, command.total_count
-    listed = len(situation.known.modes)
-    lines = [f"{command.topic}: {before} -> {after} writable partitions."]
-    if revived := range(before, min(after, listed)):
-        lines.append(f"ReadWrite again: {format_ranges(revived)}.")
-    if created := range(max(listed, situation.count), after):
-        closed = ", closed to writes until every group knows them" if situation.record is not None else ""
-        lines.append(f"New: {format_ranges(created)}{closed}.")
-    return lines
-
-
-def undo_note(situation: Situation) -> list[str]:
-    """Return what an undo gives back of each revived partition's records, and what it cannot."""
-    record = situation.known
-    if record.deletion is None:
-        return []
-    revived = [p for p in record.retired if p < record.deletion.previous_count]
-    logs = {p: situation.facts.partitions[p] for p in sorted(revived) if p in situation.facts.partitions}
-    gone = {p: log.log_start for p, log in logs.items() if log.log_start > 0}
-    kept = sum(log.end_offset - log.log_start for log in logs.values())
-    lost = "None of their records were deleted."
-    if gone:
-        lost = (
-            f"Records deleted before stay deleted: {sum(gone.values())} offsets below the log starts of partitions "
-            f"{format_ranges(sorted(gone))} (by the shrink, or by the topic's retention)."
-        )
-    return [f"Given back: partitions {format_ranges(sorted(revived))} with the {kept} offsets they still hold.", lost]
-
-
-# The commands
-
-
-DELAY_HELP = (
-    "delete the retired partitions' records once every group has consumed them, and no earlier than {delay} from now; "
-    "without it they stay until the topic's own retention removes them"
-)
-
-
-def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`shrink_command` reads, but for the delay, which ``topics`` takes in KIP-694's form."""
-    parser.add_argument(
-        "--accept-state-loss",
-        action="append",
-        default=[],
-        metavar="GROUP",
-        help="shrink although this group keeps state per partition (Kafka Streams): the state of keys that move to "
-        "another partition stays behind; may be repeated",
-    )
-    add_flags(
-        parser,
-        immediate_delete="delete the retired partitions' records at once, consumed or not",
-    )
-
-
-def shrink_command(topic: str, count: int, delay_ms: int | None, args: argparse.Namespace) -> DeletePartitionsCommand:
-    """Return the shrink that the options ask for."""
-    accepted = tuple(dict.fromkeys(args.accept_state_loss))
-    return DeletePartitionsCommand(topic, count, delay_ms, args.immediate_delete, accepted)
-
-
-class _Resize(Command):
-    what = ""
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("topic", metavar="TOPIC")
-        parser.add_argument("--partitions", type=int, required=True, metavar="N", help=self.what)
-        add_connection_options(parser)
-        add_change_options(parser)
-
-
-class Grow(_Resize):
-    """Revives retired partitions first, then creates new ones; fewer than there are is refused."""
-
-    what = "how many partitions take writes then"
-
-    def run(self, args: argparse.Namespace) -> int:
-        return run_change(args, args.topic, lambda _: CreatePartitionsCommand(args.topic, args.partitions))
-
-
-class Shrink(_Resize):
-    """Retires a topic's last partitions; more than there are is refused."""
-
-    what = "how many partitions stay writable"
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        super().configure(parser)
-        add_delay_option(parser, DELAY_HELP.format(delay="this long"))
-        add_shrink_options(parser)
-
-    def run(self, args: argparse.Namespace) -> int:
-        return run_change(args, args.topic, lambda _: shrink_command(args.topic, args.partitions, args.delay_ms, args))
+    def say(self, *lines: str) -> None:
+        """Print what was done: for people, where standard output is the program's (``--json``)."""
+        if getattr(self.args, "json", False):
+            tell(*lines)
+        elif lines:
+            print(printable_lines(lines))

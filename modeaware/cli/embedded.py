@@ -71,14 +71,6 @@ def admin_client(session: Session) -> AdminClient:
     return AdminClient({**session.conf, "modeaware.mode.log.topic": session.config.mode_log_topic})
 
 
-def carry_out(controller: Controller, command: Command, timeout_s: float = REQUEST_TIMEOUT_S) -> CommandResult:
-    """Have a controller in this process carry out one command, as :func:`carry_out_all`; raise its error."""
-    (answer,) = carry_out_all(controller, {"": command}, timeout_s).values()
-    if isinstance(answer, ModeAwareError):
-        raise answer
-    return answer
-
-
 def carry_out_all(
     controller: Controller, commands: Mapping[str, Command], timeout_s: float = REQUEST_TIMEOUT_S
 ) -> dict[str, CommandResult | ModeAwareError]:

@@ -51,11 +51,13 @@ def confirmed(*, yes: bool) -> bool:
         return False
 
 
-def status_without_change(*, dry_run: bool, yes: bool, asks: bool = True) -> int | None:
+def status_without_change(
+    *, dry_run: bool, yes: bool, asks: bool = True, say: Callable[[str], None] = print
+) -> int | None:
     """Return the exit status where nothing is to be changed: a dry run, or not confirmed. None: proceed."""
     if not dry_run and (not asks or confirmed(yes=yes)):
         return None
-    print("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
+    say("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
     return 0 if dry_run else 1
 
 
@@ -225,8 +227,8 @@ def wait_for_topics(
     session: Session,
     topics: Sequence[str],
     failure: Callable[[], BaseException | None],
-    ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
-    lost: Callable[[RequestRefused], None] = _raise,
+    ended: Callable[[TopicDescription], bool],
+    lost: Callable[[RequestRefused], None],
 ) -> None:
     """Show on standard error the progress of ``topics``, as :func:`wait_until_done`."""
     changed = threading.Event()

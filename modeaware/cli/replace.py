@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 
-from modeaware.admin.acls import ClusterAcls, compare_acls, read_acls
+from modeaware.admin.acls import TopicAcls, compare_acls, read_acls
 from modeaware.admin.new_topics import TopicReplacement, check_replacement
-from modeaware.admin.successors import (
-    check_consequences,
-    look_at_predecessors,
-    replace_command,
-    validate_successor,
-)
-from modeaware.cli import INTERRUPTED, BadUsage, Command, key_value
-from modeaware.cli.change import Change, Situation, situation_of
-from modeaware.cli.progress import status_without_change, tell
+from modeaware.admin.successors import check_consequences, look_at_predecessors, replace_command
+from modeaware.cli import BadUsage, Command, key_value
+from modeaware.cli.change import Request, Seen
 from modeaware.cli.session import (
     add_change_options,
     add_connection_options,
     add_delay_option,
     add_flags,
-    command_line,
-    open_session,
+    add_state_loss_option,
 )
-from modeaware.cluster.observer import Look
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.lifecycle.admission import Admission
+from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.objections import FENCES
-from modeaware.lifecycle.report import ReplacementReport
-from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.records import Replacement
+from modeaware.plan.diff import TopicDiff
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
-from modeaware.reports.describe import TopicDescription
+from modeaware.plan.steps import Replace as ReplaceStep
 from modeaware.reports.serialise import json_help, json_text
-from modeaware.reports.session import ModeLog
+from modeaware.reports.session import Session
 
 _FIRST_ONLY = ("partitions", "replication_factor", "config", "delay_ms", "fence")
-VALIDATION_TIMEOUT_S = 10.0
-
-
 ACCEPTING = {
     "accept_access_loss": "switch although users gain or lose access: the ACLs of the new topic differ",
     "accept_mirroring": "switch although MirrorMaker 2 is in use: it does not copy the configs of the fence",
@@ -98,14 +85,7 @@ group has read it and none is subscribed to it any more, and once the delay has 
             help="config (default): brokers are made to refuse data for TOPIC before its end counts as final, by two "
             "of its configs; none: they are not, and TOPIC is never deleted",
         )
-        parser.add_argument(
-            "--accept-state-loss",
-            action="append",
-            default=[],
-            metavar="GROUP",
-            help="replace although this group keeps state per partition (Kafka Streams): the state of keys that move "
-            "to another partition stays behind; may be repeated",
-        )
+        add_state_loss_option(parser, "replace")
         add_flags(
             parser,
             evacuate="replace a compacted topic: TOPIC stays until the Spark job modeaware.spark.evacuate has copied "
@@ -124,20 +104,7 @@ group has read it and none is subscribed to it any more, and once the delay has 
             raise BadUsage("--undo goes with topics and the names of their successors alone")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
-        with open_session(args, "replace the topic") as session, Change(session, args.timeout_ms / 1000) as change:
-            looks = _look_at_all(args, successors, change)
-            refused = len(looks) < len(successors)
-            if args.json or not looks:
-                return int(refused)
-            changing = [each.command for each in looks if each.changes]
-            if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=bool(changing))) is not None:
-                return status or int(refused)
-            if args.wait:
-                change.embed(looks[-1].situation.claim)
-            failures = _replace(args, change, changing)
-            waited = [each.command for each in looks if each.command.topic not in failures]
-            status = _wait(args, change, waited) if args.wait and waited else 0
-            return status or int(refused or bool(failures))
+        return _Replacement(args, successors).run()
 
 
 def _successors(args: argparse.Namespace) -> dict[str, str | None]:
@@ -161,117 +128,89 @@ def _given(args: argparse.Namespace) -> list[str]:
     return [name for name in _FIRST_ONLY if getattr(args, name) not in (None, [])]
 
 
-@dataclass(frozen=True)
-class _Look:
-    """One topic as it is, the command about it, what a controller would make of that, and what is shown before."""
+class Consequences:
+    """What a switch would do to access and to mirrors, by one reading of the ACLs and of the topics' names."""
 
-    situation: Situation
-    command: ReplaceTopicCommand
-    admission: Admission
-    shown: ReplacementPlan | list[str]
-    refusal: RequestRefused | None = None
-    """Of what a controller would admit, for a reason that is shown."""
+    def __init__(self, args: argparse.Namespace, session: Session) -> None:
+        self._args = args
+        self._server = session.bootstrap_server
+        self._acls = cache(partial(read_acls, session.cluster.brokers))
+        self.names = cache(session.cluster.topic_names)
 
-    @property
-    def changes(self) -> bool:
-        return self.admission.record is not None
+    def acls(self, topic: str, successor: str) -> TopicAcls | None:
+        """Return how the ACLs of a topic and its successor differ; None: the cluster has no authorizer."""
+        return compare_acls(self._acls(), topic, successor, self._server)
 
-    def show(self, *, as_json: bool) -> None:
-        if isinstance(self.shown, ReplacementPlan) and as_json:
-            print(json_text(self.shown))
-        elif self.changes:
-            tell(*(replacement_text(self.shown) if isinstance(self.shown, ReplacementPlan) else self.shown))
-        if self.admission.message:
-            tell(f"{self.command.topic}: {self.admission.message}")
+    def check(self, command: ReplaceTopicCommand) -> None:
+        """Raise RequestRefused where a consequence is not accepted, as :func:`check_consequences`."""
+        accepted = self._args.accept_access_loss, self._args.accept_mirroring
+        check_consequences(command, *accepted, self._acls, self.names, self._server)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What one look at the cluster shows of all topics and their successors; ``acls`` and ``names`` read once."""
+class _Replacement(Request):
+    """``successors``: topic -> its successor, or None where none is named."""
 
-    log: ModeLog
-    facts: Mapping[str, TopicFacts | ClusterError]
-    acls: Callable[[], ClusterAcls | None]
-    names: Callable[[], Collection[str]]
+    what = "replace the topic"
 
+    def __init__(self, args: argparse.Namespace, successors: Mapping[str, str | None]) -> None:
+        super().__init__(args, successors)
+        self._successors = successors
+        self._plans: dict[str, ReplacementPlan | list[str]] = {}
 
-def _look_at_all(args: argparse.Namespace, successors: Mapping[str, str | None], change: Change) -> list[_Look]:
-    """Look at all topics, and show what was found. Returns those that are not refused."""
-    looks: dict[str, _Look] = {}
+    def look(self, topics: Sequence[str]) -> Seen:
+        session = self.change.session
+        log = session.read_log()
+        self._consequences = Consequences(self.args, session)
+        known = [record.replacement for topic in topics for record in log.replay.records_of(topic)]
+        successors = [self._successors[topic] for topic in topics] + [now.successor for now in known if now is not None]
+        return self.change.look({*topics, *filter(None, successors)}, log)
 
-    def attempt(topics: Sequence[str]) -> dict[str, _Look | ModeAwareError]:
-        try:
-            seen = _see(change, {topic: successors[topic] for topic in topics})
-        except ModeAwareError as error:
-            return dict.fromkeys(topics, error)
-        answers: dict[str, _Look | ModeAwareError] = {}
-        for topic in topics:
-            begun = [each.admission.record for each in looks.values()]
+    def judge(self, topic: str, seen: Seen) -> TopicDiff:
+        args, session, consequences = self.args, self.change.session, self._consequences
+        situation = seen.situation(topic)
+        current = situation.record.replacement if situation.record is not None else None
+        wanted = _wanted(args, topic, self._successors[topic], current)
+        is_first = current is None and not args.undo
+        found = look_at_predecessors(session.cluster.brokers, [topic])[topic] if is_first else None
+        if isinstance(found, ModeAwareError):
+            raise found
+        command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
+        admission = self.admit(command, seen)
+        acls, refusal, step = None, None, ReplaceStep(situation.writable_count, command)
+        if not args.undo and (current is None or current.switched_ms is None):
+            acls = consequences.acls(topic, wanted.successor)
             try:
-                answers[topic] = looks[topic] = _look(args, change, seen, topic, successors[topic], begun)
-            except ModeAwareError as error:
-                answers[topic] = error
-        return answers
+                if admission.record is not None:
+                    consequences.check(command)
+            except RequestRefused as error:
+                refusal = error.message
+        plan: ReplacementPlan | list[str]
+        plan = [*_changes(command, current, seen.facts(wanted.successor)), *acls_text(command, acls)]
+        if found is not None:
+            self.change.validate(topic, step)
+            facts, config, given, names = situation.facts, session.controller, dict(args.config), consequences.names()
+            requirement = required_of((), facts, situation.rules, config.ignored_groups, session.clock.now_ms())
+            plan = plan_replacement(command, facts, found, given, config.seal_quiet_ms, acls, names, requirement)
+        notes = () if admission.message is None else (admission.message,)
+        if admission.record is None:
+            return TopicDiff(topic, notes=notes, begun=(step,))
+        self._plans[topic] = plan
+        return TopicDiff(topic, steps=(step,), notes=notes, refusal=refusal)
 
-    errors = [
-        each for each in change.retry_each(list(successors), attempt).values() if isinstance(each, ModeAwareError)
-    ]
-    for look in looks.values():
-        look.show(as_json=args.json)
-    errors += [look.refusal for look in looks.values() if look.refusal is not None]
-    tell(*dict.fromkeys(f"error: {error}" for error in errors))
-    return [look for look in looks.values() if look.refusal is None]
+    def shown(self, diff: TopicDiff) -> Iterable[str]:
+        plan = self._plans.get(diff.topic)
+        if plan is None:
+            return super().shown(diff)
+        lines = replacement_text(plan) if isinstance(plan, ReplacementPlan) else plan
+        return [*lines, *(f"{diff.topic}: {note}" for note in diff.notes)]
 
-
-def _see(change: Change, successors: Mapping[str, str | None]) -> _Seen:
-    session = change.session
-    log = session.read_log()
-    known = [record.replacement for topic in successors for record in log.replay.records_of(topic)]
-    names = {*successors, *filter(None, successors.values()), *(now.successor for now in known if now is not None)}
-    facts = session.observer().observe_all([Look(name, None) for name in names], log.rules)
-    acls = cache(partial(read_acls, session.cluster.brokers))
-    return _Seen(log, dict(zip(names, facts, strict=True)), acls, session.cluster.topic_names)
-
-
-def _look(
-    args: argparse.Namespace,
-    change: Change,
-    seen: _Seen,
-    topic: str,
-    successor_name: str | None,
-    begun: Iterable[TopicRecord | None],
-) -> _Look:
-    """``begun``: the records that the commands before this one make, as the controller takes them in their order."""
-    session, brokers = change.session, change.session.cluster.brokers
-    situation = situation_of(session, topic, seen.log, seen.facts[topic])
-    situation = replace(situation, replaced=[*situation.replaced, *filter(None, begun)])
-    current = situation.record.replacement if situation.record is not None else None
-    wanted = _wanted(args, topic, successor_name, current)
-    found = None if current is not None or args.undo else look_at_predecessors(brokers, [topic])[topic]
-    if isinstance(found, ModeAwareError):
-        raise found
-    command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
-    successor = seen.facts[wanted.successor]
-    if isinstance(successor, ClusterError):
-        raise successor
-    admission = change.admission(command, situation.with_successor(successor))
-    acls, refusal, servers = None, None, session.bootstrap_server
-    if not args.undo and (current is None or current.switched_ms is None):
-        acls = compare_acls(seen.acls(), topic, wanted.successor, servers)
-        try:
-            if admission.record is not None:
-                check_consequences(command, wanted, seen.acls, seen.names, servers)
-        except RequestRefused as error:
-            refusal = error
-    if found is None:
-        lines = [*_changes(command, current, successor), *acls_text(command, acls)]
-        return _Look(situation, command, admission, lines, refusal)
-    validate_successor(brokers, command, VALIDATION_TIMEOUT_S)
-    quiet_ms, ignored = session.controller.seal_quiet_ms, session.controller.ignored_groups
-    facts, now_ms = situation.facts, session.clock.now_ms()
-    requirement = required_of((), facts, situation.rules, ignored, now_ms)
-    plan = plan_replacement(command, facts, found, dict(args.config), quiet_ms, acls, seen.names(), requirement)
-    return _Look(situation, command, admission, plan, refusal)
+    def show(self) -> None:
+        plans = [plan for plan in self._plans.values() if isinstance(plan, ReplacementPlan)]
+        if self.args.json:
+            for plan in plans:
+                print(json_text(plan))
+            self._plans.clear()
+        super().show()
 
 
 def _wanted(
@@ -316,130 +255,3 @@ def _changes(command: ReplaceTopicCommand, current: Replacement | None, successo
             "It continues to the switch: producers write to the new topic then, and it cannot be undone any more."
         )
     return lines
-
-
-def _replace(args: argparse.Namespace, change: Change, commands: list[ReplaceTopicCommand]) -> set[str]:
-    """Have the topics replaced, and print what came of each. Returns those that failed."""
-    failures = {topic: error for topic, error in change.replace(commands).items() if error is not None}
-    done = [command for command in commands if command.topic not in failures]
-    for command in done:
-        state = f"being replaced by {command.successor} ({command.num_partitions} partitions)."
-        if command.undo:
-            state = f"its replacement by {command.successor} is being undone."
-        print(f"{command.topic}: {state}")
-    for error in failures.values():
-        tell(f"error: {error}")
-    if done and not args.wait:
-        print(*_hints(args, done), sep="\n")
-    return set(failures)
-
-
-def _hints(
-    args: argparse.Namespace, commands: Sequence[ReplaceTopicCommand], switched: Collection[str] = ()
-) -> list[str]:
-    topics = [command.topic for command in commands]
-    hints = [
-        f"Watch it:     {command_line(args, 'modeaware', 'topics', '--describe', '--topic', topic)}" for topic in topics
-    ]
-    left = [topic for topic in topics if topic not in switched]
-    if left and not args.undo:
-        hints.append(f"Take it back: {command_line(args, 'modeaware', 'replace', *left, '--undo')} (until the switch)")
-    return hints
-
-
-class _Watch:
-    """Notes what a replacement has come to, from its descriptions."""
-
-    def __init__(self, undo: bool) -> None:
-        self._undo = undo
-        self._seen_unsealed = False
-        self.count = 0
-        """Of its partitions, while it was there."""
-        self.last: TopicDescription | None = None
-        self.pause_ms: int | None = None
-        """From the switch until all partitions were sealed, where that was seen."""
-
-    def ended(self, topic: TopicDescription) -> bool:
-        self.last, now = topic, topic.replacement
-        self.count = len(topic.partitions) or self.count
-        if now is None:
-            return True
-        if now.switched_ms is None or topic.phase == "seal":
-            self._seen_unsealed = True
-        elif self._seen_unsealed and self.pause_ms is None:
-            self.pause_ms = now.changed_ms - now.switched_ms
-        return topic.is_settled and not (topic.is_paused and self._undo)
-
-    @property
-    def is_switched(self) -> bool:
-        now = self.last.replacement if self.last is not None else None
-        return now is not None and now.switched_ms is not None
-
-
-def _wait(args: argparse.Namespace, change: Change, commands: Sequence[ReplaceTopicCommand]) -> int:
-    """Wait for the end of each, and print it at once. Returns the exit status."""
-    left, watches = {c.topic: c for c in commands}, {c.topic: _Watch(c.undo) for c in commands}
-    failed = False
-
-    def ended(topic: TopicDescription) -> bool:
-        nonlocal failed
-        if not watches[topic.topic].ended(topic):
-            return False
-        lines = _outcome(change, left[topic.topic], watches[topic.topic])
-        if lines:
-            print(*lines, sep="\n")
-        else:
-            failed = True
-            tell(
-                f"error: topic {topic.topic!r}: its replacement by {left[topic.topic].successor!r} was given up or "
-                "undone; the controller's log says why"
-            )
-        del left[topic.topic]
-        return True
-
-    def lost(error: RequestRefused) -> None:
-        nonlocal failed
-        failed = True
-        tell(f"error: {error}")
-        left.pop(error.topic or "")
-
-    try:
-        change.wait(*watches, ended=ended, lost=lost)
-    except KeyboardInterrupt:
-        state = "continues while a controller runs"
-        if change.is_embedded:
-            state = f"rests until a controller runs: {command_line(args, 'modeaware', 'controller')}"
-        switched = {topic for topic, watch in watches.items() if watch.is_switched}
-        tell(f"Left. The replacement {state}", *_hints(args, list(left.values()), switched))
-        return INTERRUPTED
-    return int(failed)
-
-
-def _outcome(change: Change, command: ReplaceTopicCommand, watch: _Watch) -> list[str]:
-    """Return what a replacement has come to, in lines; none: it is no more."""
-    topic, successor = command.topic, command.successor
-    if command.undo:
-        if change.session.cluster.shape(successor) is None:
-            return [f"{topic}: undone."]
-        return [f"{topic}: undone. {successor} stays: it has records, or another partition count."]
-    last = watch.last
-    if last is None or last.replacement is None:
-        return []
-    if last.is_paused:
-        return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
-    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, last.replacement)}."]
-    if watch.pause_ms is not None:
-        lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
-    return lines
-
-
-def _end_of(topic: str, watch: _Watch, now: ReplacementReport) -> str:
-    """Return what has become of a topic that is let go."""
-    if now.gone_ms is not None:
-        fewer = watch.count - now.num_partitions
-        count = f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""
-        return f" and deleted{count}"
-    moved = f"; every group that is waited for has moved. {topic} is"
-    if now.fence == "none":
-        return f"{moved} not deleted (--fence none)"
-    return f"{moved} deleted once its own retention has emptied it"

@@ -142,6 +142,18 @@ def add_delay_option(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="DURATION", help=text)
 
 
+def add_state_loss_option(parser: argparse.ArgumentParser, change: str) -> None:
+    """Add ``--accept-state-loss``; ``change``: what is done all the same, as a verb."""
+    parser.add_argument(
+        "--accept-state-loss",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help=f"{change} although this group keeps state per partition (Kafka Streams): the state of keys that move to "
+        "another partition stays behind; may be repeated",
+    )
+
+
 class Connection(NamedTuple):
     """How to reach the cluster: librdkafka's settings, ours, and the controller's configs."""
 

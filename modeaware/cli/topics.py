@@ -9,9 +9,10 @@ from typing import Any
 
 from modeaware.admin.new_topics import NewTopic
 from modeaware.cli import BadUsage, Command, key_value
-from modeaware.cli.change import DELAY_HELP, Situation, add_shrink_options, run_change, shrink_command, undo_note
+from modeaware.cli.change import Situation
 from modeaware.cli.embedded import admin_client
 from modeaware.cli.progress import status_without_change, tell
+from modeaware.cli.resize import DELAY_HELP, Resize, add_shrink_options, shrink_command, undo_note
 from modeaware.cli.session import (
     add_actions,
     add_change_options,
@@ -160,7 +161,7 @@ class Topics(Command):
         if args.action == "alter":
             return _alter(args)
         if args.action == "undo":
-            return run_change(args, args.topic, undo_command, undo_note)
+            return Resize(args, args.topic, undo_command, undo_note).run()
         actions = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
         with open_session(args, f"{args.action} topics") as session:
             return actions[args.action](args, session)
@@ -232,7 +233,7 @@ def _alter(args: argparse.Namespace) -> int:
         if not topics:
             return _absent(args, listed)
     for topic in topics:
-        if status := run_change(args, topic, lambda situation: _alter_command(args, situation)):
+        if status := Resize(args, topic, lambda situation: _alter_command(args, situation)).run():
             return status
     return 0
 
@@ -241,7 +242,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
     """More partitions than are writable: growth. Anything else: a shrink, or refused as one."""
     if args.partitions > situation.writable_count:
         replicas = args.replica_assignment  # of all partitions; those of the new ones count, as in kafka-topics
-        new = None if replicas is None else replicas[situation.count :] or None
+        new = None if replicas is None else replicas[situation.facts.partition_count :] or None
         return CreatePartitionsCommand(situation.topic, args.partitions, new)
     if args.replica_assignment is not None or args.min_required_replication_factor is not None:
         raise RequestRefused(
@@ -255,7 +256,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 
 def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
-    record = situation.known
+    record = situation.now.known
     before = record.deletion.previous_count if record.deletion is not None else 0
     if record.replacement is None and before <= record.writable_count:  # else the admission refuses
         return None

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import ClassVar
 
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.lifecycle.commands import (
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+    ReplaceTopicCommand,
+    ResizeCommand,
+)
 from modeaware.lifecycle.growth import revived_to
 from modeaware.lifecycle.objections import objection_to_change, why_not_now
 from modeaware.lifecycle.repetition import repetition_of
@@ -82,10 +87,11 @@ class TopicDiff:
     """What is to be done about one topic.
 
     Attributes:
-        where: the file and line that declare it.
+        where: the file and line that declare it; empty for one that a command names.
         steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and what belongs to it.
         warnings: what it costs.
         in_progress: a change that has begun before and is not done: its phase, in words.
+        begun: steps that were taken before, and are not taken again: they are waited for.
         status: unchanged, in_progress, pending, refused, applied or failed.
         error: why nothing can be done, or why the steps failed.
     """
@@ -93,12 +99,13 @@ class TopicDiff:
     json_also: ClassVar = ("status", "error")
 
     topic: str
-    where: str
+    where: str = ""
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refusal: str | None = field(default=None, metadata={"json": None})
     progress: str | None = field(default=None, metadata={"json": "in_progress"})
+    begun: tuple[Step, ...] = field(default=(), metadata={"json": None})
     failure: str | None = field(default=None, metadata={"json": None})
     applied: bool = field(default=False, metadata={"json": None})
 
@@ -110,11 +117,16 @@ class TopicDiff:
             return REFUSED
         if self.steps:
             return PENDING
-        return IN_PROGRESS if self.progress is not None else UNCHANGED
+        return IN_PROGRESS if self.is_under_way else UNCHANGED
 
     @property
     def error(self) -> str | None:
         return self.failure if self.failure is not None else self.refusal
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a change has begun before, and is not done."""
+        return self.progress is not None or bool(self.begun)
 
     @property
     def needs_controller(self) -> bool:
@@ -123,7 +135,7 @@ class TopicDiff:
 
     def lines(self) -> Iterator[str]:
         """The diff. Marks: ``+`` new, ``~`` other, ``-`` gone, ``!`` read this."""
-        yield f"{self.topic} ({self.where})"
+        yield f"{self.topic} ({self.where})" if self.where else self.topic
         if self.refusal is not None:
             yield f"  ! refused: {self.refusal}"
             return
@@ -190,19 +202,18 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
         return TopicDiff(name, where, (Create(desired.partitions, desired.replication_factor, configs),))
     try:
         _check(desired, current)
-        resize, warnings, notes = _resize(desired, current)
-        if any(isinstance(step, Replace) for step in resize):
-            return TopicDiff(name, where, resize, warnings, notes)  # with all configs
+        diff = replace(_resize(desired, current), where=where)
+        if any(isinstance(step, Replace) for step in diff.steps):
+            return diff  # with all configs
         alter = _configs(desired, current)
-        if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in resize)):
+        if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in diff.steps)):
             _check_cleanup_policy(alter)
     except _RefusedError as refused:
         return TopicDiff(name, where, refusal=str(refused), progress=current.progress)
     others = sorted((current.overrides or {}).keys() - desired.configs.keys())
-    if others:
-        notes += (f"configs of its own that the file does not name stay: {', '.join(others)}",)
-    steps = resize if alter is None else (*resize, alter)
-    return TopicDiff(name, where, steps, warnings, notes, progress=current.progress)
+    kept = (f"configs of its own that the file does not name stay: {', '.join(others)}",) if others else ()
+    steps = diff.steps if alter is None else (*diff.steps, alter)
+    return replace(diff, steps=steps, notes=(*diff.notes, *kept))
 
 
 def diff_replaced(
@@ -265,34 +276,45 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
         raise _RefusedError(_HIDDEN)
 
 
-_Resize = tuple[tuple[Step, ...], tuple[str, ...], tuple[str, ...]]
-
-
-def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+def _resize(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
     if desired.replace is not None and desired.partitions != current.goal:
         return _replacement(desired, desired.replace, current)
     if desired.partitions > current.goal:
         return _growth(desired, current)
     if desired.partitions == current.goal:
-        return _again(desired, current.known)
-    return _shrink(desired, current)
+        return replace(_again(desired, current.known), progress=current.progress)
+    return resize(desired.shrink_rules.command(desired.name, desired.partitions), current)
 
 
-def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    record, after = current.known, desired.partitions
+def resize(command: ResizeCommand, current: CurrentTopic) -> TopicDiff:
+    """Return what a command does that changes the number of writable partitions."""
+    record, after = current.known, command.total_count
     before, listed = record.writable_count, len(record.modes)
+    progress, warnings = current.progress, [keys_that_move(before, after)]
+    if isinstance(command, DeletePartitionsCommand):
+        again = repetition_of(command, record)
+        if again is not None:
+            accepts = AcceptStateLoss(command, again.accepts)
+            return TopicDiff(command.topic, "", (accepts,), _state_lost(again.accepts), progress=progress)
+        warnings += _state_lost(command.accept_state_loss)
+        step = Shrink(before, command)
+        return TopicDiff(command.topic, "", (step,), tuple(warnings), (_OLD_CLIENTS,), progress=progress)
     revived = range(0) if record.opening else range(before, min(after, listed))
     created = range(max(listed, current.count), after)
     notes = []
     if current.in_progress and record.retired:
-        notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
-    command = CreatePartitionsCommand(desired.name, after)
-    step = Grow(before, command, revived, created, by_controller=current.record is not None)
-    accepted, warnings, _ = _again(desired, revived_to(record, after))
-    return (step, *accepted), (keys_that_move(before, after), *warnings), tuple(notes)
+        notes.append(f"takes back the shrink that is in progress ({progress}), or a part of it")
+    growth = Grow(before, command, revived, created, by_controller=current.record is not None)
+    return TopicDiff(command.topic, "", (growth,), tuple(warnings), tuple(notes), progress=progress)
 
 
-def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> _Resize:
+def _growth(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
+    diff = resize(CreatePartitionsCommand(desired.name, desired.partitions), current)
+    again = _again(desired, revived_to(current.known, desired.partitions))
+    return replace(diff, steps=(*diff.steps, *again.steps), warnings=(*diff.warnings, *again.warnings))
+
+
+def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -> TopicDiff:
     rules = desired.shrink_rules
     if current.overrides is None:
         raise _RefusedError(_HIDDEN)
@@ -309,33 +331,26 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
     step = Replace(current.known.writable_count, replace_command(desired.name, wanted, predecessor))
     warnings = ((_EVACUATED,) if desired.evacuate else ()) + _state_lost(rules.accept_state_loss)
-    return (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS)
+    return TopicDiff(desired.name, "", (step,), warnings, (_OTHER_PRODUCERS, _OTHER_GROUPS))
 
 
-def _again(desired: DesiredTopic, record: TopicRecord) -> _Resize:
+def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
     """The target of the shrink in progress: groups that the shrink does not name yet, and what the file wants
     otherwise."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
-    if again is None or desired.shrink is None:
-        return (), (), ()
+    now = record.deletion
+    if again is None or now is None or desired.shrink is None:
+        return TopicDiff(desired.name)
     warnings = _state_lost(again.accepts)
     if again.differs:
         how = ", ".join(again.differs)
         began = f"the shrink in progress continues as it began, with {how}: what the file says counts for the next one"
         warnings = (began, *warnings)
-    now = record.deletion
-    if now is None or not again.accepts:
-        return (), warnings, ()
     command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
         desired.name, record.writable_count, now.delay_ms, now.immediate_delete, again.accepts
     )
-    return (AcceptStateLoss(command, again.accepts),), warnings, ()
-
-
-def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
-    before, after, rules = current.known.writable_count, desired.partitions, desired.shrink_rules
-    warnings = (keys_that_move(before, after), *_state_lost(rules.accept_state_loss))
-    return (Shrink(before, rules.command(desired.name, after)),), warnings, (_OLD_CLIENTS,)
+    steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()
+    return TopicDiff(desired.name, steps=steps, warnings=warnings)
 
 
 def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""What is done to bring a topic to what a file declares: one class a step, with its lines and its JSON. Pure."""
+"""The steps of a change: one class each, with its command, its lines, its JSON and what is said once it is done.
+
+A controller admits and carries out the ``command`` of a step; a step without one is the brokers' own work
+(:data:`BrokerStep`), and has ``at_brokers``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
+from modeaware.admin.new_topics import NewTopic
+from modeaware.cluster.effects import alter_configs
+from modeaware.confluent.admin import AdminClient
+from modeaware.lifecycle.commands import (
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+    ReplaceTopicCommand,
+    ResizeCommand,
+)
 from modeaware.modes import format_ranges
 from modeaware.reports.describe import end_text, reclaim_text
+from modeaware.wire.brokers import Brokers
 
 _DEFAULT = "the cluster's default"
 
@@ -24,6 +37,14 @@ class Create:
     partitions: int
     replication_factor: int | None
     configs: Mapping[str, str]
+
+    def done(self) -> str:
+        return f"created with {self.partitions} partitions"
+
+    def at_brokers(self, topic: str, admin: AdminClient, brokers: Brokers, *, validate_only: bool) -> None:
+        replicas = {} if self.replication_factor is None else {"replication_factor": self.replication_factor}
+        new = NewTopic(topic, num_partitions=self.partitions, config=dict(self.configs), **replicas)
+        admin.create_topics([new], validate_only=validate_only)[topic].result()
 
     def lines(self) -> list[str]:
         factor = "" if self.replication_factor is None else f", replication factor {self.replication_factor}"
@@ -43,6 +64,12 @@ class AlterConfigs:
     remove: tuple[str, ...] = ()
     before: Mapping[str, str] = field(default_factory=dict, metadata={"json": None})
 
+    def done(self) -> str:
+        return f"configs altered: {', '.join((*self.set, *self.remove))}"
+
+    def at_brokers(self, topic: str, admin: AdminClient, brokers: Brokers, *, validate_only: bool) -> None:
+        alter_configs(brokers, topic, self.set, self.remove, validate_only=validate_only)
+
     def lines(self) -> list[str]:
         changed = [
             f"{'~' if name in self.before else '+'} {name}: {self.before.get(name, _DEFAULT)} -> {value}"
@@ -51,13 +78,24 @@ class AlterConfigs:
         return changed + [f"- {name}: {self.before.get(name)} -> {_DEFAULT}" for name in self.remove]
 
 
+class Resizes:
+    """A step that leads to a number of writable partitions."""
+
+    command: ResizeCommand
+
+    @property
+    def to(self) -> int:
+        return self.command.total_count
+
+
 @dataclass(frozen=True)
-class Grow:
+class Grow(Resizes):
     """More writable partitions: ``revived`` retired ones first, then ``created`` ones.
 
     Attributes:
         before: the number of writable ones now.
         by_controller: the topic has a record in the mode log, so a controller has to do it.
+        minimum: how many replicas of each new partition have to be alive (KIP-409); None: all.
     """
 
     json_also: ClassVar = ("step", "to")
@@ -68,19 +106,20 @@ class Grow:
     revived: range = range(0)
     created: range = range(0)
     by_controller: bool = field(default=False, metadata={"json": None})
+    minimum: int | None = field(default=None, metadata={"json": None})
 
-    @property
-    def to(self) -> int:
-        return self.command.total_count
+    def done(self) -> str:
+        return f"grown to {self.to} writable partitions"
 
     def lines(self) -> list[str]:
         revived = [f"    ReadWrite again: {format_ranges(self.revived)}"] if self.revived else []
-        created = [f"    new: {format_ranges(self.created)}"] if self.created else []
+        closed = ", closed to writes until every group knows them" if self.by_controller else ""
+        created = [f"    new: {format_ranges(self.created)}{closed}"] if self.created else []
         return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
 
 
 @dataclass(frozen=True)
-class Shrink:
+class Shrink(Resizes):
     """Fewer writable partitions; those from ``command.total_count`` on are retired. The topic stays.
 
     Attributes:
@@ -101,9 +140,8 @@ class Shrink:
     before: int
     command: DeletePartitionsCommand
 
-    @property
-    def to(self) -> int:
-        return self.command.total_count
+    def done(self) -> str:
+        return f"ReadOnly now: {format_ranges(range(self.to, self.before))}"
 
     def lines(self) -> list[str]:
         reclaim = f"policy {self.command.policy}: {reclaim_text(self.command)}"
@@ -112,7 +150,7 @@ class Shrink:
 
 
 @dataclass(frozen=True)
-class AcceptStateLoss:
+class AcceptStateLoss(Resizes):
     """A shrink in progress, which further groups shall not hold up."""
 
     json_also: ClassVar = ("step",)
@@ -121,6 +159,9 @@ class AcceptStateLoss:
 
     command: DeletePartitionsCommand = field(metadata={"json": None})
     groups: tuple[str, ...]
+
+    def done(self) -> str:
+        return f"the loss of state is accepted of {', '.join(self.groups)}"
 
     def lines(self) -> list[str]:
         return [f"~ the shrink in progress continues although {', '.join(self.groups)} keep state"]
@@ -155,6 +196,11 @@ class Replace:
     def to(self) -> int:
         return self.command.num_partitions
 
+    def done(self) -> str:
+        if self.command.undo:
+            return f"its replacement by {self.command.successor} is being undone"
+        return f"being replaced by {self.command.successor} ({self.to} partitions)"
+
     def lines(self) -> list[str]:
         command = self.command
         head = f"~ partitions: {self.before} -> {self.to}, by the new topic {command.successor}"
@@ -162,4 +208,6 @@ class Replace:
         return [head, end, *(f"    + {name}: {value}" for name, value in sorted(command.configs.items()))]
 
 
-Step = Create | AlterConfigs | Grow | Shrink | AcceptStateLoss | Replace
+BrokerStep = Create | AlterConfigs
+
+Step = BrokerStep | Grow | Shrink | AcceptStateLoss | Replace

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from modeaware.cli.embedded import carry_out
+from modeaware.cli.embedded import carry_out_all
 from modeaware.controller.daemon import Controller
 from modeaware.controller.election import Election, group_id
 from modeaware.controller.status import Role, ready
-from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import CLAIM_KEY
 from modeaware.modelog.topic import ensure_mode_log
@@ -57,7 +57,11 @@ def ask(controller: Controller, topic: str, to: int = 1) -> CommandResult:
 
 def shrinks(controller: Controller, topic: str) -> bool:
     """Whether it carries the command out; a new topic's leaders are waited for."""
-    return carry_out(controller, DeletePartitionsCommand(topic, 1, LONG_DELAY_MS)).code is ErrorCode.NONE
+    command = DeletePartitionsCommand(topic, 1, LONG_DELAY_MS)
+    (answer,) = carry_out_all(controller, {topic: command}).values()
+    if isinstance(answer, ModeAwareError):
+        raise answer
+    return answer.code is ErrorCode.NONE
 
 
 def epoch(setting: Controlled) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +15,21 @@ from typing import Any
 import pytest
 
 from modeaware import cli
-from modeaware.cli import apply
-from modeaware.cli.apply import Found
-from modeaware.cli.change import Change, Situation
+from modeaware.cli import apply, change, progress
+from modeaware.cli.change import Change, Seen, goes_to_controller
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
+from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ReplaceTopicCommand
-from modeaware.lifecycle.drain import Requirement
-from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.report import TopicReport, report_topic
+from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
 from modeaware.plan.diff import ApplyReport, CurrentTopic, TopicDiff
-from modeaware.plan.file import ShrinkRules
-from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Replace, Shrink
+from modeaware.plan.file import DesiredTopic, ShrinkRules
+from modeaware.plan.steps import AcceptStateLoss, AlterConfigs, BrokerStep, Create, Grow, Replace, Shrink, Step
+from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, to_json
 from modeaware.reports.session import ModeLog
 from modeaware.reports.topics import TopicState
@@ -73,7 +72,7 @@ def test_what_is_shown() -> None:
         "d (f, line 15)",
         "  ~ partitions: 4 -> 14",
         "      ReadWrite again: 4-11",
-        "      new: 12-13",
+        "      new: 12-13, closed to writes until every group knows them",
         "  = in progress: drain of partitions 4-11",
         "e (f, line 18)",
         "  ! refused: no",
@@ -133,16 +132,25 @@ class Cluster:
         self.looks: list[dict[str, CurrentTopic]] = []
         self.taken: list[str] = []
         session = SimpleNamespace(conf={}, read_log=lambda: ModeLog("log", Replay()))
-        monkeypatch.setattr(apply, "open_session", lambda *_: nullcontext(session))
+        monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
         monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
         monkeypatch.setattr(apply, "is_running", lambda *_: True)
-        monkeypatch.setattr(apply._Application, "_validated", lambda _, diff, found: diff)
-        monkeypatch.setattr(apply, "carry_out", lambda _, topic, step: str(self.taken.append(topic)))
-        monkeypatch.setattr(apply, "confirmed", lambda yes: True)
+        monkeypatch.setattr(apply, "Consequences", lambda *_: None)
+        monkeypatch.setattr(Change, "look", lambda _, topics, log: Seen(session, log, {}))
+        monkeypatch.setattr(
+            apply._Application, "judge", lambda self, topic, _: self._with_controller(self.drafts[topic])
+        )
+        monkeypatch.setattr(Change, "send", self._send)
+        monkeypatch.setattr(Change, "carry_out", lambda _, topic, step: self.taken.append(topic))
+        monkeypatch.setattr(progress, "confirmed", lambda yes: True)
 
-    def _look(self) -> Found:
-        topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return Found(topics, {}, ModeLog("log", Replay()), frozenset(topics), lambda: None)
+    def _send(self, steps: Sequence[Step]) -> dict[str, ModeAwareError | None]:
+        sent = [step.command.topic for step in steps if not isinstance(step, BrokerStep) and goes_to_controller(step)]
+        self.taken += sent
+        return dict.fromkeys(sent)
+
+    def _look(self) -> dict[str, CurrentTopic]:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "300ms", *options])
@@ -179,10 +187,10 @@ def test_run_that_changes_nothing_or_is_left_says_so(
         raise KeyboardInterrupt
 
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
-    monkeypatch.setattr(apply, "confirmed", lambda yes: yes)
+    monkeypatch.setattr(progress, "confirmed", lambda yes: yes)
     assert (cluster.run(), capsys.readouterr().out.splitlines()[-1]) == (1, "Nothing was changed.")
-    monkeypatch.setattr(apply, "carry_out", interrupted)
-    assert cluster.run("--yes") == apply.INTERRUPTED
+    monkeypatch.setattr(Change, "send", interrupted)
+    assert cluster.run("--yes") == cli.INTERRUPTED
     assert "Left. What has begun continues" in capsys.readouterr().err
     monkeypatch.setattr(apply, "is_running", lambda *_: False)
     assert cluster.run("--yes") == 1
@@ -193,32 +201,32 @@ def test_run_that_changes_nothing_or_is_left_says_so(
     assert "no controller is running, so nothing progresses" in capsys.readouterr().out
 
 
-def described(phase: str, replacement: Replacement | None) -> TopicReport:
-    record = TopicRecord("a", "id", 1, 1, (READ_WRITE,) * 6, replacement=replacement)
-    return replace(report_topic(record, TopicFacts("a", "id"), Requirement(), ()), phase=phase)
+BEGUN = ReplacementReport.of(
+    TopicRecord("a", "id", 1, 1, (READ_WRITE,), replacement=Replacement("a-v2", 4, 0, successor_id="v2")), ()
+)
 
 
 @pytest.mark.parametrize(
-    ("found", "status", "said"),
+    ("phase", "now", "status", "said"),
     [
-        (described("done", Replacement("a-v2", 4, 0)), 0, "a: done."),
-        (described("reclaim", Replacement("a-v2", 4, 0, let_go_ms=5)), 0, "a: done."),
-        (described("announce", Replacement("a-v2", 4, 0, pause_before_switch=True, reason="paused")), 0, "a: paused"),
-        (described("done", None), 4, "error: a: its replacement was given up or undone"),
+        ("done", replace(BEGUN, switched_ms=1), 0, "a: replaced by a-v2; every group that is waited for has moved."),
+        ("announce", replace(BEGUN, reason="paused", pause_before_switch=True), 0, "a: paused before the switch"),
+        ("done", None, 4, "error: topic 'a': its replacement by 'a-v2' was given up or undone"),
     ],
 )
 def test_a_replacement_is_waited_for(
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    found: TopicReport,
+    phase: str,
+    now: ReplacementReport | None,
     status: int,
     said: str,
 ) -> None:
-    def wait(change: object, topic: str, ended: Callable[[Any], bool]) -> None:
-        assert not ended(described("seal", Replacement("a-v2", 4, 0)))
-        assert not ended(described("reclaim", Replacement("a-v2", 4, 0, delay_ms=0)))
-        assert ended(found)
+    def wait(change: object, topic: str, ended: Callable[[Any], bool], lost: object) -> None:
+        sealing = TopicDescription("a", "id", 1, "seal", None, (), (), replacement=replace(BEGUN, switched_ms=1))
+        assert not ended(sealing)
+        assert ended(replace(sealing, phase=phase, replacement=now))
 
     monkeypatch.setattr(Change, "wait", wait)
     monkeypatch.setattr(Change, "embed", lambda *_: None)
@@ -241,7 +249,7 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run("--yes", "--wait") == apply.SOME_FAILED
     assert cluster.taken == ["a"]
-    assert "error: a: " in capsys.readouterr().err
+    assert "error: cannot wait for the change: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("topic_id", "leads_on"), [("id-3", False), ("other", True)])
@@ -256,12 +264,15 @@ def test_topic_that_has_come_back_to_its_name_is_not_taken_for_the_one_that_was_
     ]
     log = ModeLog("log", fold([(record.topic_id, record.to_json()) for record in records]))
     listed = SimpleNamespace(topics=[SimpleNamespace(name=name, internal=False) for name in "ab"], live_brokers=())
-    states = [TopicState("a", topic_id, (), {}), TopicState("b", "id-2", (), {})]
+    partitions: Any = (SimpleNamespace(replication_factor=1),)
+    states = [TopicState("a", topic_id, partitions, {}), TopicState("b", "id-2", partitions, {})]
     monkeypatch.setattr(apply, "list_topics", lambda _: listed)
     monkeypatch.setattr(apply, "topic_states", lambda *_: states)
-    session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None), read_log=lambda: log)
-    replaced = apply.look_at(session, ["a", "b"]).replaced
-    assert replaced == ({"a": records[0]} if leads_on else {}) | {"b": records[1]}
+    session: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=None))
+    found = apply.look_at(session, log, ["a", "b"])
+    refusals = {name: apply.diff_of(DesiredTopic(name, 1), found, log).refusal or "" for name in "ab"}
+    assert ("its name leads to 'b'" in refusals["a"]) is leads_on
+    assert "its name leads to 'a'" in refusals["b"]
 
 
 def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,11 +281,11 @@ def test_growth_of_a_successor_whose_predecessor_is_not_let_go_is_refused(monkey
     log = ModeLog("log", fold([("old-id", old.to_json())]))
     session: Any = SimpleNamespace(clock=SYSTEM_CLOCK, controller=ControllerConfig(), conf={})
     monkeypatch.setattr(Change, "grow", lambda *_, **__: None)
-    monkeypatch.setattr(
-        Change, "look", lambda _, topic, log: Situation(topic, None, facts(2, topic=topic), None, (), log.replaced)
-    )
-    application = apply._Application(argparse.Namespace(), Change(session), [])
+    application = apply._Application(argparse.Namespace(wait=False), [])
+    application.change = Change(session)
     for topic, refusal in (("b", "topic 'b': it replaces 'old': wait until that is done"), ("c", None)):
-        diff = TopicDiff(topic, "f", (Grow(2, CreatePartitionsCommand(topic, 4)),))
-        found = Found({}, {}, log, frozenset(), lambda: None)
-        assert application._validated(diff, found).refusal == refusal
+        application.drafts[topic] = TopicDiff(topic, "f", (Grow(2, CreatePartitionsCommand(topic, 4)),))
+        application.topics = [topic]
+        seen = Seen(session, log, {topic: facts(2, topic=topic)})
+        monkeypatch.setattr(application, "look", lambda _, seen=seen: seen)
+        assert application.find()[topic].refusal == refusal

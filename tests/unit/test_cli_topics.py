@@ -18,25 +18,25 @@ import pytest
 from modeaware import cli
 from modeaware.admin.new_topics import NewTopic
 from modeaware.cli import change, progress
-from modeaware.cli.change import (
+from modeaware.cli.change import Change, Seen, Situation
+from modeaware.cli.resize import (
     CHANGING_WARNING,
     FEATURE_WARNING,
     GROWTH_WARNING,
-    Change,
     CommandOf,
-    Situation,
-    preview,
     undo_note,
+    warnings,
 )
 from modeaware.cli.topics import COLLISION_WARNING, deletion_lines
 from modeaware.cluster.effects import delete_topics
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.plan.diff import resize
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import ListedTopic, TopicState, named, named_for_change, topic_states
 from modeaware.wire.brokers import Brokers
@@ -85,12 +85,12 @@ def test_options_make_the_command(
 ) -> None:
     made = []
 
-    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, *_: object) -> int:
+    def resize(args: argparse.Namespace, topic: str, command_of: CommandOf, *_: object) -> SimpleNamespace:
         made.append((topic, command_of(FRESH)))
-        return 0
+        return SimpleNamespace(run=lambda: 0)
 
-    for module in ("topics", "change"):
-        monkeypatch.setattr(f"modeaware.cli.{module}.run_change", run_change)
+    for module in ("topics", "resize"):
+        monkeypatch.setattr(f"modeaware.cli.{module}.Resize", resize)
     refused = isinstance(expected, RequestRefused)
     assert cli.main([*arguments.split(), *SERVER]) == (1 if refused else 0)
     assert made == ([] if refused else [("t", expected)])
@@ -107,19 +107,20 @@ def test_proposed_commands_connect_as_this_one_did(
     (tmp_path / "my conf" / "c").touch()
     monkeypatch.chdir(tmp_path)
     session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
+    shrinking_log = ModeLog("log", fold([("id", RECORD.to_json())]))
     monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(Change, "look", lambda *_: SHRINKING)
+    monkeypatch.setattr(Change, "look", lambda *_: Seen(session, shrinking_log, {"t": SHRINKING.facts}))
     monkeypatch.setattr(change, "wait_for_topics", interrupted)
     monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
     file = ("--command-config", "my conf/c")
     assert cli.main(["shrink", "t", "--partitions", "4", "--delay", "0s", "--wait", *SERVER, *file]) == 130
     where = "--bootstrap-server 127.0.0.1:1 --command-config 'my conf/c'"
     assert capsys.readouterr().err.splitlines()[-3:] == [
-        f"Left. The change rests until a controller runs: modeaware controller {where}",
+        f"Left. What has begun rests until a controller runs: modeaware controller {where}",
         f"Watch it:     modeaware topics --describe --topic t {where}",
         f"Take it back: modeaware topics --undo --topic t {where}",
     ]
-    monkeypatch.setattr(Change, "carry_out", lambda *_: "growing")
+    monkeypatch.setattr(Change, "send", lambda *_: {"t": None})
     assert cli.main(["grow", "t", "--partitions", "8", "--wait", "--yes", *SERVER, *file]) == 130
     watch = f"Watch it:     modeaware topics --describe --topic t {where}"
     assert capsys.readouterr().err.splitlines()[-1] == watch, "an undo would not take a growth back"
@@ -179,7 +180,7 @@ SHRINK, GROW = DeletePartitionsCommand("t", 4, 0), CreatePartitionsCommand("t", 
 def test_each_warning_is_given_where_it_applies(
     command: DeletePartitionsCommand | CreatePartitionsCommand, situation: Situation, expected: list[str]
 ) -> None:
-    told = [line for line in preview(command, situation) if line.startswith("WARNING")]
+    told = [line for line in warnings(command, situation) if line.startswith("WARNING")]
     assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
 
 
@@ -194,7 +195,7 @@ def test_successor_without_a_record_is_not_changed_before_its_predecessor_is_let
     log = ModeLog("log", fold([("old-id", old.to_json())]))
     session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
     monkeypatch.setattr(session, "read_log", lambda: log)
-    monkeypatch.setattr(session, "observer", lambda: SimpleNamespace(observe=lambda *_: FRESH.facts))
+    monkeypatch.setattr(session, "observer", lambda: SimpleNamespace(observe_all=lambda *_: [FRESH.facts]))
     monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(Change, "grow", lambda *_, **__: pytest.fail("brokers are not asked"))
     dry = [] if "--yes" in options else ["--dry-run"]
@@ -209,26 +210,25 @@ def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
         FRESH, record=TopicRecord("t", "id", 3, 1, (RW,) * 4), facts=replace(FRESH.facts, partition_count=6)
     )
     assert grown.writable_count == 6
-    assert "ReadOnly: 4-5, no new records, and consumers read them to their end." in preview(SHRINK, grown)
+    assert any(line.startswith("      ReadOnly: 4-5; policy drained") for line in resize(SHRINK, grown.now).lines())
     made: list[object] = []
-    monkeypatch.setattr("modeaware.cli.topics.run_change", lambda _, __, command_of: made.append(command_of(grown)))
+
+    def altered(_: object, topic: str, command_of: CommandOf) -> SimpleNamespace:
+        made.append(command_of(grown))
+        return SimpleNamespace(run=lambda: 0)
+
+    monkeypatch.setattr("modeaware.cli.topics.Resize", altered)
     cli.main(["topics", "--alter", "--topic", "t", "--partitions", "5", *SERVER])
     assert made == [DeletePartitionsCommand("t", 5)]
     some_retired = replace(SHRUNK, facts=replace(SHRUNK.facts, partition_count=14))
     assert some_retired.writable_count == 4, "added partitions take no writes while others are retired"
 
 
-STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
-STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "plain": GroupFacts({0: 10})}))
-
-
-def test_accepted_loss_of_state_names_what_does_not_move() -> None:
-    command = DeletePartitionsCommand("t", 4, accept_state_loss=("app", "plain", "absent"))
-    warning, plain, absent = preview(command, STATEFUL)[2:5]
-    assert warning.startswith("WARNING: group 'app' keeps state per partition")
-    assert "(windows, joins, aggregates, tables) for the keys that move stays in the changelogs" in warning
-    assert "plain: the group keeps no state that is known of" in plain
-    assert "absent: the group does not use the topic" in absent
+def test_accepted_loss_of_state_names_each_group() -> None:
+    warned = resize(DeletePartitionsCommand("t", 4, accept_state_loss=("app", "web")), FRESH.now).warnings[1:]
+    assert warned == tuple(
+        f"group {group!r} loses the state of the keys that move, where it keeps any" for group in ("app", "web")
+    )
 
 
 def test_an_undo_says_what_stays_deleted() -> None:
@@ -408,11 +408,11 @@ def test_each_topic_of_a_pattern_is_altered_until_one_fails(
 ) -> None:
     done: list[str] = []
 
-    def run_change(_: object, name: str, *__: object) -> int:
+    def altered(_: object, name: str, *__: object) -> SimpleNamespace:
         done.append(name)
-        return statuses[len(done) - 1]
+        return SimpleNamespace(run=lambda: statuses[len(done) - 1])
 
-    monkeypatch.setattr("modeaware.cli.topics.run_change", run_change)
+    monkeypatch.setattr("modeaware.cli.topics.Resize", altered)
     arguments = ["topics", "--alter", "--topic", topic, "--partitions", "2", "--if-exists", *SERVER]
     assert cli.main(arguments) == statuses[-1]
     assert done == changed

@@ -16,7 +16,7 @@ from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, c
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
 from modeaware.cli.change import Change, Situation
-from modeaware.cli.replace import _Watch
+from modeaware.cli.outcome import Watch
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.observer import Look
@@ -33,6 +33,7 @@ from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import PartitionMode
 from modeaware.plan.replacement import acls_text, hints_of, plan_replacement, replacement_text
+from modeaware.plan.steps import Replace
 from modeaware.reports.describe import TopicDescription, describe_text
 from modeaware.reports.serialise import json_text
 from modeaware.reports.session import ModeLog, no_such_topic
@@ -371,19 +372,19 @@ def test_description_shows_phase_times_and_groups_that_have_not_moved() -> None:
 
 
 def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of_readers() -> None:
-    watch = _Watch(undo=False)
+    watch = Watch([Replace(6, COMMAND)])
     assert not watch.ended(described(BEGUN, "announce"))
     assert not watch.ended(described(SWITCHED, "seal", 6_000))
     assert not watch.ended(described(SWITCHED, "drain", 17_000))
     assert watch.ended(described(replace(SWITCHED, let_go_ms=1), "done", 30_000))
     assert watch.pause_ms == 12_000
-    late = _Watch(undo=False)
+    late = Watch([Replace(6, COMMAND)])
     assert late.ended(described(replace(SWITCHED, let_go_ms=1), "done", 30_000))
     assert late.pause_ms is None, "it was not seen"
     paused = replace(BEGUN, pause_before_switch=True, reason=reasons.PAUSED)
-    assert _Watch(undo=False).ended(described(paused, "announce"))
-    assert not _Watch(undo=True).ended(described(paused, "announce"))
-    assert _Watch(undo=True).ended(described(None, "done"))
+    assert Watch([Replace(6, COMMAND)]).ended(described(paused, "announce"))
+    assert not Watch([Replace(6, replace(COMMAND, undo=True))]).ended(described(paused, "announce"))
+    assert Watch([Replace(6, replace(COMMAND, undo=True))]).ended(described(None, "done"))
 
 
 def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
@@ -424,6 +425,7 @@ class FakeChange:
 
     is_embedded = False
     admission = Change.admission
+    look = Change.look
 
     def __init__(
         self,
@@ -435,6 +437,7 @@ class FakeChange:
         self.log, self.failures, self.ends, self.facts = log, failures or {}, ends, facts or {}
         self.asked: list[Any] = []
         self.replaced: list[str] = []
+        self.waited: tuple[str, ...] = ()
         self.acls: tuple[Acl, ...] = ()
         cluster = SimpleNamespace(
             brokers=SimpleNamespace(ask=self._ask),
@@ -466,14 +469,18 @@ class FakeChange:
     def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Any]) -> Any:
         return attempt(topics)
 
-    def replace(self, commands: list[ReplaceTopicCommand]) -> dict[str, ModeAwareError | None]:
-        self.replaced = [command.topic for command in commands]
+    def validate(self, topic: str, step: Replace) -> None:
+        pass
+
+    def send(self, steps: list[Replace]) -> dict[str, ModeAwareError | None]:
+        self.replaced = [step.command.topic for step in steps]
         return {topic: self.failures.get(topic) for topic in self.replaced}
 
     def embed(self, claim: object) -> None:
         self.asked.append("embed")
 
     def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None]) -> None:
+        self.waited = topics
         for each in self.ends:
             if isinstance(each, RequestRefused):
                 lost(each)
@@ -491,11 +498,10 @@ REFUSAL = RequestRefused("topic 'payments': not so", code=ErrorCode.POLICY_VIOLA
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run ``modeaware replace`` on a :class:`FakeChange`."""
     monkeypatch.setattr("modeaware.cli.replace.look_at_predecessors", looked_at)
-    monkeypatch.setattr("modeaware.cli.replace.validate_successor", lambda *_: None)
-    monkeypatch.setattr("modeaware.cli.replace.open_session", lambda *_: nullcontext())
+    monkeypatch.setattr("modeaware.cli.change.open_session", lambda *_: nullcontext())
 
     def run(change: FakeChange, *arguments: str) -> int:
-        monkeypatch.setattr("modeaware.cli.replace.Change", lambda *_: nullcontext(change))
+        monkeypatch.setattr("modeaware.cli.change.Change", lambda *_: nullcontext(change))
         return cli.main(["replace", *arguments, "--bootstrap-server", "127.0.0.1:1"])
 
     return run
@@ -530,6 +536,29 @@ def test_of_several_topics_one_that_is_refused_does_not_keep_the_others_and_fail
     del change.replaced[:]
     alone = run(change, "payments=p2", "--partitions", "4", "--yes")
     assert (alone, change.replaced) == (int(failing != "none"), [] if before else ["payments"])
+
+
+def test_a_topic_that_is_refused_is_not_waited_for(run: Callable[..., int]) -> None:
+    change = FakeChange(ends=[described(replace(SWITCHED, let_go_ms=1), "done", 30_000)])
+    change.acls = (deny("b", WRITE, "p2"),)
+    assert run(change, *BOTH, "--yes", "--wait") == 1
+    assert (change.replaced, change.waited) == (["orders"], ("orders",))
+
+
+def test_a_yes_is_no_answer_to_what_was_not_shown(
+    run: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The topic has another number of partitions than when the question was asked."""
+    change = FakeChange()
+
+    def confirmed(yes: bool) -> bool:
+        change.facts = {"orders": TopicFacts("orders", "id", 5, partitions=dict.fromkeys(range(5), ON))}
+        return True
+
+    monkeypatch.setattr("modeaware.cli.progress.confirmed", confirmed)
+    assert run(change, *BOTH) == 1
+    assert change.replaced == []
+    assert "error: no longer what was shown: orders. Nothing was changed" in capsys.readouterr().err
 
 
 def test_plan_shows_groups_that_are_registered_by_name_and_not_listed(

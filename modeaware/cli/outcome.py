@@ -1,0 +1,112 @@
+"""What a change has come to while ``--wait`` watches it: when it is not waited for any more, and what is said then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modeaware.errors import ModeAwareError
+from modeaware.lifecycle.report import ReplacementReport
+from modeaware.plan.steps import AcceptStateLoss, Replace, Resizes, Shrink, Step
+from modeaware.reports.describe import TopicDescription
+from modeaware.reports.session import Session
+
+
+class Watch:
+    """Notes what the change of one topic has come to, from its descriptions.
+
+    Args:
+        steps: those that lead there, taken now or before; none: it was begun by another command.
+
+    Attributes:
+        last: the last description.
+        count: of the topic's partitions, while it was there.
+        pause_ms: from the switch of a replacement until all partitions were sealed, where that was seen.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+        self.replacement = next((step.command for step in steps if isinstance(step, Replace)), None)
+        self.undo = self.replacement is not None and self.replacement.undo
+        self.last: TopicDescription | None = None
+        self.count = 0
+        self.pause_ms: int | None = None
+        self._seen_unsealed = False
+
+    def ended(self, topic: TopicDescription) -> bool:
+        """Return whether the change is done, or waits for a command or for the topic's own retention."""
+        self.last, now = topic, topic.replacement
+        self.count = len(topic.partitions) or self.count
+        if now is None:
+            return topic.phase == "done" or self.replacement is not None
+        if now.switched_ms is None or topic.phase == "seal":
+            self._seen_unsealed = True
+        elif self._seen_unsealed and self.pause_ms is None:
+            self.pause_ms = now.changed_ms - now.switched_ms
+        return topic.is_settled and not (topic.is_paused and self.undo)
+
+    @property
+    def _now(self) -> ReplacementReport | None:
+        return self.last.replacement if self.last is not None else None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a replacement waits before the switch, as requested."""
+        return self.last is not None and self.last.is_paused
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether a replacement has begun that has not switched."""
+        switched = self._now is not None and self._now.switched_ms is not None
+        return self.replacement is not None and not self.undo and not switched
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether it is a shrink, which can be undone."""
+        return any(isinstance(step, Shrink | AcceptStateLoss) for step in self.steps)
+
+
+def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
+    """Return what a change that has ended has come to, in lines.
+
+    Raises:
+        ModeAwareError: something else than was wanted: the change was given up, or taken back, say.
+    """
+    wanted, now = watch.replacement, watch.last.replacement if watch.last is not None else None
+    if wanted is not None and wanted.undo:
+        if session.cluster.shape(wanted.successor) is None:
+            return [f"{topic}: undone."]
+        return [f"{topic}: undone. {wanted.successor} stays: it has records, or another partition count."]
+    if now is None:
+        if wanted is not None:
+            why = f"its replacement by {wanted.successor!r} was given up or undone; the controller's log says why"
+            raise ModeAwareError(f"topic {topic!r}: {why}", topic=topic)
+        _check_count(topic, watch)
+        return [f"{topic}: done."]
+    successor = now.successor if wanted is None else wanted.successor
+    if watch.is_paused:
+        return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
+    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, now)}."]
+    if watch.pause_ms is not None:
+        lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
+    return lines
+
+
+def _check_count(topic: str, watch: Watch) -> None:
+    """Raise a ModeAwareError where a topic has another number of writable partitions than it was changed to have:
+    another command has taken the change back, say."""
+    for step in watch.steps:
+        if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
+            found = f"topic {topic!r}: {watch.last.writable} partitions take writes, not {step.to}"
+            raise ModeAwareError(f"{found}: its change was taken back, or another one has followed", topic=topic)
+
+
+def _end_of(topic: str, watch: Watch, now: ReplacementReport) -> str:
+    """Return what has become of a topic that is let go."""
+    if now.gone_ms is not None:
+        fewer = watch.count - now.num_partitions
+        count = f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""
+        return f" and deleted{count}"
+    moved = f"; every group that is waited for has moved. {topic} is"
+    if now.fence == "none":
+        return f"{moved} not deleted (--fence none)"
+    return f"{moved} deleted once its own retention has emptied it"
