@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,45 +16,199 @@ from modeaware.confluent.names import LogicalName
 from modeaware.confluent.ownership import GroupConf
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import modes_of
-from tests.support.gate_member import OWN, REFRESH_S, SILENT, Member
+from tests.support.gate_member import REFRESH_S, SILENT, Member, Steps, Story
+
+LATE = {"switched": True, "groups": frozenset[str](), "read_up_to": {0: 5, 1: 5}, "let_go": True}
+"""What the view of ``a`` says where the replacement was over before the group began."""
+BEYOND = Successor("c", "id-c", 2, switched=True, read_up_to={0: 0, 1: 0}, let_go=True)
+BACK = TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("a", "id-2", 2))
+"""The topic ``b`` is replaced by one of the first name."""
+do = Steps()
+
+STORIES = {
+    "successor is subscribed to once a broker has it, and the topic until it is let go": Story(
+        (do.has(("a",)), do.brokers_have(), do.has(("a", "b"))),
+        (do.sealed(0, 0), do.look(is_open=True), do.has(("a", "b"))),
+        (do.told(let_go=True), do.look(), do.has(("b",))),
+        (do.commits("b", 0, 0), do.look(SELDOM_S), do.has(due_s=None)),  # nothing is looked at any more
+        absent=("b",),
+    ),
+    "empty topic is kept until the group has a commit on it": Story(
+        (do.sealed(0, 0), do.told(let_go=True)),
+        # The controller waits for it, before it deletes a.
+        (do.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=BEYOND)), do.look(), do.has(("b", "c"))),
+        (do.commits("b", 0, 0), do.look(SELDOM_S), do.has(("c",))),
+    ),
+    "group that comes when the topic is let go commits nothing: its auto.offset.reset decides each time": Story(
+        (do.told(**{**LATE, "read_up_to": {0: 0, 1: 0}}), do.look(), do.look(SELDOM_S + UNCOMMITTED_S)),
+        (do.has(due_s=None, committed={}),),
+    ),
+    "pattern stays where a deleted topic that is named would be created again": Story(
+        (do.reads("^.$"), do.brokers_have("a", "b", "c"), do.sealed(0, 0), do.told(let_go=True)),
+        (do.commits("b", 0, 0), do.look(), do.has(("^.$",), lists=0)),
+        creates_topics=True,
+    ),
+    "absence of a topic that a pattern matched is no event and is looked up": Story(
+        (do.reads("^.$"), do.brokers_have("a", "b", "c"), do.sealed(0, 0), do.told(let_go=True)),
+        (do.commits("b", 0, 0), do.look(), do.has({"b", "c"})),
+        (do.brokers_have("a", "b"), do.absent("c"), do.absent("a", is_event=True), do.has({"b"})),
+    ),
+    "member by a pattern that is assigned nothing leaves out the topic too": Story(
+        (do.reads("^a", mine=set()), do.brokers_have("a", "b"), do.sealed(5, 5), do.told(let_go=True)),
+        (do.commits("a", 5, 5), do.commits("b", 0, 0), do.look(), do.has(("b",))),
+        (do.assigned_more(), do.has(("b",))),
+    ),
+    "log start of a partition that is replayed is requested with those of other gates": Story(
+        # The group has committed it to its end, the application went back, and retention takes it meanwhile.
+        (do.reads_replaced(switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5}),),
+        (do.is_assigned(("t0", 0), ("t1", 0)), do.subscribed()),
+        (do.commits("t1", 5, None, note=None), do.position("t1", 0, 2), *[do.look(LOG_STARTS_S)] * 3),
+        (do.gate("t1", "this member to read t1 [0]"), do.retention("t1", 0, 5), do.look(LOG_STARTS_S)),
+        (do.gate("t1", "the group to commit t1 [1]"),),
+    ),
+    "successor of an undone replacement stays hidden, and its absence is no event": Story(
+        (do.look(is_open=False), do.undo(), do.look(is_open=False), do.has(("a",)), do.look(is_open=False)),
+        (do.has(undone={"b"}), do.absent("b"), do.absent("a", is_event=True)),
+        (do.absent("b", KafkaError.TOPIC_AUTHORIZATION_FAILED, is_event=True),),
+        # Then the application asks for it.
+        (do.reads("a", "b"), do.subscribed(), do.look(is_open=True), do.absent("b", is_event=True)),
+    ),
+    "undone successor is hidden for an unordered member and under its logical name too": Story(
+        (do.look(is_open=True), do.undo(), do.look(is_open=False)),
+        (do.absent("b"), do.absent(LogicalName.of("a", "b")), do.subscribed()),
+        (do.assigned_more(("a", 0)), do.has(undone=set())),  # after the next assignment nothing of it is left
+        on_replace="unordered",
+    ),
+    "absence of a successor is an event where the application reads it": Story(
+        (do.reads("a"), do.subscribed(), do.look(), do.absent("b", is_event=True)), on_replace="unordered"
+    ),
+    "absence of a successor is an event where the application names it": Story(
+        (do.reads("a", "b"), do.subscribed(), do.look(), do.absent("b", is_event=True))
+    ),
+    "absence of a successor is an event where a pattern matches it": Story(
+        (do.reads("^b"), do.subscribed(), do.look(), do.absent("b", is_event=True))
+    ),
+    "topic that comes back to the name is subscribed to once brokers have it, and its absence is no event": Story(
+        (do.told(switched=True, let_go=True, gone=True), do.has(("b",))),
+        (do.put(replace(BACK, version=(1, 3))), do.has(("b",)), do.brokers_have(), do.has({"a", "b"})),
+        (do.look(), do.absent("a"), do.lacks("a"), do.has({"a", "b"})),  # it is asked for once
+        (
+            do.put(replace(BACK, version=(1, 4), successor=Successor("a", "id-3", 2))),
+            do.has(("b",)),
+        ),  # it is another one
+        absent=("a",),
+    ),
+    "gate opens when the group has handled the topic to its end": Story(
+        (do.look(is_open=False, waits="[0-1] to be final"),),
+        (do.sealed(5, 7), do.deliver("a", 0, 4), do.look(is_open=False, waits="this member to read a [0]")),
+        (do.deliver("a", 0, 5), do.look(is_open=False, waits="commit a [1]")),
+        (do.commit_of("a", 0, 5, READ),),  # at once, with the note for others
+        (do.commits("a", None, 7, note=None), do.look(is_open=False)),  # the other may work on its last record
+        (
+            do.commits("a", None, 7),
+            do.starts_at("b", 0, 0),
+            do.look(is_open=True),
+            do.commit_of("b", 0, 0, GATE_OPENED),
+        ),
+    ),
+    "nothing is decided within a call of poll: the application was not given the last record yet": Story(
+        (do.sealed(5, 0), do.deliver("a", 0, 5), do.within_poll(True), do.look(is_open=False), do.has(committed={})),
+        (do.within_poll(False), do.look(is_open=True)),
+    ),
+    "commits of an application count as they are, and none is made for it": Story(
+        (do.sealed(5, 7), do.deliver("a", 0, 5), do.look(is_open=False), do.has(committed={})),
+        (do.commits("a", 5, 7, note=None), do.look(is_open=True)),
+        auto_commit=False,
+    ),
+    "offsets are requested seldom while this member has more to read": Story(
+        (do.sealed(5, 7), do.look(), do.counts_requests(), *[do.look(1.0)] * 8, do.has(requests=0)),
+        (do.commits("b", 0, note=GATE_OPENED), do.look(SELDOM_S, is_open=True)),  # another member has opened the gate
+    ),
+    "gate that was open is open for a member that starts again": Story(
+        (do.told(switched=True), do.commits("b", 0, 3), do.assigned()),  # a fence was lifted: the end is not final
+        (do.has(shut=set(), due_s=None),),
+        (do.sealed(9, 9), do.commits("a", 2, 2), do.look(is_open=True)),  # set back: the gate stays open
+    ),
+    "what retention has taken need not be read": Story(
+        (do.sealed(5, 7), do.commits("a", 5, None), do.deliver("a", 0, 5), do.look(is_open=False)),
+        (do.retention("a", 1, 7), do.look(LOG_STARTS_S, is_open=True)),
+    ),
+    "coordinator that does not answer is asked again": Story(
+        (do.coordinator(SILENT), do.sealed(0, 0), do.look(is_open=False)),
+        (do.coordinator(), do.look(1.0, is_open=True)),
+    ),
+    "start of a partition without an owner is committed after a while": Story(
+        (do.starts_at("b", 0, 0), do.sealed(0, 0), do.look(is_open=True), do.commit_of("b", 1)),  # its owner does it
+        (do.retention("b", 1, 3), do.look(UNCOMMITTED_S), do.commit_of("b", 1, 3, GATE_OPENED)),
+        (do.look(1.0), do.has(due_s=None)),
+    ),
+    "start is committed at the first poll after an assignment behind an open gate": Story(
+        (do.sealed(0, 0), do.commits("b", None, 0), do.assigned(), do.commit_of("b", 0)),
+        (do.starts_at("b", 0, 0), do.look(0.0), do.commit_of("b", 0, 0, GATE_OPENED)),
+    ),
+    "unordered member reads both, and keeps the topic until the group has read it": Story(
+        (do.sealed(5, 5), do.look(is_open=True), do.commits("b", 0, 0)),
+        (do.told(let_go=True), do.look(1.0), do.has(("a", "b"))),
+        (do.commits("a", 5, 5), do.look(SELDOM_S), do.has(("b",))),
+        on_replace="unordered",
+    ),
+    "group that reads the successor alone waits for nothing": Story(
+        (do.told(switched=True), do.reads("b", mine={("b", 0)}), do.subscribed(), do.look(is_open=True))
+    ),
+    "group that begins late by a pattern waits though others hold the topic": Story(
+        (do.told(switched=True), do.reads("^[ab]$", mine={("b", 0)}), do.subscribed(), do.look(is_open=False))
+    ),
+    "member that reads what it names does not follow, and commits nothing of the successor": Story(
+        (do.is_assigned(("a", 0)), do.sealed(5, 5), do.commits("a", 5, 5), do.look(), do.look(UNCOMMITTED_S)),
+        (do.has(("a",), stats=[], committed={("a", 0): (5, READ), ("a", 1): (5, READ)}),),
+        # It has been moved, and the group has read the topic.
+        (do.reads("b", mine={("b", 0)}), do.has(("b",)), do.look(is_open=True)),
+        on_replace="named",
+    ),
+    "replay of the application is waited for": Story(
+        (do.starts_at("a", 0, 0), do.commits("a", None, 5), do.commits("a", 5, note=None), do.sealed(5, 5)),
+        [do.look(SELDOM_S, is_open=False, waits="this member to read a [0]")] * 3,
+    ),
+    "position before the first record does not show that the gate was open": Story(
+        # kafka-python commits it of what it is assigned, also where the application named the topic before its time.
+        (do.commits("b", 0, 0, note=None), do.look(SELDOM_S, is_open=False)),
+        (do.commits("b", 0, 0, note=GATE_OPENED), do.look(SELDOM_S, is_open=True)),
+    ),
+    "position before the first record does not show that the gate was open, to a late group either": Story(
+        (do.told(**LATE), do.commits("a", 2, 5), do.commits("b", 0, 0, note=None), do.look(SELDOM_S, is_open=False))
+    ),
+    "group whose owner has moved it to the first records reads them": Story(
+        # As ``modeaware groups prepare`` does it, for consumers that read the topic when they did not know modes.
+        (do.sealed(5, 5), do.commits("a", 5, 5, note=None), do.commits("b", 0, 0, note=None)),
+        (do.reads("b", mine={("b", 0), ("b", 1)}), do.subscribed(), do.look(SELDOM_S, is_open=True)),
+    ),
+    "member that starts at the end without an answer is not behind": Story(
+        # By an earlier owner's library: only an owner can note that it is handled.
+        (do.commits("a", None, 5), do.commits("a", 5, note=None)),
+        (do.coordinator(SILENT), do.starts_at("a", 0, None), do.assigned()),
+        (do.sealed(5, 5), do.look(is_open=False, waits="this member to read a [0]")),
+        (do.coordinator(), do.look(SELDOM_S, is_open=False), do.look(ASK_S, is_open=True)),
+    ),
+    "time without answers is no time without progress": Story(
+        (do.sealed(0, 7), do.look(is_open=False)),
+        (do.coordinator(SILENT), *[do.look(50, is_open=False)] * 5, do.gate("a", "an answer")),
+        (do.coordinator(), do.look(50, is_open=False)),
+        # One answer that is missing does not begin the time anew.
+        (do.coordinator(SILENT), do.look(5, is_open=False), do.coordinator(), do.look(12, is_open=True)),
+        gate_timeout_ms=60_000,
+    ),
+    "successor that was created anew is another topic": Story(
+        # Without a record of its own: the predecessor's says so. Where it was read and where it started mean nothing.
+        (do.sealed(5, 5), do.assigning("b"), do.starts_at("b", 0, 7), do.has(anew=False)),
+        (do.told(topic_id="id-b-anew"), do.look(), do.has(anew=True)),
+        (do.starts_at("b", 0, 3), do.has(anew=False)),  # it is the new one that has started
+    ),
+}
 
 
-def test_successor_is_subscribed_to_once_a_broker_has_it_and_the_topic_until_it_is_let_go() -> None:
-    member = Member("b")
-    assert member.topics() == ("a",)
-    member.stock.absent.clear()
-    assert member.topics() == ("a", "b")
-    member.sealed(0, 0)
-    assert member.look()
-    assert member.topics() == ("a", "b")
-    member.told(let_go=True)
-    member.look()
-    assert member.topics() == ("b",)
-    member.commits("b", 0, 0)
-    member.look(SELDOM_S)
-    assert member.gates.due_s() is None, "nothing is looked at any more"
-
-
-def test_empty_topic_is_kept_until_the_group_has_a_commit_on_it() -> None:
-    member = Member()
-    member.sealed(0, 0)
-    member.told(let_go=True)
-    end = Successor("c", "id-c", 2, switched=True, read_up_to={0: 0, 1: 0}, let_go=True)
-    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=end))
-    member.look()
-    assert member.topics() == ("b", "c"), "the controller waits for it, before it deletes a"
-    member.commits("b", 0, 0)
-    member.look(SELDOM_S)
-    assert member.topics() == ("c",)
-
-
-def test_group_that_comes_when_the_topic_is_let_go_commits_nothing_by_itself() -> None:
-    member = Member()
-    member.told(switched=True, groups=frozenset(), read_up_to={0: 0, 1: 0}, let_go=True)
-    member.look()
-    member.look(SELDOM_S + UNCOMMITTED_S)
-    assert member.gates.due_s() is None
-    assert member.stock.committed_offsets == {}, "where it has none, its auto.offset.reset decides each time"
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_gates_of_a_member(story: Story) -> None:
+    story.run()
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -188,54 +341,17 @@ def test_client_that_is_not_answered_is_kept_and_requests_less_often() -> None:
     assert member.onlooker.closes > closes
 
 
+def test_setting_by_which_deleted_topics_would_be_created_again() -> None:
+    assert GroupConf.of({"allow.auto.create.topics": "true"}).creates_topics
+    assert not GroupConf.of({}).creates_topics
+
+
 def test_client_that_cannot_be_created_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(conf: object) -> None:
         raise KafkaException(KafkaError(KafkaError._FAIL))
 
     monkeypatch.setattr("modeaware.confluent.gates.Consumer", refuse)
     assert Onlooker({"bootstrap.servers": "127.0.0.1:1"}, "g").topics() == frozenset()
-
-
-def test_pattern_stays_where_a_deleted_topic_that_is_named_would_be_created_again() -> None:
-    member = Member(creates_topics=True)
-    member.names, member.onlooker.there = ["^.$"], {"a", "b", "c"}
-    member.sealed(0, 0)
-    member.told(let_go=True)
-    member.commits("b", 0, 0)
-    member.look()
-    assert member.topics() == ("^.$",)
-    assert not member.onlooker.lists
-    assert GroupConf.of({"allow.auto.create.topics": "true"}).creates_topics
-    assert not GroupConf.of({}).creates_topics
-
-
-def test_absence_of_a_topic_that_a_pattern_matched_is_no_event_and_is_looked_up() -> None:
-    member = Member()
-    member.names = ["^.$"]
-    member.onlooker.there = {"a", "b", "c"}
-    member.sealed(0, 0)
-    member.told(let_go=True)
-    member.commits("b", 0, 0)
-    member.look()
-    assert {*member.topics()} == {"b", "c"}
-    member.onlooker.there = {"a", "b"}
-    assert member.gates.is_absence(absence("c"))
-    assert not member.gates.is_absence(absence("a")), "it is not subscribed to"
-    assert {*member.topics()} == {"b"}
-
-
-def test_member_by_a_pattern_that_is_assigned_nothing_leaves_out_the_topic_too() -> None:
-    member = Member()
-    member.names, member.mine = ["^a"], set()
-    member.onlooker.there = {"a", "b"}
-    member.sealed(5, 5)
-    member.told(let_go=True)
-    member.commits("a", 5, 5)
-    member.commits("b", 0, 0)
-    member.look()
-    assert member.topics() == ("b",)
-    member.gates.on_assign((), ())
-    assert member.topics() == ("b",)
 
 
 @pytest.mark.filterwarnings("error")
@@ -266,7 +382,7 @@ def test_what_a_subscription_costs_a_topic_does_not_grow_with_their_number(
     looks = []
     for count in (10, 100):
         member = Member()
-        several(member, count, switched=True)
+        member.reads_replaced(count, switched=True)
         views = Mock(side_effect=member.views.views)
         monkeypatch.setattr(member.views, "views", views)
         member.names = ["^t"] if is_pattern else member.names
@@ -275,18 +391,10 @@ def test_what_a_subscription_costs_a_topic_does_not_grow_with_their_number(
     assert looks[0] == looks[1] > 0, "each goes through all topics"
 
 
-def several(member: Member, count: int = 9, **state: Any) -> None:
-    """It subscribes to topics that are replaced, too: ``t0`` and so on by ``u0`` and so on."""
-    for n in range(count):
-        successor = Successor(f"u{n}", f"id-u{n}", 2, **state)
-        member.views.put(TopicView(f"t{n}", f"id-t{n}", (1, 1), modes_of(2, 2), successor=successor))
-    member.names = [f"t{n}" for n in range(count)]
-
-
 def test_successors_that_are_announced_together_are_looked_up_together() -> None:
     """By the client itself: each answer may take ``fetch.wait.max.ms``, as it comes after that to a fetch."""
     member = Member()
-    several(member)
+    member.reads_replaced()
     assert len(member.topics()) == 18
     assert member.stock.listings[1:] == [{f"u{n}" for n in range(9)}]
     member.topics()
@@ -295,7 +403,7 @@ def test_successors_that_are_announced_together_are_looked_up_together() -> None
 
 def test_successor_that_is_not_there_yet_keeps_no_other_from_being_subscribed_to() -> None:
     member = Member("u3")
-    several(member)
+    member.reads_replaced()
     assert {*member.topics()} == {f"{letter}{n}" for letter in "tu" for n in range(9)} - {"u3"}
     member.stock.absent.clear()
     assert "u3" in member.topics()
@@ -303,7 +411,7 @@ def test_successor_that_is_not_there_yet_keeps_no_other_from_being_subscribed_to
 
 def test_log_starts_of_all_gates_are_requested_together() -> None:
     member = Member()
-    several(member, switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5})
+    member.reads_replaced(switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5})
     member.mine = {(f"t{n}", 0) for n in range(9)}
     member.topics()
     for n in range(9):
@@ -313,22 +421,6 @@ def test_log_starts_of_all_gates_are_requested_together() -> None:
     assert (member.onlooker.listings[1:], member.stock.listings[1:]) == ([{f"t{n}" for n in range(9)}], [])
     member.look(ASK_S)
     assert not member.gates.shut & {f"u{n}" for n in range(9)}
-
-
-def test_log_start_of_a_partition_that_is_replayed_is_requested_with_those_of_other_gates() -> None:
-    """The group has committed it to its end, the application went back, and retention takes it meanwhile."""
-    member = Member()
-    several(member, switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5})
-    member.mine = {("t0", 0), ("t1", 0)}
-    member.topics()
-    member.commits("t1", 5, None, note=None)
-    member.stock.positions["t1", 0] = 2
-    for _ in range(3):
-        member.look(LOG_STARTS_S)
-    assert "this member to read t1 [0]" in waits(member)["t1"]
-    member.stock.first["t1", 0] = 5
-    member.look(LOG_STARTS_S)
-    assert "the group to commit t1 [1]" in waits(member)["t1"]
 
 
 def test_log_starts_are_not_requested_any_more_where_retention_has_taken_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,50 +434,11 @@ def test_log_starts_are_not_requested_any_more_where_retention_has_taken_all(mon
     assert log_starts.call_count == 1
 
 
-def waits(member: Member) -> dict[str, str]:
-    return {gate["topic"]: gate["waits_for"] for gate in member.gates.stats()}
-
-
 def test_another_topic_of_the_successors_name_has_no_gate() -> None:
     member = Member()
     member.views.put(TopicView("b", "another", (1, 1), modes_of(2, 2)))
     assert predecessors(member.views.views()) == {}
     assert member.topics() == ("a",)
-
-
-def absence(topic: str, code: int = KafkaError.UNKNOWN_TOPIC_OR_PART) -> Any:
-    return SimpleNamespace(topic=lambda: topic, error=lambda: KafkaError(code))
-
-
-def test_successor_of_an_undone_replacement_stays_hidden_and_its_absence_is_no_event() -> None:
-    member = Member()
-    assert not member.look()
-    member.view = replace(member.view, version=(1, 2), successor=None)
-    member.views.put(member.view)
-    assert not member.look()
-    assert member.topics() == ("a",)
-    assert not member.look()
-    assert member.gates.undone == {"b"}
-    assert member.gates.is_absence(absence("b"))
-    assert not member.gates.is_absence(absence("a"))
-    assert not member.gates.is_absence(absence("b", KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    member.names = ["a", "b"]
-    member.topics()
-    assert member.look(), "the application asks for it"
-    assert not member.gates.is_absence(absence("b"))
-
-
-def test_undone_successor_is_hidden_for_an_unordered_member_and_under_its_logical_name_too() -> None:
-    member = Member(on_replace="unordered")
-    assert member.look()
-    member.view = replace(member.view, version=(1, 2), successor=None)
-    member.views.put(member.view)
-    assert not member.look()
-    assert member.gates.is_absence(absence("b"))
-    assert member.gates.is_absence(absence(LogicalName.of("a", "b")))
-    member.topics()
-    member.gates.on_assign((), {("a", 0)})
-    assert not member.gates.undone, "after the next assignment nothing of it is left"
 
 
 def test_one_look_at_many_gates_is_cut_short_and_goes_on_with_the_others() -> None:
@@ -411,107 +464,6 @@ def test_one_look_at_many_gates_is_cut_short_and_goes_on_with_the_others() -> No
     assert set(asked) == {"a", "o0", "o1", "o2", "o3"}
 
 
-def test_absence_of_a_successor_is_an_event_where_the_application_reads_or_names_it() -> None:
-    for names, settings in [(["a"], {"on_replace": "unordered"}), (["a", "b"], {}), (["^b"], {})]:  # none is undone
-        member = Member(**settings)
-        member.names = names
-        member.topics()
-        member.look()
-        assert not member.gates.is_absence(absence("b"))
-
-
-def test_topic_that_comes_back_to_the_name_is_subscribed_to_once_brokers_have_it_and_its_absence_is_no_event() -> None:
-    member = Member("a")
-    led = Successor("b", "id-b", 2, switched=True, let_go=True, gone=True)
-    member.views.put(replace(member.view, version=(1, 2), successor=led))
-    assert member.topics() == ("b",)
-    member.views.put(TopicView("b", "id-b", (1, 3), modes_of(2, 2), successor=Successor("a", "id-2", 2)))
-    assert member.topics() == ("b",)
-    member.stock.absent.clear()
-    assert {*member.topics()} == {"b", "a"}
-    member.look()
-    assert member.gates.is_absence(absence("a"))
-    member.stock.absent.add("a")
-    assert {*member.topics()} == {"b", "a"}, "it is asked for once"
-    member.views.put(TopicView("b", "id-b", (1, 4), modes_of(2, 2), successor=Successor("a", "id-3", 2)))
-    assert member.topics() == ("b",), "it is another one"
-
-
-def test_gate_opens_when_the_group_has_handled_the_topic_to_its_end() -> None:
-    member = Member()
-    assert not member.look()
-    assert "[0-1] to be final" in member.waits_for
-    member.sealed(5, 7)
-    member.deliver("a", 0, 4)
-    assert not member.look()
-    assert "this member to read a [0]" in member.waits_for
-    member.deliver("a", 0, 5)
-    assert not member.look()
-    assert member.stock.committed_offsets["a", 0] == (5, READ), "at once, with the note for others"
-    assert "commit a [1]" in member.waits_for
-    member.commits("a", None, 7, note=None)
-    assert not member.look(), "the other member may still work on its last record"
-    member.commits("a", None, 7)
-    member.starts.started(("b", 0), 0)
-    assert member.look()
-    assert member.stock.committed_offsets["b", 0] == (0, GATE_OPENED)
-
-
-def test_nothing_is_decided_within_a_call_of_poll() -> None:
-    member = Member()
-    member.sealed(5, 0)
-    member.deliver("a", 0, 5)
-    member.polling = True
-    assert not member.look()
-    assert not member.stock.committed_offsets, "the application was not given the last record yet"
-    member.polling = False
-    assert member.look()
-
-
-def test_commits_of_an_application_count_as_they_are_and_none_is_made_for_it() -> None:
-    member = Member(auto_commit=False)
-    member.sealed(5, 7)
-    member.deliver("a", 0, 5)
-    assert not member.look()
-    assert not member.stock.committed_offsets
-    member.commits("a", 5, 7, note=None)
-    assert member.look()
-
-
-def test_offsets_are_requested_seldom_while_this_member_has_more_to_read() -> None:
-    member = Member()
-    member.sealed(5, 7)
-    member.look()
-    before = member.stock.requests
-    for _ in range(8):
-        member.look(1.0)
-    assert member.stock.requests == before
-    member.commits("b", 0, note=GATE_OPENED)
-    assert member.look(SELDOM_S), "another member has opened the gate"
-
-
-def test_gate_that_was_open_is_open_for_a_member_that_starts_again() -> None:
-    member = Member()
-    member.told(switched=True)  # a fence was lifted: the end is not final
-    member.commits("b", 0, 3)
-    member.gates.on_assign(OWN, OWN)
-    assert "b" not in member.gates.shut
-    assert member.gates.due_s() is None
-    member.sealed(9, 9)
-    member.commits("a", 2, 2)
-    assert member.look(), "set back: the gate stays open"
-
-
-def test_what_retention_has_taken_need_not_be_read() -> None:
-    member = Member()
-    member.sealed(5, 7)
-    member.commits("a", 5, None)
-    member.deliver("a", 0, 5)
-    assert not member.look()
-    member.stock.first["a", 1] = 7
-    assert member.look(LOG_STARTS_S)
-
-
 def test_gate_opens_with_a_warning_when_commits_do_not_move(caplog: pytest.LogCaptureFixture) -> None:
     member = Member(gate_timeout_ms=60_000)
     member.sealed(0, 7)
@@ -524,15 +476,6 @@ def test_gate_opens_with_a_warning_when_commits_do_not_move(caplog: pytest.LogCa
     member.told(let_go=True)
     member.look()
     assert member.topics() == ("a", "b"), "the group has not read it"
-
-
-def test_coordinator_that_does_not_answer_is_asked_again() -> None:
-    member = Member()
-    member.stock.down = SILENT
-    member.sealed(0, 0)
-    assert not member.look()
-    member.stock.down = None
-    assert member.look(1.0)
 
 
 class Unreadable(TopicPartition):
@@ -556,19 +499,6 @@ def test_metadata_that_is_no_text_counts_as_metadata(monkeypatch: pytest.MonkeyP
     assert member.look()
 
 
-def test_start_of_a_partition_without_an_owner_is_committed_after_a_while() -> None:
-    member = Member()
-    member.starts.started(("b", 0), 0)
-    member.sealed(0, 0)
-    assert member.look()
-    assert ("b", 1) not in member.stock.committed_offsets, "its owner does it"
-    member.stock.first["b", 1] = 3
-    member.look(UNCOMMITTED_S)
-    assert member.stock.committed_offsets["b", 1] == (3, GATE_OPENED)
-    member.look(1.0)
-    assert member.gates.due_s() is None
-
-
 def test_first_commit_of_an_owner_is_not_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member()
     member.sealed(0, 0)
@@ -582,128 +512,6 @@ def test_first_commit_of_an_owner_is_not_set_back(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(member.stock, "listed", owner_commits)
     member.look(UNCOMMITTED_S)
     assert member.stock.committed_offsets["b", 1] == (500, None)
-
-
-def test_start_is_committed_at_the_first_poll_after_an_assignment_behind_an_open_gate() -> None:
-    member = Member()
-    member.sealed(0, 0)
-    member.commits("b", None, 0)
-    member.gates.on_assign(OWN, OWN)
-    assert ("b", 0) not in member.stock.committed_offsets
-    member.starts.started(("b", 0), 0)
-    member.look(0.0)
-    assert member.stock.committed_offsets["b", 0] == (0, GATE_OPENED)
-
-
-def test_unordered_member_reads_both_and_keeps_the_topic_until_the_group_has_read_it() -> None:
-    member = Member(on_replace="unordered")
-    member.sealed(5, 5)
-    assert member.look()
-    member.commits("b", 0, 0)
-    member.told(let_go=True)
-    member.look(1.0)
-    assert member.topics() == ("a", "b")
-    member.commits("a", 5, 5)
-    member.look(SELDOM_S)
-    assert member.topics() == ("b",)
-
-
-def test_group_that_reads_the_successor_alone_waits_for_nothing() -> None:
-    member = Member()
-    member.told(switched=True)
-    member.names, member.mine = ["b"], {("b", 0)}
-    member.gates.topics(["b"])
-    assert member.look()
-
-
-def test_group_that_begins_late_by_a_pattern_waits_though_others_hold_the_topic() -> None:
-    member = Member()
-    member.told(switched=True)
-    member.names, member.mine = ["^[ab]$"], {("b", 0)}
-    member.gates.topics(member.names)
-    assert not member.look()
-
-
-def test_member_that_reads_what_it_names_does_not_follow_and_commits_nothing_of_the_successor() -> None:
-    member = Member(on_replace="named")
-    member.mine = {("a", 0)}
-    member.sealed(5, 5)
-    member.commits("a", 5, 5)
-    member.look()
-    member.look(UNCOMMITTED_S)
-    assert member.topics() == ("a",)
-    assert member.gates.stats() == []
-    assert {topic for topic, _ in member.stock.committed_offsets} == {"a"}
-    member.names, member.mine = ["b"], {("b", 0)}  # it has been moved
-    assert member.topics() == ("b",)
-    assert member.look(), "the group has read the topic"
-
-
-def test_replay_of_the_application_is_waited_for() -> None:
-    member = Member()
-    member.starts.started(("a", 0), 0)
-    member.commits("a", None, 5)
-    member.commits("a", 5, note=None)
-    member.sealed(5, 5)
-    for _ in range(3):
-        assert not member.look(SELDOM_S)
-    assert "this member to read a [0]" in member.waits_for
-
-
-def test_position_before_the_first_record_does_not_show_that_the_gate_was_open() -> None:
-    """kafka-python commits it of what it is assigned, also where the application named the topic before its time."""
-    member = Member()
-    member.commits("b", 0, 0, note=None)
-    assert not member.look(SELDOM_S)
-    late = Member()
-    late.told(switched=True, groups=frozenset(), read_up_to={0: 5, 1: 5}, let_go=True)
-    late.commits("a", 2, 5)
-    late.commits("b", 0, 0, note=None)
-    assert not late.look(SELDOM_S)
-    member.commits("b", 0, 0, note=GATE_OPENED)
-    assert member.look(SELDOM_S)
-
-
-def test_group_whose_owner_has_moved_it_to_the_first_records_reads_them() -> None:
-    """As ``modeaware groups prepare`` does it, for consumers that read the topic when they did not know modes."""
-    member = Member()
-    member.sealed(5, 5)
-    member.commits("a", 5, 5, note=None)
-    member.commits("b", 0, 0, note=None)
-    member.names, member.mine = ["b"], {("b", 0), ("b", 1)}
-    member.topics()
-    assert member.look(SELDOM_S)
-
-
-def test_member_that_starts_at_the_end_without_an_answer_is_not_behind() -> None:
-    member = Member()
-    member.commits("a", None, 5)
-    member.commits("a", 5, note=None)  # by an earlier owner's library: only an owner can note that it is handled
-    member.stock.down = SILENT
-    member.starts.started(("a", 0), None)
-    member.gates.on_assign(OWN, OWN)
-    member.sealed(5, 5)
-    assert not member.look()
-    assert "this member to read a [0]" in member.waits_for
-    member.stock.down = None
-    assert not member.look(SELDOM_S)
-    assert member.look(ASK_S)
-
-
-def test_time_without_answers_is_no_time_without_progress() -> None:
-    member = Member(gate_timeout_ms=60_000)
-    member.sealed(0, 7)
-    assert not member.look()
-    member.stock.down = SILENT
-    for _ in range(5):
-        assert not member.look(50)
-    assert "an answer" in member.waits_for
-    member.stock.down = None
-    assert not member.look(50)
-    member.stock.down = SILENT
-    assert not member.look(5)
-    member.stock.down = None
-    assert member.look(12), "one answer that is missing does not begin the time anew"
 
 
 @pytest.mark.parametrize(("reset", "start"), [("latest", 0), ("earliest", 2), ("error", 0)])
@@ -770,20 +578,6 @@ def test_start_is_not_committed_over_what_the_application_has_just_committed() -
     member.starts.started(("b", 0), 0)
     assert member.look(SELDOM_S)
     assert member.stock.committed_offsets["b", 0] == (3, None)
-
-
-def test_successor_that_was_created_anew_is_another_topic() -> None:
-    """Without a record of its own: the predecessor's says so. Where it was read and where it started mean nothing."""
-    member = Member()
-    member.sealed(5, 5)
-    member.starts.assigning(["b"])
-    member.starts.started(("b", 0), 7)
-    assert not member.starts.is_of_another_topic(("b", 0))
-    member.told(topic_id="id-b-anew")
-    member.look()
-    assert member.starts.is_of_another_topic(("b", 0))
-    member.starts.started(("b", 0), 3)
-    assert not member.starts.is_of_another_topic(("b", 0)), "it is the new one that has started"
 
 
 def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
