@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,7 +104,8 @@ class Member:
 
     def __init__(
         self,
-        *absent: str,
+        *,
+        absent: tuple[str, ...] = (),
         auto_commit: bool = True,
         reset: str = "latest",
         whole_names: bool = False,
@@ -300,42 +301,3 @@ SEEN: Mapping[str, Callable[[Member], Any]] = {
     "committed": lambda member: member.stock.committed_offsets,
     "stats": lambda member: member.gates.stats(),
 }
-
-
-@dataclass
-class Step:
-    """A call of a method of a member, at its time in a story."""
-
-    method: str
-    args: tuple[Any, ...]
-    named: dict[str, Any]
-
-    def __str__(self) -> str:
-        said = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.named.items())]
-        return f"{self.method}({', '.join(said)})"
-
-
-class Steps:
-    """Each method of :class:`Member`, to be called in a story."""
-
-    def __getattr__(self, method: str) -> Callable[..., Step]:
-        return lambda *args, **named: Step(method, args, named)
-
-
-class Story:
-    """Rows of what happens to a member, and of what is seen then."""
-
-    def __init__(self, *rows: tuple[Step, ...], absent: tuple[str, ...] = (), **settings: Any) -> None:
-        self._rows, self._absent, self._settings = rows, absent, settings
-
-    def run(self) -> Member:
-        """Fail at the first step that does not find what it expects, with the row and the step."""
-        member = Member(*self._absent, **self._settings)
-        for number, row in enumerate(self._rows, 1):
-            for step in row:
-                try:
-                    getattr(member, step.method)(*step.args, **step.named)
-                except AssertionError as error:
-                    error.add_note(f"in row {number} of the story: {step}; the row: {', '.join(map(str, row))}")
-                    raise
-        return member

@@ -16,7 +16,8 @@ from modeaware.confluent.names import LogicalName
 from modeaware.confluent.ownership import GroupConf
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import modes_of
-from tests.support.gate_member import REFRESH_S, SILENT, Member, Steps, Story
+from tests.support.gate_member import REFRESH_S, SILENT, Member
+from tests.support.stories import Steps, Story
 
 LATE = {"switched": True, "groups": frozenset[str](), "read_up_to": {0: 5, 1: 5}, "let_go": True}
 """What the view of ``a`` says where the replacement was over before the group began."""
@@ -41,7 +42,7 @@ STORIES = {
     ),
     "group that comes when the topic is let go commits nothing: its auto.offset.reset decides each time": Story(
         (do.told(**{**LATE, "read_up_to": {0: 0, 1: 0}}), do.look(), do.look(SELDOM_S + UNCOMMITTED_S)),
-        (do.has(due_s=None, committed={}),),
+        do.has(due_s=None, committed={}),
     ),
     "pattern stays where a deleted topic that is named would be created again": Story(
         (do.reads("^.$"), do.brokers_have("a", "b", "c"), do.sealed(0, 0), do.told(let_go=True)),
@@ -60,16 +61,16 @@ STORIES = {
     ),
     "log start of a partition that is replayed is requested with those of other gates": Story(
         # The group has committed it to its end, the application went back, and retention takes it meanwhile.
-        (do.reads_replaced(switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5}),),
+        do.reads_replaced(switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5}),
         (do.is_assigned(("t0", 0), ("t1", 0)), do.subscribed()),
         (do.commits("t1", 5, None, note=None), do.position("t1", 0, 2), *[do.look(LOG_STARTS_S)] * 3),
         (do.gate("t1", "this member to read t1 [0]"), do.retention("t1", 0, 5), do.look(LOG_STARTS_S)),
-        (do.gate("t1", "the group to commit t1 [1]"),),
+        do.gate("t1", "the group to commit t1 [1]"),
     ),
     "successor of an undone replacement stays hidden, and its absence is no event": Story(
         (do.look(is_open=False), do.undo(), do.look(is_open=False), do.has(("a",)), do.look(is_open=False)),
         (do.has(undone={"b"}), do.absent("b"), do.absent("a", is_event=True)),
-        (do.absent("b", KafkaError.TOPIC_AUTHORIZATION_FAILED, is_event=True),),
+        do.absent("b", KafkaError.TOPIC_AUTHORIZATION_FAILED, is_event=True),
         # Then the application asks for it.
         (do.reads("a", "b"), do.subscribed(), do.look(is_open=True), do.absent("b", is_event=True)),
     ),
@@ -99,10 +100,10 @@ STORIES = {
         absent=("a",),
     ),
     "gate opens when the group has handled the topic to its end": Story(
-        (do.look(is_open=False, waits="[0-1] to be final"),),
+        do.look(is_open=False, waits="[0-1] to be final"),
         (do.sealed(5, 7), do.deliver("a", 0, 4), do.look(is_open=False, waits="this member to read a [0]")),
         (do.deliver("a", 0, 5), do.look(is_open=False, waits="commit a [1]")),
-        (do.commit_of("a", 0, 5, READ),),  # at once, with the note for others
+        do.commit_of("a", 0, 5, READ),  # at once, with the note for others
         (do.commits("a", None, 7, note=None), do.look(is_open=False)),  # the other may work on its last record
         (
             do.commits("a", None, 7),
@@ -126,7 +127,7 @@ STORIES = {
     ),
     "gate that was open is open for a member that starts again": Story(
         (do.told(switched=True), do.commits("b", 0, 3), do.assigned()),  # a fence was lifted: the end is not final
-        (do.has(shut=set(), due_s=None),),
+        do.has(shut=set(), due_s=None),
         (do.sealed(9, 9), do.commits("a", 2, 2), do.look(is_open=True)),  # set back: the gate stays open
     ),
     "what retention has taken need not be read": Story(
@@ -160,7 +161,7 @@ STORIES = {
     ),
     "member that reads what it names does not follow, and commits nothing of the successor": Story(
         (do.is_assigned(("a", 0)), do.sealed(5, 5), do.commits("a", 5, 5), do.look(), do.look(UNCOMMITTED_S)),
-        (do.has(("a",), stats=[], committed={("a", 0): (5, READ), ("a", 1): (5, READ)}),),
+        do.has(("a",), stats=[], committed={("a", 0): (5, READ), ("a", 1): (5, READ)}),
         # It has been moved, and the group has read the topic.
         (do.reads("b", mine={("b", 0)}), do.has(("b",)), do.look(is_open=True)),
         on_replace="named",
@@ -208,12 +209,12 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_gates_of_a_member(story: Story) -> None:
-    story.run()
+    story.run(Member)
 
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_successor_that_the_client_did_not_see_is_looked_at_anew_before_it_is_subscribed_to(inside: bool) -> None:
-    member = Member("b")
+    member = Member(absent=("b",))
     member.inside = inside
     member.onlooker.sees_all = True
     assert member.topics() == ("a",)
@@ -402,7 +403,7 @@ def test_successors_that_are_announced_together_are_looked_up_together() -> None
 
 
 def test_successor_that_is_not_there_yet_keeps_no_other_from_being_subscribed_to() -> None:
-    member = Member("u3")
+    member = Member(absent=("u3",))
     member.reads_replaced()
     assert {*member.topics()} == {f"{letter}{n}" for letter in "tu" for n in range(9)} - {"u3"}
     member.stock.absent.clear()

@@ -10,7 +10,8 @@ from modeaware.clients.gate import READ
 from modeaware.clients.gates import ASK_S, SELDOM_S, UNCOMMITTED_S
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import modes_of
-from tests.support.gate_member import SILENT, Member, Steps, Story
+from tests.support.gate_member import SILENT, Member
+from tests.support.stories import Steps, Story
 
 
 def replaced(topic: str, to: str, epoch: int = 50, **state: Any) -> TopicView:
@@ -30,7 +31,7 @@ STORIES = {
     ),
     "topic that was let go is subscribed to where the group has not read it": Story(
         (do.sealed(5, 5), do.told(let_go=True), do.commits("a", 5, 3), do.follows("a"), do.joins("a")),
-        (do.has(("a", "b")),),
+        do.has(("a", "b")),
     ),
     "new group that is answered before it joins reads a chain in its order": Story(
         (do.told(**LATE, let_go=True), do.begins(), do.follows("a"), do.joins("a")),
@@ -47,7 +48,7 @@ STORIES = {
     "chain whose replacements come at once is the group's before it is subscribed to": Story(
         (do.told(**LATE), do.removed("a"), do.is_assigned(("a", 0)), do.has(("a",))),
         (do.put(replaced("a", "b", groups=frozenset(), let_go=False), B_TO_C), do.look(SELDOM_S)),
-        (do.has(shut={"b", "c"}),),
+        do.has(shut={"b", "c"}),
     ),
     "gates of a former subscription are not asked for the next": Story(
         (do.told(**LATE, let_go=True), do.subscribed(), do.joins("z"), do.has(is_answered=False)),
@@ -97,7 +98,7 @@ STORIES = {
     ),
     "commit that has expired where the others are not at the end": Story(
         (do.put(replaced("a", "b")), do.commits("a", 4, None), do.commits("b", 3, 3), do.joins("a")),
-        (do.has(("a", "b")),),
+        do.has(("a", "b")),
         reset="earliest",
     ),
     "commit that has expired of a group that began late, and may not have come to it": Story(
@@ -106,9 +107,9 @@ STORIES = {
         reset="earliest",
     ),
     "topic that is let go is shown to a late group where its successor was deleted by hand": Story(
-        (do.put(replaced("a", "b", groups=frozenset()), replaced("b", "c", gone=True)),),
+        do.put(replaced("a", "b", groups=frozenset()), replaced("b", "c", gone=True)),
         (do.is_assigned(("a", 0), ("a", 1), ("c", 0)), do.subscribed(), do.assigned(("a", 0), ("a", 1), ("c", 0))),
-        (do.hides("a", hidden=False),),
+        do.hides("a", hidden=False),
         reset="earliest",
     ),
     "another topic of a name is not hidden in the place of one that was left": Story(
@@ -127,7 +128,7 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_gates_of_topics_that_are_let_go(story: Story) -> None:
-    story.run()
+    story.run(Member)
 
 
 def test_member_without_partitions_requests_offsets_at_times_from_a_coordinator_that_is_silent() -> None:
