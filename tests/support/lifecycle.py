@@ -143,8 +143,52 @@ def deleted(step: Advance) -> dict[int, int]:
     return {p: o for effect in step.effects if isinstance(effect, DeleteRecords) for p, o in effect.offsets.items()}
 
 
+PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
+    "nothing": lambda step, _: step == Advance(),
+    "changed": lambda step, before: step.record not in (None, before),
+    "appended": lambda step, _: step.record is not None,
+    "newer": lambda step, before: (
+        step.record is not None and before is not None and step.record.version > before.version
+    ),
+    "tombstone": lambda step, _: step.tombstone,
+    "effects": lambda step, _: step.effects,
+    "kinds": lambda step, _: [type(effect) for effect in step.effects],
+    "alarms": lambda step, _: len(step.alarms),
+    "alarm": lambda step, _: step.alarms[0] if len(step.alarms) == 1 else len(step.alarms),
+    "first_alarm": lambda step, _: step.alarms[0] if step.alarms else None,
+    "due_ms": lambda step, _: step.due_ms,
+}
+"""What a story sees of a pass: how many ``alarms``, and of the only one, or of the first, a part."""
+
+
+def _groups_seen(record: TopicRecord) -> tuple[set[str], bool] | None:
+    """Which groups clients see that the record names, and whether those are all."""
+    successor = record.view().successor
+    return None if successor is None else (set(successor.groups), successor.groups_complete)
+
+
+SHOWN: dict[str, Callable[[TopicRecord], Any]] = {
+    "phase": topic_phase,
+    "in_progress": in_progress,
+    "is_replaced": lambda record: record.replacement is not None,
+    "is_switched": lambda record: record.replacement is not None and record.replacement.switched_ms is not None,
+    "is_let_go": lambda record: record.replacement is not None and record.replacement.let_go_ms is not None,
+    "seals": lambda record: {p: retired.seal_offset for p, retired in record.retired.items()},
+    "reasons": lambda record: {retired.reason for retired in record.retired.values()},
+    "first": lambda record: record.retired[0],
+    "first_reason": lambda record: record.retired[0].reason,
+    "stragglers": lambda record: sum(retired.stragglers for retired in record.retired.values()),
+    "resume_offsets": lambda record: record.view().resume_offsets,
+    "groups_seen": lambda record: _groups_seen(record),
+    "read_up_to": lambda record: dict(record.view().successor.read_up_to) if record.view().successor else None,
+}
+"""What a story sees of a record, beside its fields and those of its replacement."""
+
+
 class Life:
     """The record of a topic in a story: it is looked at, a command is requested, and what is on it is checked."""
+
+    shown = SHOWN
 
     def __init__(self, record: TopicRecord | None = None) -> None:
         self._record = record
@@ -180,6 +224,9 @@ class Life:
         assert code in (None, found.code), f"refused with {found.code}"
         assert all(words in str(found) for words in says), str(found)
 
+    def is_kept_by_the_log(self) -> None:
+        assert TopicRecord.from_json(self.record.to_json()) == self.record
+
     def has(self, **expected: Any) -> None:
         self._check(Advance(), self._record, self.record, expected)
 
@@ -192,7 +239,7 @@ class Life:
 
     def _check(self, step: Advance, before: TopicRecord | None, record: TopicRecord, expected: dict[str, Any]) -> None:
         found = {
-            name: PASSED[name](step, before) if name in PASSED else SHOWN[name](record) if name in SHOWN
+            name: PASSED[name](step, before) if name in PASSED else self.shown[name](record) if name in self.shown
             else getattr(record if hasattr(record, name) else record.replacement, name)
             for name in expected
         }  # fmt: skip
@@ -200,45 +247,3 @@ class Life:
             if expected[name] in str(found[name]):
                 found[name] = expected[name]
         assert found == expected, f"found {found}"
-
-
-PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
-    "nothing": lambda step, _: step == Advance(),
-    "changed": lambda step, before: step.record not in (None, before),
-    "appended": lambda step, _: step.record is not None,
-    "newer": lambda step, before: (
-        step.record is not None and before is not None and step.record.version > before.version
-    ),
-    "tombstone": lambda step, _: step.tombstone,
-    "effects": lambda step, _: step.effects,
-    "kinds": lambda step, _: [type(effect) for effect in step.effects],
-    "alarms": lambda step, _: len(step.alarms),
-    "alarm": lambda step, _: step.alarms[0] if len(step.alarms) == 1 else len(step.alarms),
-    "first_alarm": lambda step, _: step.alarms[0] if step.alarms else None,
-    "due_ms": lambda step, _: step.due_ms,
-}
-"""What a story sees of a pass: how many ``alarms``, and of the only one, or of the first, a part."""
-
-
-def _groups_seen(record: TopicRecord) -> tuple[set[str], bool] | None:
-    """Which groups clients see that the record names, and whether those are all."""
-    successor = record.view().successor
-    return None if successor is None else (set(successor.groups), successor.groups_complete)
-
-
-SHOWN: Mapping[str, Callable[[TopicRecord], Any]] = {
-    "phase": topic_phase,
-    "in_progress": in_progress,
-    "is_replaced": lambda record: record.replacement is not None,
-    "is_switched": lambda record: record.replacement is not None and record.replacement.switched_ms is not None,
-    "is_let_go": lambda record: record.replacement is not None and record.replacement.let_go_ms is not None,
-    "seals": lambda record: {p: retired.seal_offset for p, retired in record.retired.items()},
-    "reasons": lambda record: {retired.reason for retired in record.retired.values()},
-    "first": lambda record: record.retired[0],
-    "first_reason": lambda record: record.retired[0].reason,
-    "stragglers": lambda record: sum(retired.stragglers for retired in record.retired.values()),
-    "resume_offsets": lambda record: record.view().resume_offsets,
-    "groups_seen": lambda record: _groups_seen(record),
-    "read_up_to": lambda record: dict(record.view().successor.read_up_to) if record.view().successor else None,
-}
-"""What a story sees of a record, beside its fields and those of its replacement."""

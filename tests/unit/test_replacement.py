@@ -410,9 +410,6 @@ class ReplacedLife(Life):
     def keeps_its_successor(self) -> None:
         assert give_up_successor(self.record, EPOCH, NOW_MS) is None
 
-    def is_kept_by_the_log(self) -> None:
-        assert TopicRecord.from_json(self.record.to_json()) == self.record
-
 
 @pytest.mark.parametrize(
     ("record", "says"),
