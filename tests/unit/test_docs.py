@@ -113,7 +113,6 @@ def test_the_readme_quotes_and_draws_the_recorded_run_of_the_demo() -> None:
     report = json.loads(read("docs/demo-report.json"))
     assert draw(report) == read("docs/shrink.svg"), "python docs/picture.py docs/demo-report.json docs/shrink.svg"
     quoted = re.search(r"```text\n(  acknowledged.*?)```", read("README.md"), re.DOTALL)
-    assert quoted is not None
     assert set(quoted[1].splitlines()) <= set(report_lines(report))
 
 
@@ -121,7 +120,6 @@ def test_the_examples_of_the_mode_log_are_records() -> None:
     topic, claim, rules, observed = json_blocks(read("docs/mode-log.md"))
     record = TopicRecord.from_json(topic)
     assert record.to_json() == topic, "the example is not as the controller writes it"
-    assert record.deletion is not None
     assert record.deletion.policy == "drained"
     assert {p for p, mode in enumerate(record.modes) if not mode.writable} == set(record.retired)
     assert ClaimRecord.from_json(claim).to_json() == claim

@@ -495,7 +495,6 @@ def test_only_a_topic_exactly_as_intended_is_the_successor(found: dict[str, Any]
     configs = {"retention.ms": "1", "cleanup.policy": "Compact, delete"}
     command = replace(COMMAND, configs=configs, replication_factor=3)
     after = step(admitted(command, seen=seen()), seen(replace(successor(), **found)), NOW_MS).record
-    assert after is not None
     assert (after.replacement is not None) is is_it
 
 
@@ -521,7 +520,6 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     assert (after.record is not None) is (leads_on is True)
     if after.record is not None:
         view = after.record.view().successor
-        assert view is not None
         assert (view.topic, view.switched, view.let_go) == (NAME, True, True)
         assert after.record.modes == (RO,) * 3
         (alarm,) = after.alarms
@@ -660,7 +658,6 @@ def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
     before = record.view()
     assert not has_read(before, ENDS, {}), "no end is final yet"
     sealed = step(record, seen(successor(), fenced=True), NOW_MS + 60_000).record
-    assert sealed is not None
     view = sealed.view()
     assert has_read(view, ENDS, {})
     assert has_read(view, {0: 10}, {2: 7}), "what retention has taken need not be read"

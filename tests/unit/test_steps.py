@@ -92,7 +92,6 @@ class TestTheWholeWay:
         proved = after(waiting, facts(logs=FULL, groups=READ))
         assert proved.modes[P] is NONE
         step = look(proved, behind)
-        assert step.record is not None
         assert (step.effects, step.record.modes[P]) == ((), RO)
 
     def test_retention_waits_for_the_topic_s_own(self) -> None:
@@ -122,7 +121,6 @@ class TestSeal:
         still_ms = NOW_MS + QUIET_MS
         writing = facts(logs={P: log(10, stable=9, quiet_since_ms=still_ms, moved=True)}, groups=READ)
         step = look(retiring(), writing, still_ms)
-        assert step.record is not None
         assert step.record.retired[P].reason == reasons.STILL_WRITTEN
         assert "records still arrive" in step.alarms[0]
         writing = facts(logs={P: log(20, quiet_since_ms=still_ms + 1_000, moved=True)}, groups=READ)
@@ -150,7 +148,6 @@ class TestBeforeDeletion:
         seen = facts(logs=FULL, groups=groups, groups_doubt=doubt)
         step = look(in_none(), seen)
         assert step.effects == ()
-        assert step.record is not None
         assert step.record.modes[P] is RO
         retired = step.record.retired[P]
         assert (retired.reason, retired.drained_by, retired.seal_offset) == (reason, 0, 10)
@@ -161,7 +158,6 @@ class TestBeforeDeletion:
     def test_a_straggler(self, end: int) -> None:
         step = look(in_none(), facts(logs={P: log(end)}, groups={"g": group({P: end})}))
         assert step.effects == ()
-        assert step.record is not None
         assert step.record.modes[P] is RO
         assert step.record.retired[P].seal_offset is None
         assert step.record.retired[P].stragglers == 1
@@ -181,7 +177,6 @@ class TestStraggler:
     def test_truncation(self, state: str) -> None:
         record = {"drain": lambda: after(retiring(), facts(logs=FULL, groups=UNREAD)), "reclaim": in_none, "done": done}
         step = look(record[state](), facts(logs={P: log(8, quiet_since_ms=LATER_MS)}, groups=READ))
-        assert step.record is not None
         assert step.record.modes[P] is RO
         assert step.record.retired[P].seal_offset is None
         assert step.record.retired[P].reason == reasons.TRUNCATED
@@ -215,5 +210,4 @@ def test_topic_that_becomes_compacted_keeps_its_records_until_it_is_set_back(pol
         assert (waiting.modes[P], waiting.retired[P].reason) == (RO, reasons.COMPACTED)
     assert after(after(retiring(), compacted), as_before).modes[P] is NONE
     step = look(in_none(), compacted)
-    assert step.record is not None
     assert (step.effects, step.record.modes[P], step.record.retired[P].reason) == ((), RO, reasons.COMPACTED)
