@@ -152,6 +152,8 @@ PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
     ),
     "tombstone": lambda step, _: step.tombstone,
     "effects": lambda step, _: step.effects,
+    "deleted": lambda step, _: deleted(step),
+    "of_the_topic": lambda step, _: {effect.topic_id for effect in step.effects} == {TOPIC_ID},
     "kinds": lambda step, _: [type(effect) for effect in step.effects],
     "alarms": lambda step, _: len(step.alarms),
     "alarm": lambda step, _: step.alarms[0] if len(step.alarms) == 1 else len(step.alarms),
