@@ -203,6 +203,17 @@ class Member:
     def passes(self, time_s: float) -> None:
         self.now_s += time_s
 
+    def has_met_none(self) -> None:
+        """It has seen no gate yet: it begins now."""
+        self.gates._met.clear()  # private
+
+    def counts_closes(self) -> None:
+        self.onlooker.closes = 0
+
+    def still_reads(self, name: str) -> None:
+        topics = self.topics()
+        assert name in topics, f"subscribed to {topics}"
+
     def begins(self) -> None:
         """It has not subscribed to anything yet."""
         self.gates.subscribed = ()
@@ -295,6 +306,8 @@ SEEN: Mapping[str, Callable[[Member], Any]] = {
     "undone": lambda member: set(member.gates.undone),
     "anew": lambda member: member.starts.is_of_another_topic(("b", 0)),
     "requests": lambda member: member.stock.requests,
+    "is_over": lambda member: member.gates.due_s() is None,
+    "closes": lambda member: member.onlooker.closes,
     "is_answered": lambda member: member.stock.requests > 0,
     "lists": lambda member: member.onlooker.lists,
     "renewed": lambda member: member.stock.renewed,

@@ -24,7 +24,38 @@ LATE = {"switched": True, "groups": frozenset[str](), "read_up_to": {0: 5, 1: 5}
 BEYOND = Successor("c", "id-c", 2, switched=True, read_up_to={0: 0, 1: 0}, let_go=True)
 BACK = TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("a", "id-2", 2))
 """The topic ``b`` is replaced by one of the first name."""
+TO_C = TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("c", "id-c", 1, switched=True))
+TO_BB = TopicView(
+    "b", "id-b", (1, 50), modes_of(2, 2), successor=replace(BEYOND, topic="bb", topic_id="id-bb", partition_count=1)
+)
+TO_AB = TopicView("a", "id-a", (1, 2), modes_of(2, 2), successor=Successor("ab", "id-b", 2))
 do = Steps()
+
+
+def left_out(pattern: str, more: set[str], later: set[str]) -> Story:
+    """A topic that was let go is left out of a pattern; ``more``: what else that matches, at first and then."""
+    return Story(
+        (do.reads(pattern), do.sealed(5, 5), do.deliver("a", 0, 5), do.commits("a", 5, 5), do.look(is_open=True)),
+        # The brokers have not answered which topics there are.
+        (do.told(let_go=True), do.commits("b", 0, 0), do.look(SELDOM_S), do.still_reads(pattern)),
+        (do.brokers_have("a", "b", "c", "not"), do.look(ASK_S), do.has({"b", *more})),
+        (do.brokers_have("a", "b", "c", "not", "ax", "d"), do.has({"b", *more})),
+        (do.look(REFRESH_S), do.has({"b", *later}, due_in_s=REFRESH_S)),
+        # librdkafka would report for ever that the topic is absent.
+        (do.told(gone=True), do.brokers_have("b", "c", "not", "ax", "d"), do.look(REFRESH_S), do.has({"b", *later})),
+        (do.undo(), do.look(), do.has((pattern,), due_s=None)),
+    )
+
+
+def begins_late(pattern: str, found: tuple[str, ...], lists: int) -> Story:
+    """A member begins with a pattern when the topic is gone."""
+    return Story(
+        (do.sealed(0, 0), do.told(let_go=True, gone=True), do.has_met_none()),
+        (do.reads(pattern), do.brokers_have("b", "c"), do.joins()),
+        *[(do.look(), do.has(found))] * 3,
+        do.has(is_over=pattern in found, lists=lists, is_answered=False),
+    )
+
 
 STORIES = {
     "successor is subscribed to once a broker has it, and the topic until it is let go": Story(
@@ -204,9 +235,61 @@ STORIES = {
         (do.told(topic_id="id-b-anew"), do.look(), do.has(anew=True)),
         (do.starts_at("b", 0, 3), do.has(anew=False)),  # it is the new one that has started
     ),
+    "chain is subscribed to as far as the group needs it": Story(
+        (do.put(TO_C), do.has(("a", "b", "c"))),
+        (do.told(gone=True), do.has(("b", "c"))),
+    ),
+    "successor that is not there yet keeps no other from being subscribed to": Story(
+        (do.reads_replaced(3), do.has({"t0", "t1", "t2", "u0", "u1"})),
+        (do.brokers_have(), do.has({"t0", "t1", "t2", "u0", "u1", "u2"})),
+        absent=("u2",),
+    ),
+    "pattern is widened by the successor where it matches the topic alone": Story(
+        (do.reads("^a", "other"), do.has(("^a", "b", "other")))
+    ),
+    "pattern that matches both is not widened": Story((do.reads("^[ab]$", "other"), do.has(("^[ab]$", "other")))),
+    "pattern that matches none is not widened": Story((do.reads("^x", "other"), do.has(("^x", "other")))),
+    "pattern that is broken is not widened": Story((do.reads("^(", "other"), do.has(("^(", "other")))),
+    "pattern matches the beginning of names": Story((do.put(TO_AB), do.reads("^a"), do.has(("^a",)))),
+    "pattern matches whole names where brokers match them": Story(
+        (do.put(TO_AB), do.reads("^a"), do.has(("^a", "ab"))), whole_names=True
+    ),
+    "topic that was let go is left out of the pattern ^a": left_out("^a", set(), {"ax"}),
+    "topic that was let go is left out of the pattern ^.$": left_out("^.$", {"c"}, {"c", "d"}),
+    "topic that was let go is left out of the pattern ^x|a": left_out("^x|a", set(), {"ax"}),
+    "member that begins when the topic is gone subscribes to a pattern that matches the successor": begins_late(
+        "^.$", ("^.$",), 0
+    ),
+    "member that begins when the topic is gone adds to a pattern that matches another topic": begins_late(
+        "^[ac]$", ("^[ac]$", "b"), 1
+    ),
+    "member that begins when the topic is gone leaves a pattern that matches nothing": begins_late("^a$", ("b",), 1),
+    "member that began when the topic was gone leaves out the next one": Story(
+        (do.sealed(0, 0), do.told(let_go=True, gone=True), do.has_met_none(), do.brokers_have("b", "c")),
+        (do.reads("^(b|c)+$|^a"), do.look(), do.has(("^(b|c)+$|^a",))),
+        (do.put(TO_BB), do.brokers_have("b", "c", "bb", "cc"), do.commits("bb", 0)),
+        (do.look(REFRESH_S), do.has({"c", "cc", "bb"})),
+    ),
+    "client that is not answered is kept and requests less often": Story(
+        (do.reads("^.$"), do.sealed(0, 0), do.told(let_go=True), do.commits("b", 0, 0)),
+        (do.look(REFRESH_S), do.subscribed(), do.has(due_in_s=ASK_S)),
+        (do.look(REFRESH_S), do.subscribed(), do.has(due_in_s=2 * ASK_S)),
+        (do.look(REFRESH_S), do.subscribed(), do.has(due_in_s=4 * ASK_S), do.counts_closes()),
+        (do.look(SELDOM_S), do.has(closes=0), *[do.look(REFRESH_S), do.subscribed()] * 10),
+        (do.has(due_in_s=REFRESH_S, closes=0), do.brokers_have("a", "b", "c"), do.look(REFRESH_S)),
+        (do.has({"b", "c"}, closes=1),),
+    ),
+    **{
+        f"pattern that is not Python's stays as it is: {pattern}": Story(
+            (do.reads(pattern), do.brokers_have("a", "b"), do.sealed(0, 0), do.told(let_go=True)),
+            (do.commits("b", 0, 0), do.look(), do.has((pattern,))),
+        )
+        for pattern in ("^(", "^[[:alpha:]]$", r"^(\d|.)$", r"^\D$", "^[[a]$")
+    },
 }
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_gates_of_a_member(story: Story) -> None:
     story.run(Member)
@@ -228,118 +311,10 @@ def test_successor_that_the_client_did_not_see_is_looked_at_anew_before_it_is_su
     assert seen.stock.renewed == [], "nothing is asked for what is known"
 
 
-def test_chain_is_subscribed_to_as_far_as_the_group_needs_it() -> None:
+def test_chain_that_begins_at_its_last_topic_is_that_topic() -> None:
     member = Member()
-    member.views.put(TopicView("b", "id-b", (1, 1), modes_of(2, 2), successor=Successor("c", "id-c", 1, switched=True)))
-    assert member.topics() == ("a", "b", "c")
-    member.told(gone=True)
-    assert member.topics() == ("b", "c")
+    member.put(TO_C)
     assert read_topics("c", member.views.view, lambda view: True) == ["c"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "more"), [("^a", ("b",)), ("^[ab]$", ()), ("^x", ()), ("^(", ())], ids=["old", "both", "none", "broken"]
-)
-def test_pattern_is_widened_by_what_it_does_not_match(pattern: str, more: tuple[str, ...]) -> None:
-    member = Member()
-    assert member.gates.topics([pattern, "other"]) == (pattern, *more, "other")
-
-
-@pytest.mark.parametrize("pattern", ["^a", "^.$", "^x|a"])
-def test_topic_that_was_let_go_is_left_out_of_a_pattern(pattern: str) -> None:
-    member = Member()
-    member.names = [pattern]
-    member.sealed(5, 5)
-    member.deliver("a", 0, 5)
-    member.commits("a", 5, 5)
-    assert member.look()
-    member.told(let_go=True)
-    member.commits("b", 0, 0)
-    member.look(SELDOM_S)
-    assert pattern in member.topics(), "the brokers have not answered which topics there are"
-    member.onlooker.there = {"a", "b", "c", "not"}
-    member.look(ASK_S)
-    more = {"^a": set[str](), "^.$": {"c"}, "^x|a": set[str]()}[pattern]
-    assert {*member.topics()} == {"b", *more}
-    member.onlooker.there |= {"ax", "d"}
-    assert {*member.topics()} == {"b", *more}
-    member.look(REFRESH_S)
-    more = {"^a": {"ax"}, "^.$": {"c", "d"}, "^x|a": {"ax"}}[pattern]
-    assert {*member.topics()} == {"b", *more}
-    assert member.gates.due_s() == member.now_s + REFRESH_S
-    member.told(gone=True)
-    member.onlooker.there -= {"a"}
-    member.look(REFRESH_S)
-    assert {*member.topics()} == {"b", *more}, "librdkafka would report for ever that the topic is absent"
-    member.view = replace(member.view, version=(1, 99), successor=None)
-    member.views.put(member.view)
-    member.look()
-    assert member.topics() == (pattern,)
-    assert member.gates.due_s() is None
-
-
-@pytest.mark.parametrize(
-    ("pattern", "found", "lists"),
-    [("^.$", ("^.$",), 0), ("^[ac]$", ("^[ac]$", "b"), 1), ("^a$", ("b",), 1)],
-    ids=["matches the successor", "matches another topic", "matches nothing"],
-)
-def test_member_that_begins_when_the_topic_is_gone_subscribes_to_the_pattern(
-    pattern: str, found: tuple[str, ...], lists: int
-) -> None:
-    member = Member()
-    member.sealed(0, 0)
-    member.told(let_go=True, gone=True)
-    member.gates._met.clear()  # private: it begins now
-    member.names, member.onlooker.there = [pattern], {"b", "c"}
-    member.gates.ask_before_joining(member.names)
-    for _ in range(3):
-        member.look()
-        assert member.topics() == found
-    assert (member.gates.due_s() is None) == (pattern in found)
-    assert member.onlooker.lists == lists
-    assert not member.stock.requests
-
-
-def test_member_that_began_when_the_topic_was_gone_leaves_out_the_next_one() -> None:
-    member = Member()
-    member.sealed(0, 0)
-    member.told(let_go=True, gone=True)
-    later = Member()
-    later.views.put(member.view)
-    later.gates._met.clear()  # private: it begins now
-    later.names, later.onlooker.there = ["^(b|c)+$|^a"], {"b", "c"}
-    later.look()
-    assert later.topics() == tuple(later.names)
-    end = Successor("bb", "id-bb", 1, switched=True, let_go=True, read_up_to={0: 0, 1: 0})
-    later.views.put(TopicView("b", "id-b", (1, 50), modes_of(2, 2), successor=end))
-    later.onlooker.there |= {"bb", "cc"}
-    later.commits("bb", 0)
-    later.look(REFRESH_S)
-    assert {*later.topics()} == {"c", "cc", "bb"}
-
-
-def test_client_that_is_not_answered_is_kept_and_requests_less_often() -> None:
-    member = Member()
-    member.names = ["^.$"]
-    member.sealed(0, 0)
-    member.told(let_go=True)
-    member.commits("b", 0, 0)
-    for wait_s in (ASK_S, 2 * ASK_S, 4 * ASK_S):
-        member.look(REFRESH_S)
-        member.topics()
-        closes = member.onlooker.closes
-        assert member.gates.due_s() == member.now_s + wait_s
-    member.look(SELDOM_S)
-    assert member.onlooker.closes == closes
-    for _ in range(10):
-        member.look(REFRESH_S)
-        member.topics()
-    assert member.gates.due_s() == member.now_s + REFRESH_S
-    assert member.onlooker.closes == closes
-    member.onlooker.there = {"a", "b", "c"}
-    member.look(REFRESH_S)
-    assert {*member.topics()} == {"b", "c"}
-    assert member.onlooker.closes > closes
 
 
 def test_setting_by_which_deleted_topics_would_be_created_again() -> None:
@@ -353,27 +328,6 @@ def test_client_that_cannot_be_created_is_no_answer(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("modeaware.confluent.gates.Consumer", refuse)
     assert Onlooker({"bootstrap.servers": "127.0.0.1:1"}, "g").topics() == frozenset()
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("pattern", ["^(", "^[[:alpha:]]$", r"^(\d|.)$", r"^\D$", "^[[a]$"])
-def test_pattern_that_is_not_pythons_stays_as_it_is(pattern: str) -> None:
-    member = Member()
-    member.names = [pattern]
-    member.onlooker.there = {"a", "b"}
-    member.sealed(0, 0)
-    member.told(let_go=True)
-    member.commits("b", 0, 0)
-    member.look()
-    assert member.topics() == (pattern,)
-
-
-@pytest.mark.parametrize(("whole_names", "more"), [(False, ()), (True, ("ab",))])
-def test_pattern_matches_whole_names_where_brokers_match_it(whole_names: bool, more: tuple[str, ...]) -> None:
-    member = Member(whole_names=whole_names)
-    member.view = replace(member.view, version=(1, 2), successor=Successor("ab", "id-b", 2))
-    member.views.put(member.view)
-    assert member.gates.topics(["^a"]) == ("^a", *more)
 
 
 @pytest.mark.parametrize("is_pattern", [False, True])
@@ -400,14 +354,6 @@ def test_successors_that_are_announced_together_are_looked_up_together() -> None
     assert member.stock.listings[1:] == [{f"u{n}" for n in range(9)}]
     member.topics()
     assert len(member.stock.listings) == 2
-
-
-def test_successor_that_is_not_there_yet_keeps_no_other_from_being_subscribed_to() -> None:
-    member = Member(absent=("u3",))
-    member.reads_replaced()
-    assert {*member.topics()} == {f"{letter}{n}" for letter in "tu" for n in range(9)} - {"u3"}
-    member.stock.absent.clear()
-    assert "u3" in member.topics()
 
 
 def test_log_starts_of_all_gates_are_requested_together() -> None:
