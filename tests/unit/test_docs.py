@@ -250,12 +250,17 @@ def function_of(change: Change) -> str:
 
 
 def names_of_tests(node: ast.AST, of: str = "") -> Iterator[str]:
-    """Their names as pytest takes them: with the class, where the test is in one."""
+    """Their names as pytest takes them: with the class, where the test is in one, and with the story, of a table."""
+    tables = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.Assign))
+    named = next((each.value for each in tables if ast.unparse(each.targets[0]) == "STORIES"), ast.Dict([], []))
+    stories = [key.value for key in named.keys if isinstance(key, ast.Constant)]
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.ClassDef):
             yield from names_of_tests(each, f"{of}{each.name}::")
         elif isinstance(each, ast.FunctionDef):
             yield f"{of}{each.name}"
+            if [argument.arg for argument in each.args.args] == ["story"]:
+                yield from (f"{of}{each.name}[{story}]" for story in stories)
 
 
 def test_the_invariants_are_those_that_there_are_and_each_is_cited() -> None:
