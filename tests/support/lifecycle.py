@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import Advance, advance
 from modeaware.modelog.group_rules import GroupRule, has_glob_characters
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 
 TOPIC = "orders"
@@ -150,6 +150,12 @@ PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
     "newer": lambda step, before: (
         step.record is not None and before is not None and step.record.version > before.version
     ),
+    "successor_stays": lambda step, before: before and step.record.view().successor == before.view().successor,
+    "fields": lambda step, before: {
+        each.name
+        for each in fields(Replacement)
+        if getattr(step.record.replacement, each.name) != getattr(before.replacement, each.name)
+    },
     "tombstone": lambda step, _: step.tombstone,
     "effects": lambda step, _: step.effects,
     "deleted": lambda step, _: deleted(step),
@@ -160,7 +166,8 @@ PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
     "first_alarm": lambda step, _: step.alarms[0] if step.alarms else None,
     "due_ms": lambda step, _: step.due_ms,
 }
-"""What a story sees of a pass: how many ``alarms``, and of the only one, or of the first, a part."""
+"""What a story sees of a pass: how many ``alarms``, of the only or the first one a part, which ``fields`` of the
+replacement it has changed."""
 
 
 def _groups_seen(record: TopicRecord) -> tuple[set[str], bool] | None:

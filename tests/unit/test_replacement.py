@@ -168,8 +168,9 @@ def coming(found: dict[str, Any], reason: str) -> Story:
 
 def overridden(configs: dict[str, str], *removed: str) -> Story:
     kept = seen(successor(configs={**NO_FENCE, **configs}))
+    effects = (RemoveConfigs(NAME, ID, removed, TOPIC_ID),)
     return Story(
-        do.look(kept, changed=False, alarms=0, effects=(RemoveConfigs(NAME, ID, removed, TOPIC_ID),)),
+        do.look(kept, appended=False, tombstone=False, due_ms=None, alarms=0, effects=effects),
         do.look(seen(successor(configs=configs)), successor_id=ID),
         record=admitted(replace(COMMAND, configs=configs), seen=seen()),
     )
@@ -247,7 +248,7 @@ STORIES = {
         # What is not replicated yet may be acknowledged.
         do.glance(NOT_REPLICATED, SEAL_MS, reason=reasons.NOT_FENCED, let_go_ms=None),
         do.look(MOVED_FENCED, SEAL_MS, phase="reclaim", in_progress=True, let_go_ms=SEAL_MS),
-        do.look(MOVED_FENCED, SEAL_MS, reason=reasons.RETENTION, let_go_ms=SEAL_MS, appended=True),
+        do.look(MOVED_FENCED, SEAL_MS, reason=reasons.RETENTION, fields={"reason"}),
         do.look(MOVED_FENCED, SEAL_MS, appended=False),
         record=BEGUN,
     ),
@@ -270,16 +271,7 @@ STORIES = {
     ),
     "only markers behind a seal break nothing": Story(
         do.look(FENCED, LATER_MS, appended=True),
-        do.glance(
-            ONLY_MARKERS,
-            LATER_MS,
-            appended=True,
-            alarms=0,
-            read_up_to=ENDS,
-            is_switched=True,
-            is_let_go=False,
-            groups_seen=({"billing"}, True),
-        ),
+        do.glance(ONLY_MARKERS, LATER_MS, appended=True, alarms=0, successor_stays=True),
         do.glance(WRITTEN, LATER_MS, alarms=3, first_alarm="written at or after the seal"),
         record=READ,
     ),
