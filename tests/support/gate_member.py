@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
@@ -35,12 +37,14 @@ class Stock:
         self.absent: set[str] = set()
         self.renewed: list[str] = []
         self.down: Exception | None = None
+        self.silent_about = ""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         self.requests += 1
         if self.down:
             raise self.down
-        found = [(p, self.committed_offsets.get((p.topic, p.partition), (OFFSET_INVALID, None))) for p in partitions]
+        known = [p for p in partitions if p.topic != self.silent_about]
+        found = [(p, self.committed_offsets.get((p.topic, p.partition), (OFFSET_INVALID, None))) for p in known]
         return [TopicPartition(p.topic, p.partition, offset, note or "") for p, (offset, note) in found]
 
     def commit(self, offsets: list[TopicPartition] | None = None, asynchronous: bool = True) -> None:
@@ -100,7 +104,8 @@ class Member:
 
     def __init__(
         self,
-        *absent: str,
+        *,
+        absent: tuple[str, ...] = (),
         auto_commit: bool = True,
         reset: str = "latest",
         whole_names: bool = False,
@@ -146,12 +151,15 @@ class Member:
         found = {(topic, partition): offset for partition, offset in enumerate(offsets)}
         self.stock.committed_offsets |= {key: (at, note) for key, at in found.items() if at is not None}
 
-    def look(self, after_s: float = LOOK_S) -> bool:
-        """One more poll; whether the successor is read."""
+    def look(self, after_s: float = LOOK_S, *, is_open: bool | None = None, waits: str = "") -> bool:
+        """One more poll; whether the successor is read. ``is_open`` and ``waits``: what it has to show."""
         self.now_s += after_s
         self.gates.follow(self.mine, self.names)
         self.gates.look(self.mine, {key for key in self.mine if key[0] not in self.gates.shut})
-        return "b" not in self.gates.shut
+        found = "b" not in self.gates.shut
+        assert is_open in (None, found), f"the gate is {'open' if found else 'shut'}"
+        assert not waits or waits in self.waits_for, self.waits_for
+        return found
 
     def topics(self) -> tuple[str, ...]:
         return self.gates.topics(self.names)
@@ -160,3 +168,149 @@ class Member:
     def waits_for(self) -> str:
         (stats,) = self.gates.stats()
         return str(stats["waits_for"])
+
+    # What else happens in stories, and what they look at
+
+    def undo(self) -> None:
+        """The replacement of ``a`` is undone."""
+        controller, epoch = self.view.version
+        self.view = replace(self.view, version=(controller, epoch + 1), successor=None)
+        self.views.put(self.view)
+
+    def put(self, *views: TopicView) -> None:
+        for view in views:
+            self.views.put(view)
+
+    def removed(self, topic: str) -> None:
+        self.views.remove(topic)
+
+    def lacks(self, topic: str) -> None:
+        """Brokers do not have it, and say so to this client."""
+        self.stock.absent.add(topic)
+
+    def brokers_have(self, *topics: str) -> None:
+        """The list of all topics, by another client; no topic is missing to this one."""
+        self.onlooker.there = set(topics)
+        self.stock.absent.clear()
+
+    def coordinator(self, down: Exception | None = None) -> None:
+        self.stock.down = down
+
+    def silent_about(self, topic: str = "") -> None:
+        """It answers, but not for this topic."""
+        self.stock.silent_about = topic
+
+    def passes(self, time_s: float) -> None:
+        self.now_s += time_s
+
+    def has_met_none(self) -> None:
+        """It has seen no gate yet: it begins now."""
+        self.gates._met.clear()  # private
+
+    def counts_closes(self) -> None:
+        self.onlooker.closes = 0
+
+    def still_reads(self, name: str) -> None:
+        topics = self.topics()
+        assert name in topics, f"subscribed to {topics}"
+
+    def begins(self) -> None:
+        """It has not subscribed to anything yet."""
+        self.gates.subscribed = ()
+
+    def follows(self, *names: str) -> None:
+        self.gates.follow((), list(names))
+
+    def joins(self, *names: str) -> None:
+        """It asks what its group has committed, before it joins with these names."""
+        self.gates.ask_before_joining(list(names) or self.names)
+
+    def assigned(self, *keys: Key) -> None:
+        """The group gives these to it, all of them; ``OWN`` without any."""
+        given = set(keys) or OWN
+        self.gates.on_assign(given, given)
+
+    def assigned_more(self, *keys: Key) -> None:
+        """Within what the group has given, nothing is new."""
+        self.gates.on_assign((), set(keys))
+
+    def is_assigned(self, *keys: Key) -> None:
+        self.mine = set(keys)
+
+    def reads(self, *names: str, mine: set[Key] | None = None) -> None:
+        """The application subscribes to these names, and is assigned ``mine``."""
+        self.names = list(names)
+        self.mine = self.mine if mine is None else mine
+
+    def starts_at(self, topic: str, partition: int, offset: int | None) -> None:
+        self.starts.started((topic, partition), offset)
+
+    def assigning(self, topic: str) -> None:
+        self.starts.assigning([topic])
+
+    def position(self, topic: str, partition: int, offset: int) -> None:
+        self.stock.positions[topic, partition] = offset
+
+    def within_poll(self, polling: bool) -> None:
+        self.polling = polling
+
+    def counts_requests(self) -> None:
+        self.stock.requests = 0
+
+    def subscribed(self) -> None:
+        self.gates.topics(self.names)
+
+    def reads_replaced(self, count: int = 9, **state: Any) -> None:
+        """It subscribes to topics that are replaced, too: ``t0`` and so on by ``u0`` and so on."""
+        for n in range(count):
+            successor = Successor(f"u{n}", f"id-u{n}", 2, **state)
+            self.put(TopicView(f"t{n}", f"id-t{n}", (1, 1), modes_of(2, 2), successor=successor))
+        self.names = [f"t{n}" for n in range(count)]
+
+    def retention(self, topic: str, partition: int, first: int) -> None:
+        """The log of a partition begins there."""
+        self.stock.first[topic, partition] = first
+
+    def has(self, topics: tuple[str, ...] | set[str] | None = None, **found: Any) -> None:
+        """Check the subscription, in this order or in any, and what ``SEEN`` names."""
+        if topics is not None:
+            now = self.topics()
+            assert (now if isinstance(topics, tuple) else {*now}) == topics, f"subscribed to {now}"
+        shown = {name: SEEN[name](self) for name in found}
+        assert shown == found, f"found {shown}"
+
+    def hides(self, topic: str, *, hidden: bool = True) -> None:
+        """Check whether the gate of a topic is shut."""
+        assert (topic in self.gates.shut) is hidden, f"shut: {self.gates.shut}"
+
+    def gate(self, topic: str, waits: str) -> None:
+        """Check what the gate of a topic waits for."""
+        found = {gate["topic"]: gate["waits_for"] for gate in self.gates.stats()}
+        assert waits in found[topic], f"waits for {found}"
+
+    def absent(self, topic: str, code: int = KafkaError.UNKNOWN_TOPIC_OR_PART, *, is_event: bool = False) -> None:
+        """Check whether the application gets the error that the topic is absent."""
+        error: Any = SimpleNamespace(topic=lambda: topic, error=lambda: KafkaError(code))
+        assert self.gates.is_absence(error) is not is_event, f"{topic} {'is no' if is_event else 'is an'} event"
+
+    def commit_of(self, topic: str, partition: int, *expected: Any) -> None:
+        """Check the offset and the note, or that there is none."""
+        found = self.stock.committed_offsets.get((topic, partition))
+        assert found == (expected or None), f"committed {found}"
+
+
+SEEN: Mapping[str, Callable[[Member], Any]] = {
+    "due_s": lambda member: member.gates.due_s(),
+    "due_in_s": lambda member: (member.gates.due_s() or 0.0) - member.now_s,
+    "shut": lambda member: set(member.gates.shut),
+    "undone": lambda member: set(member.gates.undone),
+    "anew": lambda member: member.starts.is_of_another_topic(("b", 0)),
+    "requests": lambda member: member.stock.requests,
+    "is_over": lambda member: member.gates.due_s() is None,
+    "closes": lambda member: member.onlooker.closes,
+    "is_answered": lambda member: member.stock.requests > 0,
+    "lists": lambda member: member.onlooker.lists,
+    "renewed": lambda member: member.stock.renewed,
+    "committed": lambda member: member.stock.committed_offsets,
+    "stats": lambda member: member.gates.stats(),
+}

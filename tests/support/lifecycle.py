@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.errors import RequestRefused
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.alias import alias_objections
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, DeleteRecords, TopicCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import Advance, advance
 from modeaware.modelog.group_rules import GroupRule, has_glob_characters
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
 
 TOPIC = "orders"
@@ -140,3 +141,118 @@ def after(
 def deleted(step: Advance) -> dict[int, int]:
     """What a pass asks to be deleted: partition -> offset."""
     return {p: o for effect in step.effects if isinstance(effect, DeleteRecords) for p, o in effect.offsets.items()}
+
+
+PASSED: Mapping[str, Callable[[Advance, TopicRecord | None], Any]] = {
+    "nothing": lambda step, _: step == Advance(),
+    "changed": lambda step, before: step.record not in (None, before),
+    "appended": lambda step, _: step.record is not None,
+    "newer": lambda step, before: (
+        step.record is not None and before is not None and step.record.version > before.version
+    ),
+    "successor_stays": lambda step, before: before and step.record.view().successor == before.view().successor,
+    "fields": lambda step, before: {
+        each.name
+        for each in fields(Replacement)
+        if getattr(step.record.replacement, each.name) != getattr(before.replacement, each.name)
+    },
+    "tombstone": lambda step, _: step.tombstone,
+    "effects": lambda step, _: step.effects,
+    "deleted": lambda step, _: deleted(step),
+    "of_the_topic": lambda step, _: {effect.topic_id for effect in step.effects} == {TOPIC_ID},
+    "kinds": lambda step, _: [type(effect) for effect in step.effects],
+    "alarms": lambda step, _: len(step.alarms),
+    "alarm": lambda step, _: step.alarms[0] if len(step.alarms) == 1 else len(step.alarms),
+    "first_alarm": lambda step, _: step.alarms[0] if step.alarms else None,
+    "due_ms": lambda step, _: step.due_ms,
+}
+"""What a story sees of a pass: how many ``alarms``, of the only or the first one a part, which ``fields`` of the
+replacement it has changed."""
+
+
+def _groups_seen(record: TopicRecord) -> tuple[set[str], bool] | None:
+    """Which groups clients see that the record names, and whether those are all."""
+    successor = record.view().successor
+    return None if successor is None else (set(successor.groups), successor.groups_complete)
+
+
+SHOWN: dict[str, Callable[[TopicRecord], Any]] = {
+    "phase": topic_phase,
+    "in_progress": in_progress,
+    "is_replaced": lambda record: record.replacement is not None,
+    "is_switched": lambda record: record.replacement is not None and record.replacement.switched_ms is not None,
+    "is_let_go": lambda record: record.replacement is not None and record.replacement.let_go_ms is not None,
+    "seals": lambda record: {p: retired.seal_offset for p, retired in record.retired.items()},
+    "reasons": lambda record: {retired.reason for retired in record.retired.values()},
+    "first": lambda record: record.retired[0],
+    "first_reason": lambda record: record.retired[0].reason,
+    "stragglers": lambda record: sum(retired.stragglers for retired in record.retired.values()),
+    "resume_offsets": lambda record: record.view().resume_offsets,
+    "groups_seen": lambda record: _groups_seen(record),
+    "read_up_to": lambda record: dict(record.view().successor.read_up_to) if record.view().successor else None,
+}
+"""What a story sees of a record, beside its fields and those of its replacement."""
+
+
+class Life:
+    """The record of a topic in a story: it is looked at, a command is requested, and what is on it is checked."""
+
+    shown = SHOWN
+
+    def __init__(self, record: TopicRecord | None = None) -> None:
+        self._record = record
+
+    @property
+    def record(self) -> TopicRecord:
+        assert self._record is not None, "no record yet"
+        return self._record
+
+    def look(self, seen: TopicFacts, now_ms: int = NOW_MS, **expected: Any) -> None:
+        """One pass of the controller, whose record is kept."""
+        self._record = self._pass(seen, now_ms, expected)
+
+    def glance(self, seen: TopicFacts, now_ms: int = NOW_MS, **expected: Any) -> None:
+        """One pass that would be made: the next step begins where this one did."""
+        self._pass(seen, now_ms, expected)
+
+    def ask(self, command: TopicCommand, seen: TopicFacts, **expected: Any) -> None:
+        """A command that is admitted."""
+        made = ask(command, self._record, seen).record
+        self._check(Advance(made), self._record, made or self.record, expected)
+        self._record = made or self.record
+
+    def would_ask(self, command: TopicCommand, seen: TopicFacts, **expected: Any) -> None:
+        """A command that would be admitted: the next step begins where this one did."""
+        before = self._record
+        self.ask(command, seen, **expected)
+        self._record = before
+
+    def refuses(self, command: TopicCommand, seen: TopicFacts, code: ErrorCode | None, *says: str) -> None:
+        """A command that is not; ``code`` None: whichever it is."""
+        found = refusal(command, self._record, seen)
+        assert code in (None, found.code), f"refused with {found.code}"
+        assert all(words in str(found) for words in says), str(found)
+
+    def is_kept_by_the_log(self) -> None:
+        assert TopicRecord.from_json(self.record.to_json()) == self.record
+
+    def has(self, **expected: Any) -> None:
+        self._check(Advance(), self._record, self.record, expected)
+
+    def _pass(self, seen: TopicFacts, now_ms: int, expected: dict[str, Any]) -> TopicRecord:
+        before = self.record
+        step = look(before, seen, now_ms)
+        record = step.record or before
+        self._check(step, before, record, expected)
+        return record
+
+    def _check(self, step: Advance, before: TopicRecord | None, record: TopicRecord, expected: dict[str, Any]) -> None:
+        found = {
+            name: PASSED[name](step, before) if name in PASSED else self.shown[name](record) if name in self.shown
+            else getattr(record if hasattr(record, name) else record.replacement, name)
+            for name in expected
+        }  # fmt: skip
+        for name in {"alarm", "first_alarm"} & expected.keys():
+            if expected[name] in str(found[name]):
+                found[name] = expected[name]
+        assert found == expected, f"found {found}"

@@ -42,7 +42,6 @@ class Source:
         assert self.open.wait(30)
         if self.error is not None:
             raise self.error
-        assert self.store is not None
         self.store.publish(answer)
 
 

@@ -212,7 +212,6 @@ def test_application_is_called_about_a_resize_when_other_threads_can_send(handle
     views.set("orders", modes_of(12, 4))
     routes.serve(routes)
     route = routes.of("orders")
-    assert route is not None
     route.pick(b"key")
     views.set("orders", modes_of(12, 12))
     assert called == [True]

@@ -288,7 +288,6 @@ def client(source: str) -> Scope:
 def test_who_is_told_the_modes_needs_nothing_on_the_log(source: str, endpoint: FakeEndpoint) -> None:
     scope, setting = over_the_wire(client(source), {"bootstrap.servers": f"{NOBODY},{endpoint.address}"})
     assert needs(scope) == ()
-    assert setting is not None
     assert (setting.state, setting.detail) == (State.PASS, f"returned by {endpoint.address}")
 
 
@@ -302,6 +301,5 @@ def test_without_an_endpoint_auto_goes_to_the_log_and_wire_has_a_verdict(
     conf = {"bootstrap.servers": endpoint.address if answers else NOBODY}
     assert over_the_wire(client("auto"), conf) == (client("auto"), None)
     _, setting = over_the_wire(client("wire"), conf)
-    assert setting is not None
     assert setting.state is state
     assert told in setting.detail

@@ -41,11 +41,11 @@ class OverFakes(Cluster):
     """A real Cluster whose brokers are fakes."""
 
     def __init__(self, fakes: FakeBrokers) -> None:
-        self._fakes = fakes
+        self.fakes = fakes
 
     @property
     def brokers(self) -> Any:
-        return self._fakes
+        return self.fakes
 
 
 class TopicBrokers(FakeBrokers):
@@ -187,12 +187,10 @@ def refused(cluster: OverFakes, effect: Effect) -> ClusterError:
 
 
 class TestOffsets:
-    def test_each_leader_is_asked_and_the_last_stable_offset_comes_first(
-        self, fakes: TopicBrokers, cluster: OverFakes
-    ) -> None:
+    def test_each_leader_is_asked_and_the_last_stable_offset_comes_first(self, cluster: OverFakes) -> None:
         assert cluster.offsets([(TOPIC, 0), (TOPIC, 1)]) == BOTH
-        assert fakes.asked_for("ListOffsets") == [*[1, 2] * 3, 1], "where a transaction may be open: once more"
-        sent = fakes.sent("ListOffsets")
+        assert cluster.fakes.asked_for("ListOffsets") == [*[1, 2] * 3, 1], "where a transaction may be open: once more"
+        sent = cluster.fakes.sent("ListOffsets")
         assert [(r.isolation_level, r.topics[0].partitions[0].timestamp) for r in sent[::2]] == [
             (1, -1),
             (0, -2),
@@ -200,55 +198,55 @@ class TestOffsets:
             (1, -1),
         ]
         assert [p.current_leader_epoch for r in sent[:2] for p in r.topics[0].partitions] == [4, 6]
-        assert len(fakes.asked_for("Metadata")) == 1
+        assert len(cluster.fakes.asked_for("Metadata")) == 1
         assert cluster.offsets([]) == {}
 
     @pytest.mark.parametrize("code", MOVED)
-    def test_a_leader_that_moved_is_looked_for_once_more(
-        self, fakes: TopicBrokers, cluster: OverFakes, code: int
-    ) -> None:
-        fakes.codes[1, "ListOffsets"] = [code]
+    def test_a_leader_that_moved_is_looked_for_once_more(self, cluster: OverFakes, code: int) -> None:
+        cluster.fakes.codes[1, "ListOffsets"] = [code]
         assert cluster.offsets([(TOPIC, 0), (TOPIC, 1)]) == BOTH
-        assert len(fakes.asked_for("Metadata")) == 2
-        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2, 1]
+        assert len(cluster.fakes.asked_for("Metadata")) == 2
+        assert cluster.fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2, 1]
 
     def test_markers_that_come_in_between_are_no_open_transaction(
-        self, fakes: TopicBrokers, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
+        self, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stable = iter([9, 12])
 
         def moving(request: Any, _partition: Any) -> dict[str, Any]:
             return {"offset": next(stable) if request.isolation_level else 10, "leader_epoch": 4}
 
-        monkeypatch.setattr(fakes, "_offset", moving)
+        monkeypatch.setattr(cluster.fakes, "_offset", moving)
         assert cluster.offsets([(TOPIC, 0)]) == {(TOPIC, 0): LogOffsets(10, 10, 10, 4)}
 
     @pytest.mark.parametrize("code", [*MOVED, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.OFFSET_NOT_AVAILABLE])
-    def test_a_partition_that_is_not_answered_for_is_missing(
-        self, fakes: TopicBrokers, cluster: OverFakes, code: int
-    ) -> None:
-        fakes.codes[1, "ListOffsets"] = [code] * 10
+    def test_a_partition_that_is_not_answered_for_is_missing(self, cluster: OverFakes, code: int) -> None:
+        cluster.fakes.codes[1, "ListOffsets"] = [code] * 10
         assert cluster.offsets([(TOPIC, 0), (TOPIC, 1), (TOPIC, 5)]) == {(TOPIC, 1): BOTH[TOPIC, 1]}
-        assert fakes.asked_for("ListOffsets").count(1) == (2 if code in MOVED else 1), "and is not asked for the rest"
+        assert cluster.fakes.asked_for("ListOffsets").count(1) == (2 if code in MOVED else 1), (
+            "and is not asked for the rest"
+        )
 
 
 class TestDeleteRecords:
     EFFECT = DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6})
 
-    def test_a_leader_that_moved(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.told = [fakes.led, fakes.led, {0: (2, 4), 1: (1, 6)}]  # two for the check of the id
+    def test_a_leader_that_moved(self, cluster: OverFakes) -> None:
+        cluster.fakes.told = [
+            cluster.fakes.led,
+            cluster.fakes.led,
+            {0: (2, 4), 1: (1, 6)},
+        ]  # two for the check of the id
         assert cluster.perform([self.EFFECT]) == [None]
-        assert fakes.deleted == {0: 9, 1: 7}
+        assert cluster.fakes.deleted == {0: 9, 1: 7}
 
     @pytest.mark.parametrize("epochs", [{0: 4, 1: 5}, {0: 4, 1: 7}, {0: 4}])
-    def test_a_leader_of_another_epoch_is_not_asked(
-        self, fakes: TopicBrokers, cluster: OverFakes, epochs: dict[int, int]
-    ) -> None:
+    def test_a_leader_of_another_epoch_is_not_asked(self, cluster: OverFakes, epochs: dict[int, int]) -> None:
         """It may have other records there than those that were looked at."""
         error = refused(cluster, replace(self.EFFECT, leader_epochs=epochs))
         assert (error.topic, error.partition) == (TOPIC, 1)
         assert "led under epoch 6" in str(error)
-        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1])
+        assert (cluster.fakes.deleted, cluster.fakes.asked_for("DeleteRecords")) == ({0: 9}, [1])
 
     @pytest.mark.parametrize(
         ("number", "code"),
@@ -260,82 +258,76 @@ class TestDeleteRecords:
             (KafkaError.NOT_LEADER_FOR_PARTITION, None),
         ],
     )
-    def test_a_refusal_names_the_partition(
-        self, fakes: TopicBrokers, cluster: OverFakes, number: int, code: ErrorCode | None
-    ) -> None:
-        fakes.codes[2, "DeleteRecords"] = [number] * 5
+    def test_a_refusal_names_the_partition(self, cluster: OverFakes, number: int, code: ErrorCode | None) -> None:
+        cluster.fakes.codes[2, "DeleteRecords"] = [number] * 5
         error = refused(cluster, self.EFFECT)
         assert (error.code, error.topic, error.partition) == (code, TOPIC, 1)
         assert f"cannot delete the records of {TOPIC}-1: " in str(error)
-        assert fakes.deleted == {0: 9}
+        assert cluster.fakes.deleted == {0: 9}
 
-    def test_a_low_watermark_that_stays_below(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.low = 3
+    def test_a_low_watermark_that_stays_below(self, cluster: OverFakes) -> None:
+        cluster.fakes.low = 3
         assert "records below 9 were to be deleted, but the log starts at 3" in str(refused(cluster, self.EFFECT))
 
-    def test_another_topic_of_that_name(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.topic_id = uuid.UUID(int=6)
+    def test_another_topic_of_that_name(self, cluster: OverFakes) -> None:
+        cluster.fakes.topic_id = uuid.UUID(int=6)
         for effect in (
             self.EFFECT,
             CreatePartitions(TOPIC, TOPIC_ID, 3, None),
             CommitOffsets(TOPIC, TOPIC_ID, "g", {0: 1}),
         ):
             assert refused(cluster, effect).code is ErrorCode.UNKNOWN_TOPIC_ID
-        assert {name for _, name in fakes.asked} == {"Metadata", "FindCoordinator"}
+        assert {name for _, name in cluster.fakes.asked} == {"Metadata", "FindCoordinator"}
 
-    def test_the_id_is_every_brokers_word_right_before_each_request(
-        self, fakes: TopicBrokers, cluster: OverFakes
-    ) -> None:
+    def test_the_id_is_every_brokers_word_right_before_each_request(self, cluster: OverFakes) -> None:
         for effect, last in (
             (self.EFFECT, "DeleteRecords"),
             (CreatePartitions(TOPIC, TOPIC_ID, 3, None), "CreatePartitions"),
             (CommitOffsets(TOPIC, TOPIC_ID, "g", {0: 1}), "OffsetCommit"),
         ):
-            fakes.asked.clear()
+            cluster.fakes.asked.clear()
             assert cluster.perform([effect]) == [None]
-            names = [name for _, name in fakes.asked]
-            assert fakes.asked[names.index(last) - 2 : names.index(last)] == [(1, "Metadata"), (2, "Metadata")]
+            names = [name for _, name in cluster.fakes.asked]
+            assert cluster.fakes.asked[names.index(last) - 2 : names.index(last)] == [(1, "Metadata"), (2, "Metadata")]
 
 
 class TestCreatePartitions:
     EFFECT = CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,)))
 
-    def test_no_answer_is_not_asked_for_elsewhere(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def test_no_answer_is_not_asked_for_elsewhere(self, cluster: OverFakes) -> None:
         """Who did not answer may have done it: another one would call it a mistake."""
-        fakes.before = lambda node, request: (
-            fakes.silent.add(1) if type(request).__name__ == "CreatePartitionsRequest" else None
+        cluster.fakes.before = lambda node, request: (
+            cluster.fakes.silent.add(1) if type(request).__name__ == "CreatePartitionsRequest" else None
         )
         assert refused(cluster, self.EFFECT).code is ErrorCode.REQUEST_TIMED_OUT
-        assert fakes.asked_for("CreatePartitions") == [1]
+        assert cluster.fakes.asked_for("CreatePartitions") == [1]
 
 
 class TestDeleteTopic:
-    def test_a_successor_that_has_records_by_now_stays(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def test_a_successor_that_has_records_by_now_stays(self, cluster: OverFakes) -> None:
         effect = DeleteTopic(TOPIC, TOPIC_ID, TOPIC, TOPIC_ID)
         assert "it has records" in str(refused(cluster, effect))
-        fakes.logs = {0: (0, 0, 0), 1: (0, 0, 0)}
-        fakes.silent = {2}
+        cluster.fakes.logs = {0: (0, 0, 0), 1: (0, 0, 0)}
+        cluster.fakes.silent = {2}
         assert "not every leader" in str(refused(cluster, effect))
-        assert fakes.sent("DeleteTopics") == []
-        fakes.silent = set()
+        assert cluster.fakes.sent("DeleteTopics") == []
+        cluster.fakes.silent = set()
         assert cluster.perform([effect]) == [None]
-        (request,) = fakes.sent("DeleteTopics")
-        assert [topic.topic_id for topic in request.topics] == [fakes.topic_id]
+        (request,) = cluster.fakes.sent("DeleteTopics")
+        assert [topic.topic_id for topic in request.topics] == [cluster.fakes.topic_id]
 
 
 @pytest.mark.parametrize("code", [KafkaError.INVALID_REQUEST, KafkaError.CLUSTER_AUTHORIZATION_FAILED])
-def test_brokers_that_delete_topics_are_found_by_a_deletion_without_a_name(
-    code: int, fakes: TopicBrokers, cluster: OverFakes
-) -> None:
+def test_brokers_that_delete_topics_are_found_by_a_deletion_without_a_name(code: int, cluster: OverFakes) -> None:
     effects = [DeletePredecessor(TOPIC, TOPIC_ID, {}), DeleteTopic("t1", "id", "t1-v2", "")]
     for answer, expected in ((code, None), (73, ErrorCode.TOPIC_DELETION_DISABLED)):
-        fakes.codes = {(1, "DeleteTopics"): [answer] * 2}
+        cluster.fakes.codes = {(1, "DeleteTopics"): [answer] * 2}
         found = cluster.validate(effects)
         assert [error and error.code for error in found] == [expected] * 2
     assert [error and error.topic for error in found] == [TOPIC, "t1"]
     assert "--fence none" in str(found[0])
     assert "deletes 't1-v2'" in str(found[1])
-    named = [(topic.name, topic.topic_id.int) for sent in fakes.sent("DeleteTopics") for topic in sent.topics]
+    named = [(topic.name, topic.topic_id.int) for sent in cluster.fakes.sent("DeleteTopics") for topic in sent.topics]
     assert named == [(None, 0)] * 4
 
 
@@ -358,10 +350,10 @@ class TestDeletePredecessor:
         self.found: dict[str, FenceFacts] = {TOPIC: self.FENCE}
         monkeypatch.setattr("modeaware.cluster.fence.fences", lambda *_: self.found)
 
-    def test_it_is_deleted_by_its_id(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def test_it_is_deleted_by_its_id(self, cluster: OverFakes) -> None:
         assert cluster.perform([self.EFFECT]) == [None]
-        (request,) = fakes.sent("DeleteTopics")
-        assert [topic.topic_id for topic in request.topics] == [fakes.topic_id]
+        (request,) = cluster.fakes.sent("DeleteTopics")
+        assert [topic.topic_id for topic in request.topics] == [cluster.fakes.topic_id]
 
     @pytest.mark.parametrize(
         ("found", "seals", "says"),
@@ -376,50 +368,50 @@ class TestDeletePredecessor:
         ],
     )
     def test_a_log_that_has_grown_or_a_leader_that_takes_data_keeps_the_topic(
-        self, fakes: TopicBrokers, cluster: OverFakes, found: dict[str, FenceFacts], seals: dict[int, int], says: str
+        self, cluster: OverFakes, found: dict[str, FenceFacts], seals: dict[int, int], says: str
     ) -> None:
         self.found = found
         assert says in str(refused(cluster, replace(self.EFFECT, seal_offsets=seals)))
-        assert fakes.sent("DeleteTopics") == []
+        assert cluster.fakes.sent("DeleteTopics") == []
 
-    def test_another_topic_of_the_name_is_not_deleted(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.topic_id = uuid.UUID(int=6)
+    def test_another_topic_of_the_name_is_not_deleted(self, cluster: OverFakes) -> None:
+        cluster.fakes.topic_id = uuid.UUID(int=6)
         assert refused(cluster, self.EFFECT).code is ErrorCode.UNKNOWN_TOPIC_ID
-        assert fakes.sent("DeleteTopics") == []
+        assert cluster.fakes.sent("DeleteTopics") == []
 
-    def test_nothing_is_sent_once_the_lease_is_over(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def test_nothing_is_sent_once_the_lease_is_over(self, cluster: OverFakes) -> None:
         asked: list[int] = []
 
         def check() -> None:
-            asked.append(len(fakes.asked))
+            asked.append(len(cluster.fakes.asked))
             if len(asked) > 1:
                 raise ClusterError("the lease is over", code=ErrorCode.REQUEST_TIMED_OUT)
 
         (error,) = cluster.perform([self.EFFECT], check)
         assert "the lease is over" in str(error)
         assert asked[0] == 0, "first of all"
-        assert asked[1] == len(fakes.asked), "and last of all"
-        assert fakes.sent("DeleteTopics") == []
+        assert asked[1] == len(cluster.fakes.asked), "and last of all"
+        assert cluster.fakes.sent("DeleteTopics") == []
 
 
 class TestCommitOffsets:
     EFFECT = CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7})
 
-    def test_the_coordinator_takes_it_from_nobody_s_member(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def test_the_coordinator_takes_it_from_nobody_s_member(self, cluster: OverFakes) -> None:
         assert cluster.perform([self.EFFECT]) == [None]
-        assert fakes.asked_for("OffsetCommit") == [fakes.coordinator("readers")]
-        (sent,) = fakes.sent("OffsetCommit")
+        assert cluster.fakes.asked_for("OffsetCommit") == [cluster.fakes.coordinator("readers")]
+        (sent,) = cluster.fakes.sent("OffsetCommit")
         assert (sent.group_id, sent.member_id, sent.generation_id_or_member_epoch) == ("readers", "", -1)
         assert [(p.partition_index, p.committed_offset) for p in sent.topics[0].partitions] == [(0, 3), (1, 7)]
 
-    def test_a_partition_that_is_refused(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def test_a_partition_that_is_refused(self, cluster: OverFakes) -> None:
         """A group with members takes no commits from outside."""
-        node = fakes.coordinator("readers")
-        fakes.codes[node, "OffsetCommit"] = [0, KafkaError.UNKNOWN_MEMBER_ID]
+        node = cluster.fakes.coordinator("readers")
+        cluster.fakes.codes[node, "OffsetCommit"] = [0, KafkaError.UNKNOWN_MEMBER_ID]
         assert f"commit the offset of group 'readers' on {TOPIC}-1" in str(refused(cluster, self.EFFECT))
-        fakes.codes[1, "FindCoordinator"] = [KafkaError.COORDINATOR_NOT_AVAILABLE] * 2
+        cluster.fakes.codes[1, "FindCoordinator"] = [KafkaError.COORDINATOR_NOT_AVAILABLE] * 2
         assert f"commit the offset of group 'readers' on topic {TOPIC!r}" in str(refused(cluster, self.EFFECT))
-        assert len(fakes.asked_for("OffsetCommit")) == 1
+        assert len(cluster.fakes.asked_for("OffsetCommit")) == 1
 
 
 def test_groups_are_never_looked_up_through_librdkafkas_admin_client() -> None:
@@ -430,13 +422,11 @@ def test_groups_are_never_looked_up_through_librdkafkas_admin_client() -> None:
     assert [name for name, path in modules().items() if deadly.search(path.read_text(encoding="utf-8"))] == []
 
 
-def test_broker_that_is_not_the_controller_is_followed_by_the_one_that_is(
-    fakes: TopicBrokers, cluster: OverFakes
-) -> None:
-    fakes.controller = 2
-    fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
+def test_broker_that_is_not_the_controller_is_followed_by_the_one_that_is(cluster: OverFakes) -> None:
+    cluster.fakes.controller = 2
+    cluster.fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
     assert cluster.perform([CreatePartitions(TOPIC, TOPIC_ID, 4, None)]) == [None]
-    assert fakes.asked_for("CreatePartitions") == [1, 2]
+    assert cluster.fakes.asked_for("CreatePartitions") == [1, 2]
 
 
 class Expired(Exception):
@@ -480,7 +470,7 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
         assert bool(fakes.asked_for(name)) is bool(tries)
 
 
-def test_after_the_lease_nothing_is_asked_for_commits(fakes: TopicBrokers, cluster: OverFakes) -> None:
+def test_after_the_lease_nothing_is_asked_for_commits(cluster: OverFakes) -> None:
     """Each would take three requests, and the election waits for all."""
     late = ClusterError("put off", code=ErrorCode.REQUEST_TIMED_OUT)
 
@@ -488,16 +478,16 @@ def test_after_the_lease_nothing_is_asked_for_commits(fakes: TopicBrokers, clust
         raise late
 
     assert cluster.perform([CommitOffsets(TOPIC, TOPIC_ID, f"g{n}", {0: 1}) for n in range(3)], check) == [late] * 3
-    assert fakes.asked == []
+    assert cluster.fakes.asked == []
 
 
 def test_growths_are_requested_together_up_to_what_a_controller_takes(
-    fakes: TopicBrokers, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
+    cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "RECORDS_A_REQUEST", 10)
     growths = [CreatePartitions(f"t{n}", TOPIC_ID, count, None) for n, count in enumerate((4, 6, 1, 99, 2))]
     assert cluster.validate(growths) == [None] * 5
-    assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreatePartitions")] == [
+    assert [[topic.name for topic in sent.topics] for sent in cluster.fakes.sent("CreatePartitions")] == [
         ["t0", "t1"],
         ["t2"],
         ["t3"],
@@ -505,10 +495,10 @@ def test_growths_are_requested_together_up_to_what_a_controller_takes(
     ]
 
 
-def test_successors_and_fences_of_many_topics_take_one_request_each(fakes: TopicBrokers, cluster: OverFakes) -> None:
+def test_successors_and_fences_of_many_topics_take_one_request_each(cluster: OverFakes) -> None:
     """One that is refused fails alone; so does one whose topic is another one by now."""
     exists, denied = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED
-    fakes.codes = {(1, "CreateTopics"): [exists], (1, "IncrementalAlterConfigs"): [denied]}
+    cluster.fakes.codes = {(1, "CreateTopics"): [exists], (1, "IncrementalAlterConfigs"): [denied]}
     creations: list[Effect] = [CreateTopic(TOPIC, TOPIC_ID, "orders-v2", 1, -1), CreateTopic("t1", "id", "t1-v2", 2, 3)]
     fences: list[Effect] = [FenceTopic("t1", "id", FENCE_CONFIGS), FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS)]
     found = cluster.perform([*creations, *fences])
@@ -518,25 +508,24 @@ def test_successors_and_fences_of_many_topics_take_one_request_each(fakes: Topic
         (ErrorCode.UNKNOWN_TOPIC_ID, "t1"),
         (denied, TOPIC),
     ]
-    assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreateTopics")] == [["orders-v2"]]
-    (fence,) = fakes.sent("IncrementalAlterConfigs")
+    assert [[topic.name for topic in sent.topics] for sent in cluster.fakes.sent("CreateTopics")] == [["orders-v2"]]
+    (fence,) = cluster.fakes.sent("IncrementalAlterConfigs")
     assert [resource.resource_name for resource in fence.resources] == [TOPIC]
     assert cluster.validate(creations) == [None, None]
-    assert [topic.name for topic in fakes.sent("CreateTopics")[1].topics] == ["orders-v2", "t1-v2"]
+    assert [topic.name for topic in cluster.fakes.sent("CreateTopics")[1].topics] == ["orders-v2", "t1-v2"]
 
 
-def test_configs_are_removed_within_the_lease_in_one_request_for_all(fakes: TopicBrokers, cluster: OverFakes) -> None:
+def test_configs_are_removed_within_the_lease_in_one_request_for_all(cluster: OverFakes) -> None:
     names = tuple(FENCE_CONFIGS)
     effects: list[Effect] = [
         RemoveConfigs(TOPIC, TOPIC_ID, names, "old"),
         RemoveConfigs("t1", "another", names[:1], "older"),
     ]
     checks: list[int] = []
-    done, replaced = cluster.perform(effects, lambda: checks.append(len(fakes.asked)))
+    done, replaced = cluster.perform(effects, lambda: checks.append(len(cluster.fakes.asked)))
     assert done is None
-    assert replaced is not None
     assert replaced.code is ErrorCode.UNKNOWN_TOPIC_ID
-    (sent,) = fakes.sent("IncrementalAlterConfigs")
+    (sent,) = cluster.fakes.sent("IncrementalAlterConfigs")
     assert [(r.resource_name, [(c.name, c.value) for c in r.configs]) for r in sent.resources] == [
         (TOPIC, [(name, None) for name in names])
     ]

@@ -113,7 +113,6 @@ def test_the_readme_quotes_and_draws_the_recorded_run_of_the_demo() -> None:
     report = json.loads(read("docs/demo-report.json"))
     assert draw(report) == read("docs/shrink.svg"), "python docs/picture.py docs/demo-report.json docs/shrink.svg"
     quoted = re.search(r"```text\n(  acknowledged.*?)```", read("README.md"), re.DOTALL)
-    assert quoted is not None
     assert set(quoted[1].splitlines()) <= set(report_lines(report))
 
 
@@ -121,7 +120,6 @@ def test_the_examples_of_the_mode_log_are_records() -> None:
     topic, claim, rules, observed = json_blocks(read("docs/mode-log.md"))
     record = TopicRecord.from_json(topic)
     assert record.to_json() == topic, "the example is not as the controller writes it"
-    assert record.deletion is not None
     assert record.deletion.policy == "drained"
     assert {p for p, mode in enumerate(record.modes) if not mode.writable} == set(record.retired)
     assert ClaimRecord.from_json(claim).to_json() == claim
@@ -252,12 +250,17 @@ def function_of(change: Change) -> str:
 
 
 def names_of_tests(node: ast.AST, of: str = "") -> Iterator[str]:
-    """Their names as pytest takes them: with the class, where the test is in one."""
+    """Their names as pytest takes them: with the class, where the test is in one, and with the story, of a table."""
+    tables = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.Assign))
+    named = next((each.value for each in tables if ast.unparse(each.targets[0]) == "STORIES"), ast.Dict([], []))
+    stories = [key.value for key in named.keys if isinstance(key, ast.Constant)]
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.ClassDef):
             yield from names_of_tests(each, f"{of}{each.name}::")
         elif isinstance(each, ast.FunctionDef):
             yield f"{of}{each.name}"
+            if [argument.arg for argument in each.args.args] == ["story"]:
+                yield from (f"{of}{each.name}[{story}]" for story in stories)
 
 
 def test_the_invariants_are_those_that_there_are_and_each_is_cited() -> None:

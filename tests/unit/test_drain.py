@@ -43,11 +43,6 @@ def reason(*args: Any, **more: Any) -> str | None:
     return drain_of(*args, **more).reason
 
 
-def test_a_commit_on_a_part_of_the_log_that_was_truncated_is_doubt() -> None:
-    assert reason({"a": group({P: SEAL}, truncated=frozenset({P}))}) == "group-truncated:a"
-    assert reason({"a": group({P: SEAL}, truncated=frozenset({P + 1}))}) is None
-
-
 def test_a_log_that_was_truncated_twice_is_in_doubt_from_the_lowest_end_on() -> None:
     """Further, while there was no seal: a commit from before that may lie beyond, and names no epoch."""
     retired = RetiredPartition(truncated_to=8)
@@ -57,74 +52,11 @@ def test_a_log_that_was_truncated_twice_is_in_doubt_from_the_lowest_end_on() -> 
     assert (sealed.seal_offset, sealed.truncated_to) == (9, 8)
 
 
-def test_a_commit_that_names_no_leader_epoch_is_doubt_beyond_where_the_log_was_truncated_to() -> None:
-    """Nobody can tell whether the group has read what was there before, or what was written instead."""
-    old = {"a": group({P: SEAL}, epochless=frozenset({P}))}
-    assert reason(old) is None, "the log was never truncated"
-    assert reason(old, truncated_to=SEAL - 1) == "group-truncated:a"
-    assert reason(old, truncated_to=SEAL) is None, "it lies before"
-    assert reason({"a": group({P: SEAL})}, truncated_to=SEAL - 1) is None, "its leader epoch was looked at"
-    assert reason({"a": group({P: SEAL - 1}, caught_up=(P,), epochless=frozenset({P}))}, truncated_to=9) is not None
-    gone = log(SEAL, SEAL - 2)
-    assert reason({"a": group({P: SEAL - 2}, epochless=frozenset({P}))}, gone, truncated_to=5) == "group-lag:a"
-
-
 def test_a_waived_group_is_not_waited_for_and_stands_beside_the_proof() -> None:
     groups = {"a": group({P: SEAL}), "b": group({P: 3}), "c": group({P: SEAL})}
     drain = drain_of(groups, required=("a",), rules=[rule("waive", "b", reason="it is retired")])
     assert drain.done
     assert (drain.proof, drain.waived) == ({"a": SEAL, "c": SEAL}, {"b": "it is retired"})
-
-
-@pytest.mark.parametrize(
-    "waiver",
-    [
-        rule("waive", "b", topic="other"),
-        rule("waive", "B"),
-        rule("waive", "b", expires_ms=LATER_MS),
-        rule("waive", "b", uncommitted_only=True),
-    ],
-    ids=["another topic", "another group", "expired", "for groups without a commit only"],
-)
-def test_a_waiver_is_for_what_it_says_only(waiver: GroupRule) -> None:
-    assert reason({"b": group({P: 3})}, rules=[waiver]) == "group-lag:b"
-
-
-def test_a_waiver_for_many_spares_a_registered_group() -> None:
-    groups = {"etl-main": group({P: 3}), "etl-old": group({P: 3})}
-    many = rule("waive", "etl-*")
-    assert reason(groups, rules=[many]) is None
-    assert reason(groups, rules=[many, rule("require", "etl-main")]) == "group-lag:etl-main"
-    assert reason(groups, rules=[many, rule("require", "etl-main"), rule("waive", "etl-main")]) is None
-
-
-def test_a_registered_group_that_is_not_listed_blocks() -> None:
-    """It may be a reader that only publishes its progress, or one that is to run tomorrow."""
-    assert reason({}, rules=[rule("require", "spark")]) == "group-gone:spark"
-    assert reason({"spark": group({P: SEAL})}, rules=[rule("require", "spark")]) is None
-    assert reason({}, rules=[rule("require", "spark-*")]) is None
-    assert reason({}, rules=[rule("require", "spark[1]", glob=False)]) == "group-gone:spark[1]", "a name, not a glob"
-    assert reason({}, rules=[rule("require", "spark", created_ms=NOW_MS, expires_ms=LATER_MS)]) is None
-
-
-def test_ignored_groups_count_once_they_have_committed() -> None:
-    ignored = ("console-consumer-*",)
-    assert reason({"console-consumer-7": group(members=True)}, ignored=ignored) is None
-    assert reason({"console-consumer-7": group({0: 3})}, ignored=ignored) == "group-never-committed:console-consumer-7"
-    registered = [rule("require", "console-consumer-*")]
-    only_members = {"console-consumer-7": group(members=True)}
-    assert reason(only_members, ignored=ignored, rules=registered) == "group-never-committed:console-consumer-7"
-
-
-def test_a_closed_list_forgives_hidden_groups_and_nothing_else() -> None:
-    closed = [rule("closed"), rule("require", "a")]
-    done, hidden = {"a": group({P: SEAL})}, GroupsDoubt("no DESCRIBE", hidden=True)
-    assert reason(done, groups_doubt=hidden) == "groups-hidden"
-    assert reason(done, groups_doubt=hidden, rules=closed) is None
-    assert reason({}, groups_doubt=hidden, rules=closed) == "group-gone:a"
-    assert reason(done, groups_doubt=GroupsDoubt("an error"), rules=closed) == "groups-unknown"
-    uncommitted = rule("waive", "*", uncommitted_only=True)
-    assert reason({}, groups_doubt=hidden, rules=[rule("closed"), uncommitted], required=("b",)) == "group-gone:b"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +85,15 @@ def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing
     assert reason(done, unclear_groups=unclear, groups_doubt=incomplete, rules=rules) == "groups-unknown"
 
 
+EPOCHLESS = {"a": group({P: SEAL}, epochless=frozenset({P}))}
+CAUGHT_UP = {"a": group({P: SEAL - 1}, caught_up=(P,), epochless=frozenset({P}))}
+BEHIND = {"a": group({P: SEAL - 2}, epochless=frozenset({P}))}
+ETL, ALL_ETL = {"etl-main": group({P: 3}), "etl-old": group({P: 3})}, rule("waive", "etl-*")
+CONSOLE, IGNORED = "console-consumer-7", ("console-consumer-*",)
+CLOSED, HIDDEN = [rule("closed"), rule("require", "a")], GroupsDoubt("no DESCRIBE", hidden=True)
+DONE = {"a": group({P: SEAL})}
+
+
 @pytest.mark.parametrize(
     ("groups", "more", "expected"),
     [
@@ -176,6 +117,54 @@ def test_a_group_that_cannot_be_judged_is_forgiven_by_its_own_waiver_and_nothing
         ({}, {"required": ("lost",), "rules": [rule("waive", "lo*")]}, None),
         ({}, {"required": ("b",), "rules": [rule("waive", "*", uncommitted_only=True)]}, "group-gone:b"),
         ({"a": group(members=True)}, {"rules": [rule("waive", "*", uncommitted_only=True)]}, None),
+        # A commit on a part of the log that was truncated is doubt.
+        ({"a": group({P: SEAL}, truncated=frozenset({P}))}, {}, "group-truncated:a"),
+        ({"a": group({P: SEAL}, truncated=frozenset({P + 1}))}, {}, None),
+        # One that names no leader epoch is doubt beyond where the log was truncated to: whether the group has read what
+        # was there before, or what was written instead, is not known.
+        (EPOCHLESS, {}, None),  # the log was never truncated
+        (EPOCHLESS, {"truncated_to": SEAL - 1}, "group-truncated:a"),
+        (EPOCHLESS, {"truncated_to": SEAL}, None),  # it lies before
+        ({"a": group({P: SEAL})}, {"truncated_to": SEAL - 1}, None),  # its leader epoch was looked at
+        (CAUGHT_UP, {"truncated_to": 9}, "group-truncated:a"),
+        (BEHIND, {"seen": log(SEAL, SEAL - 2), "truncated_to": 5}, "group-lag:a"),
+        # A waiver is for what it says only.
+        ({"b": group({P: 3})}, {"rules": [rule("waive", "b", topic="other")]}, "group-lag:b"),
+        ({"b": group({P: 3})}, {"rules": [rule("waive", "B")]}, "group-lag:b"),
+        ({"b": group({P: 3})}, {"rules": [rule("waive", "b", expires_ms=LATER_MS)]}, "group-lag:b"),
+        ({"b": group({P: 3})}, {"rules": [rule("waive", "b", uncommitted_only=True)]}, "group-lag:b"),
+        # A waiver for many spares a registered group.
+        (ETL, {"rules": [ALL_ETL]}, None),
+        (ETL, {"rules": [ALL_ETL, rule("require", "etl-main")]}, "group-lag:etl-main"),
+        (ETL, {"rules": [ALL_ETL, rule("require", "etl-main"), rule("waive", "etl-main")]}, None),
+        # A registered group that is not listed may only publish its progress, or is to run tomorrow.
+        ({}, {"rules": [rule("require", "spark")]}, "group-gone:spark"),
+        ({"spark": group({P: SEAL})}, {"rules": [rule("require", "spark")]}, None),
+        ({}, {"rules": [rule("require", "spark-*")]}, None),
+        ({}, {"rules": [rule("require", "spark[1]", glob=False)]}, "group-gone:spark[1]"),  # a name, not a glob
+        ({}, {"rules": [rule("require", "spark", created_ms=NOW_MS, expires_ms=LATER_MS)]}, None),
+        # Ignored groups count once they have committed.
+        ({CONSOLE: group(members=True)}, {"ignored": IGNORED}, None),
+        ({CONSOLE: group({0: 3})}, {"ignored": IGNORED}, f"group-never-committed:{CONSOLE}"),
+        (
+            {CONSOLE: group(members=True)},
+            {"ignored": IGNORED, "rules": [rule("require", IGNORED[0])]},
+            f"group-never-committed:{CONSOLE}",
+        ),
+        # A closed list forgives hidden groups and nothing else.
+        (DONE, {"groups_doubt": HIDDEN}, "groups-hidden"),
+        (DONE, {"groups_doubt": HIDDEN, "rules": CLOSED}, None),
+        ({}, {"groups_doubt": HIDDEN, "rules": CLOSED}, "group-gone:a"),
+        (DONE, {"groups_doubt": GroupsDoubt("an error"), "rules": CLOSED}, "groups-unknown"),
+        (
+            {},
+            {
+                "groups_doubt": HIDDEN,
+                "rules": [rule("closed"), rule("waive", "*", uncommitted_only=True)],
+                "required": ("b",),
+            },
+            "group-gone:b",
+        ),
     ],
 )
 def test_partition_is_drained_once_every_group_that_counts_has_read_it(

@@ -247,7 +247,6 @@ class TestClaim:
     def test_release_takes_the_address_back(self, world: World) -> None:
         world.engine.release()
         claim = fold(world.log.entries).claim
-        assert claim is not None
         assert (claim.controller_epoch, claim.address) == (1, None)
         world.engine.release()
         assert len(world.log.entries) == 2, "twice is harmless"
@@ -417,7 +416,6 @@ def test_a_claim_goes_with_its_log_and_the_highest_epoch_stays(monkeypatch: pyte
     assert seen.highest_epoch == 7, "what was written under it may still be known to another client"
     seen.look(1)
     seen.look(1)
-    assert seen.claim is not None
     assert (seen.claim.controller_epoch, seen.highest_epoch) == (3, 7)
 
 

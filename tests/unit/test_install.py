@@ -219,7 +219,6 @@ def test_signals_reach_it(directory: Path, number: signal.Signals, handled: bool
     )
     command = [*OURS, str(directory / "waits.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         process.communicate(timeout=60)

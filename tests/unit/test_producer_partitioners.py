@@ -99,7 +99,6 @@ def test_the_count_is_asked_again_when_it_is_old_and_no_answer_changes_nothing(
 
     routes = EveryTopic(RoundRobin(), count, 300.0, clock=lambda: now[0])
     first = routes.get("orders")
-    assert first is not None
     assert first.writable == (0, 1, 2, 3)
     assert routes.get("orders") is first
     now[0] = 301.0
@@ -110,7 +109,6 @@ def test_the_count_is_asked_again_when_it_is_old_and_no_answer_changes_nothing(
     assert "orders: continuing with 4 partitions: no brokers" in caplog.text
     counts[0], now[0] = 6, 903.0
     grown = routes.get("orders")
-    assert grown is not None
     assert len(grown.writable) == 6
     assert asked == ["orders"] * 4
     with pytest.raises(KafkaException, match="of another"):

@@ -64,7 +64,6 @@ class TestControlRecordsAtTheEnd:
     def test_a_commit_that_came_since_counts_too(self) -> None:
         late = {**READ, "late": group({P: 7}, caught_up=(P,))}
         step = look(in_none(), seen(groups=late))
-        assert step.record is not None
         assert (step.record.retired[P].drained_by, step.record.retired[P].lowest_commit) == (2, 7)
         assert (step.record.drained_groups, deleted(step)) == (("g", "late"), {})
         assert deleted(look(step.record, seen(groups=late))) == {P: 7}
@@ -98,7 +97,6 @@ def test_what_was_deleted_is_deleted_once_more_where_the_log_start_went_back() -
 def test_waiver_that_is_first_used_right_before_the_deletion_is_recorded_first() -> None:
     late, rules = {**READ, "late": group({P: 2})}, [rule("waive", "la*", reason="passing by")]
     step = look(in_none(), seen(groups=late), rules=rules)
-    assert step.record is not None
     assert (step.record.waived, deleted(step)) == ({"late": "passing by"}, {})
     assert deleted(look(step.record, seen(groups=late), rules=rules)) == {P: 10}
 
@@ -121,7 +119,6 @@ class TestWriters:
         remembered = (WriterFacts(7, 0, 100),)
         facts = {"straggler": straggler, "samples": ("offset 10: key b'k'",), "writers": remembered}
         step = look(in_none(), seen(log(12, quiet_since_ms=LATER_MS, **facts)))
-        assert step.record is not None
         kept = step.record.retired[P].straggler
         assert kept == (straggler or Straggler(10))
         assert kept.producer == (text or "an unknown producer")

@@ -14,7 +14,6 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import record_after
 from modeaware.lifecycle.commands import (
-    Advance,
     CreatePartitionsCommand,
     CreateTopic,
     DeletePredecessor,
@@ -53,7 +52,9 @@ from tests.support.lifecycle import (
     RW,
     TOPIC,
     TOPIC_ID,
+    Life,
     admitted,
+    after,
     ask,
     facts,
     group,
@@ -64,6 +65,7 @@ from tests.support.lifecycle import (
 )
 from tests.support.lifecycle import look as step
 from tests.support.lifecycle import refusal as refused
+from tests.support.stories import Steps, Story
 
 ANNOUNCE_MS = CONFIG.announce_ms
 NAME, ID = "orders-v2", "id-of-the-successor"
@@ -101,12 +103,319 @@ def shrunk(retired: dict[int, RetiredPartition], **fields: Any) -> TopicRecord:
     return TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, mode), deletion=deletion, retired=retired)
 
 
-def switched(now_ms: int = NOW_MS + ANNOUNCE_MS) -> TopicRecord:
-    record = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
-    assert record is not None
-    record = step(record, seen(successor()), now_ms).record
-    assert record is not None
-    return record
+def noted(record: TopicRecord, **fields: Any) -> TopicRecord:
+    """The record with this of its replacement."""
+    return replace(record, replacement=replace(replacement(record), **fields))
+
+
+BEGUN = admitted(COMMAND, seen=seen())
+ANNOUNCED = after(BEGUN, seen(successor()), NOW_MS)
+SWITCH_MS, LATER_MS = NOW_MS + ANNOUNCE_MS, NOW_MS + 60_000
+SWITCHED = after(ANNOUNCED, seen(successor()), SWITCH_MS)
+READ = noted(SWITCHED, own_configs={})
+"""Switched, and what configs the topic had before its fence is known."""
+PAUSED = replace(COMMAND, pause_before_switch=True)
+READY, FENCED = seen(successor()), seen(successor(), fenced=True)
+MOVED = successor(groups={"billing": group({0: 0, 1: 0})})
+MOVED_FENCED = seen(MOVED, fenced=True)
+NOT_FENCED_YET = FenceFacts(answered=frozenset({0, 1}))
+DENIED_FENCE = seen(successor(), fence=FenceFacts(failure=DENIED))
+GONE = replace(seen(successor()), topic_id=None, gone=True)
+ANOTHER = replace(GONE, topic_id="another")
+NOT_MOVED = reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")
+SETTLING = GroupsDoubt("?", settling="g")
+MANY_GROUPS = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
+MANY_MOVED = seen(successor(groups=dict.fromkeys(MANY_GROUPS, group({0: 0, 1: 0}))), fenced=True, groups=MANY_GROUPS)
+SHRUNK = {2: replace(DONE, seal_offset=5)}
+QUIET = seen(successor(), partitions={**seen().partitions, 2: log(5, 5)})
+STRAGGLER = replace(QUIET, partitions={**QUIET.partitions, 2: log(7, 5)})
+LOST = seen(replace(ABSENT, gone=True))
+OTHER = replace(successor(ends=4), topic_id="id-3")
+ANEW = replace(OTHER, partitions=successor().partitions)
+ZSTD = seen(successor(), fence=FenceFacts({"compression.type": "zstd"}))
+SEAL_MS = SWITCH_MS + QUIET_MS
+LATE_GROUP = {"billing": group(ENDS), "late": group({0: 10})}
+NOT_REPLICATED = replace(MOVED_FENCED, partitions={**seen().partitions, 0: log(10, log_end=11, read_up_to=10)})
+EMPTIED = {p: replace(each, log_start=each.end_offset) for p, each in MOVED_FENCED.partitions.items()}
+BEHIND_SEAL = {**MOVED_FENCED.partitions, 0: log(11, log_end=11, read_up_to=11)}
+SEARCHING = replace(
+    MOVED_FENCED, partitions={p: replace(each, read_up_to=None) for p, each in MOVED_FENCED.partitions.items()}
+)
+MARKERS = {p: log(end + 1, log_end=end + 1, read_up_to=end) for p, end in ENDS.items()}
+ONLY_MARKERS = replace(FENCED, partitions=MARKERS)
+WRITTEN = replace(FENCED, partitions={p: replace(each, read_up_to=each.end_offset) for p, each in MARKERS.items()})
+STATEFUL = {"billing": group(ENDS), "s": group(ENDS, stateful=True)}
+UNKNOWN = {"groups": {}, "groups_doubt": GroupsDoubt("the coordinators have moved")}
+AWAY = {p: each for p, each in MOVED_FENCED.partitions.items() if p != 1}
+ON_NEW = {"new": group({0: 0})}
+UNREAD = GroupsDoubt("group 'billing' cannot be judged: its offsets cannot be read: COORDINATOR_LOAD_IN_PROGRESS")
+do = Steps()
+
+
+def coming(found: dict[str, Any], reason: str) -> Story:
+    doubtful, late_ms = seen(replace(successor(), **found)), replacement(BEGUN).requested_ms + COMING_MS
+    return Story(
+        (do.look(doubtful, late_ms - 1, nothing=True), do.look(doubtful, late_ms, reason=reason)),
+        do.look(READY, late_ms, successor_id=ID, reason=None),
+        record=BEGUN,
+    )
+
+
+def overridden(configs: dict[str, str], *removed: str) -> Story:
+    kept = seen(successor(configs={**NO_FENCE, **configs}))
+    effects = (RemoveConfigs(NAME, ID, removed, TOPIC_ID),)
+    return Story(
+        do.look(kept, appended=False, tombstone=False, due_ms=None, alarms=0, effects=effects),
+        do.look(seen(successor(configs=configs)), successor_id=ID),
+        record=admitted(replace(COMMAND, configs=configs), seen=seen()),
+    )
+
+
+STORIES = {
+    "partitions that a shrink retired are watched until the switch and resume after it": Story(
+        (do.ask(PAUSED, replace(QUIET, successor=ABSENT)), do.look(QUIET, modes=(RW, RW, NONE))),
+        # Readable again.
+        do.look(STRAGGLER, SWITCH_MS, modes=(RW, RW, RO), newer=True, alarms=1, reason=reasons.PAUSED),
+        (do.has(stragglers=1), do.ask(COMMAND, STRAGGLER), do.look(STRAGGLER, SWITCH_MS, is_switched=True)),
+        do.has(resume_offsets={2: 7}, stragglers=1, first=RetiredPartition()),  # groups have read it to there
+        record=shrunk(SHRUNK),
+    ),
+    "a topic that comes up under the name raises one alarm": Story(
+        (do.look(GONE, changed=True), do.look(ANOTHER, alarm="another topic has come up under the name")),
+        (do.look(ANOTHER, nothing=True), do.look(replace(ANOTHER, topic_id=None), appended=True, alarms=0)),
+        do.has(reason=None),
+        record=SWITCHED,
+    ),
+    "a successor that was deleted after the switch is created anew": Story(
+        do.look(seen(ABSENT), SWITCH_MS, reason=reasons.UNAVAILABLE, alarms=0),
+        do.look(LOST, SWITCH_MS, reason=reasons.SUCCESSOR_GONE, alarm="created anew"),
+        do.look(LOST, SWITCH_MS, appended=False, alarms=0, effects=(CreateTopic(TOPIC, TOPIC_ID, NAME, 2, -1),)),
+        do.glance(seen(OTHER), SWITCH_MS, effects=()),
+        # Groups may have offsets on its name.
+        do.glance(seen(replace(ANEW, groups_doubt=GroupsDoubt("a coordinator is away"))), SWITCH_MS, appended=False),
+        do.glance(
+            seen(replace(ANEW, configs=NO_FENCE)),
+            SWITCH_MS,
+            effects=(RemoveConfigs(NAME, "id-3", tuple(NO_FENCE), TOPIC_ID),),
+        ),
+        # Its name leads there.
+        (do.look(seen(ANEW), SWITCH_MS, successor_id="id-3", reason=None), do.keeps_its_successor()),
+        record=replace(SWITCHED, groups_complete=True),
+    ),
+    "the successor is announced once each of its leaders has answered": Story(
+        do.look(seen(replace(successor(), partitions={0: log()})), changed=False),
+        do.look(READY, announced_ms=NOW_MS),
+        record=BEGUN,
+    ),
+    "the partitions of a successor that are unknown are told after a while": coming(
+        {"partitions": {0: log()}}, reasons.UNAVAILABLE
+    ),
+    "groups that may be on a successor are told after a while": coming(
+        {"groups_doubt": GroupsDoubt("group 'share' has an unknown type")}, reasons.GROUPS_UNKNOWN
+    ),
+    "what overrides a fence is removed before the announcement": overridden({}, *NO_FENCE),
+    "what overrides a fence and is wanted stays": overridden(
+        {"compression.type": NO_FENCE["compression.type"]}, "max.message.bytes"
+    ),
+    "a successor on which groups have offsets of an earlier topic is not announced": Story(
+        # Its first records lie before them, and these groups would skip those.
+        do.glance(seen(successor(groups_doubt=UNREAD)), changed=False),
+        do.glance(
+            seen(successor(groups={"billing": group({0: 0, 1: 208}), **ON_NEW})),
+            is_replaced=False,
+            alarm=f"groups have offsets on '{NAME}' from an earlier topic of that name: billing. ",
+        ),
+        do.look(seen(successor(groups=ON_NEW)), successor_id=ID),
+        record=BEGUN,
+    ),
+    "a replacement goes through its phases": Story(
+        (do.has(phase="create"), do.is_kept_by_the_log()),
+        do.look(seen(), appended=False, effects=(CreateTopic(TOPIC, TOPIC_ID, NAME, 2, -1),)),
+        do.look(READY, phase="announce", successor_id=ID),
+        (do.look(READY, SWITCH_MS - 1, appended=False), do.look(READY, SWITCH_MS)),
+        do.has(modes=(RO,) * 3, required_groups=("billing",), groups_complete=False),
+        do.glance(seen(successor(), groups=LATE_GROUP), SWITCH_MS, groups_seen=({"billing", "late"}, True)),
+        (do.look(READY, SWITCH_MS), do.look(READY, SEAL_MS - 1, appended=False)),
+        do.look(ZSTD, SEAL_MS, own_configs={"compression.type": "zstd", "max.message.bytes": None}),
+        do.glance(ZSTD, SEAL_MS, effects=(FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),)),
+        do.look(FENCED, SEAL_MS, phase="drain", reason=NOT_MOVED, seals=ENDS),
+        do.has(is_switched=True, is_let_go=False, read_up_to=ENDS, groups_seen=({"billing"}, True)),
+        # What is not replicated yet may be acknowledged.
+        do.glance(NOT_REPLICATED, SEAL_MS, reason=reasons.NOT_FENCED, let_go_ms=None),
+        do.look(MOVED_FENCED, SEAL_MS, phase="reclaim", in_progress=True, let_go_ms=SEAL_MS),
+        do.look(MOVED_FENCED, SEAL_MS, reason=reasons.RETENTION, fields={"reason"}),
+        do.look(MOVED_FENCED, SEAL_MS, appended=False),
+        record=BEGUN,
+    ),
+    "groups are not complete by a listing while the topic does not answer": Story(
+        do.look(seen(successor(), groups={}, partitions={}), SWITCH_MS, appended=True, groups_complete=False),
+        record=SWITCHED,
+    ),
+    "a doubtful list of groups lets nothing go though retention has emptied it": Story(
+        do.look(replace(MOVED_FENCED, partitions=EMPTIED, groups_doubt=GroupsDoubt("?")), LATER_MS, phase="drain"),
+        do.has(reason=reasons.GROUPS_UNKNOWN),
+        record=READ,
+    ),
+    "a record behind a seal is drained though the fence is proved again in the same pass": Story(
+        do.look(MOVED_FENCED, LATER_MS, phase="reclaim"),
+        do.look(replace(MOVED_FENCED, partitions=BEHIND_SEAL), NOW_MS + 61_000, let_go_ms=None),
+        # Gates wait for it, too.
+        do.has(seals={**ENDS, 0: 11}, read_up_to={**ENDS, 0: 11}),
+        do.has(first_reason=reasons.of_group(reasons.GROUP_LAG, "billing")),
+        record=READ,
+    ),
+    "only markers behind a seal break nothing": Story(
+        do.look(FENCED, LATER_MS, appended=True),
+        do.glance(ONLY_MARKERS, LATER_MS, appended=True, alarms=0, successor_stays=True),
+        do.glance(WRITTEN, LATER_MS, alarms=3, first_alarm="written at or after the seal"),
+        record=READ,
+    ),
+    "the switch waits for what a person has to decide": Story(
+        *[
+            (do.glance(found, SWITCH_MS, reason=reason, switched_ms=None),)
+            for found, reason in (
+                (seen(successor(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
+                (seen(successor(), groups_doubt=SETTLING), reasons.of_group(reasons.GROUP_SETTLING, "g")),
+                (
+                    seen(successor(), groups={"s": group({0: 1}, stateful=True)}),
+                    reasons.of_group(reasons.GROUP_STATEFUL, "s"),
+                ),
+                (seen(successor(), cleanup_policy="compact"), reasons.COMPACTED),
+                (seen(successor(), fence=NOT_FENCED_YET), reasons.FENCE_UNKNOWN),
+                (seen(successor(), fence=None), reasons.FENCE_UNKNOWN),
+                (DENIED_FENCE, reasons.FENCE_DENIED),
+            )
+        ],
+        (do.ask(PAUSED, READY), do.look(READY, SWITCH_MS, reason=reasons.PAUSED)),
+        do.ask(COMMAND, READY, pause_before_switch=False),
+        record=ANNOUNCED,
+    ),
+    "groups are listed again soon while one is in a rebalance, and that is no alarm": Story(
+        do.glance(seen(successor(), groups_doubt=SETTLING), LATER_MS, due_ms=LATER_MS + LOOK_AGAIN_MS, alarms=0),
+        do.glance(seen(successor(), groups_doubt=GroupsDoubt("?")), LATER_MS, due_ms=None),
+        do.look(seen(successor(), groups_doubt=SETTLING), appended=True),
+        # What is over is not shown.
+        do.look(READY, NOW_MS + 1, appended=True, reason=None, switched_ms=None),
+        record=ANNOUNCED,
+    ),
+    "a replacement without a fence needs no probe": Story(
+        [do.look(seen(successor(), fence=None), at_ms) for at_ms in (SWITCH_MS, SWITCH_MS, SWITCH_MS + ANNOUNCE_MS)],
+        do.has(is_switched=True),
+        record=admitted(replace(COMMAND, fence="none"), seen=seen()),
+    ),
+    "a fence that may not be probed raises one alarm that names the right": Story(
+        (do.look(DENIED_FENCE, SWITCH_MS, alarm="grant WRITE"), do.look(DENIED_FENCE, SWITCH_MS, alarms=0)),
+        record=ANNOUNCED,
+    ),
+    "a fence that may not be probed after the switch raises one alarm": Story(
+        do.look(DENIED_FENCE, SWITCH_MS, first_reason=reasons.FENCE_DENIED, alarms=1),
+        do.look(DENIED_FENCE, SWITCH_MS, alarms=0),
+        record=replace(READ, groups_complete=True),
+    ),
+    "configs that may not be read are not noted as unset": Story(
+        do.look(DENIED_FENCE, NOW_MS + 120_000, effects=(), own_configs=None),
+        record=replace(SWITCHED, groups_complete=True),
+    ),
+    "it is let go once the last record of each partition is known": Story(
+        do.look(SEARCHING, LATER_MS, reason=reasons.END_NOT_READ, due_ms=NOW_MS + 61_000),
+        do.look(MOVED_FENCED, NOW_MS + 61_000, is_let_go=True),
+        record=READ,
+    ),
+    "the switch waits for room for the groups and can be undone meanwhile": Story(
+        do.look(seen(successor(), groups=MANY_GROUPS), SWITCH_MS, switched_ms=None, reason=reasons.GROUPS_TOO_MANY),
+        do.would_ask(replace(COMMAND, undo=True), seen(successor(), groups=MANY_GROUPS), undone_ms=NOW_MS),
+        do.look(READY, SWITCH_MS, is_switched=True),
+        record=ANNOUNCED,
+    ),
+    "groups that come after the switch and do not fit delay the deletion": Story(
+        (do.look(MANY_MOVED, LATER_MS), do.look(MANY_MOVED, LATER_MS)),
+        do.has(groups_complete=False, let_go_ms=None, reasons={reasons.GROUPS_TOO_MANY, None}),
+        (do.look(MOVED_FENCED, LATER_MS), do.look(MOVED_FENCED, LATER_MS)),
+        do.has(groups_complete=True, let_go_ms=LATER_MS),
+        record=READ,
+    ),
+    "an undo deletes an untouched successor by its id, and not after the switch": Story(
+        do.ask(replace(COMMAND, undo=True), READY),
+        do.glance(READY, effects=(DeleteTopic(TOPIC, TOPIC_ID, NAME, ID),)),
+        do.glance(seen(successor(ends=1)), effects=(), is_replaced=False, alarms=1),
+        do.look(LOST, appended=True),
+        record=ANNOUNCED,
+    ),
+    "a topic of the name with records is not taken for the successor": Story(
+        do.look(seen(successor(ends=1)), is_replaced=False, first_alarm="another topic"), record=BEGUN
+    ),
+    "a topic that was let go is kept so whatever is known of groups and leaders": Story(
+        do.look(MOVED_FENCED, LATER_MS, phase="reclaim", let_go_ms=LATER_MS),
+        do.glance(seen(MOVED, fenced=True, **UNKNOWN), LATER_MS, appended=True, let_go_ms=LATER_MS),
+        do.look(seen(MOVED, fenced=True, **UNKNOWN, partitions=AWAY), LATER_MS, phase="reclaim", reasons={None}),
+        record=READ,
+    ),
+    "state that was given up by name holds nothing up": Story(
+        do.look(seen(successor(), fenced=True, groups=STATEFUL), LATER_MS),
+        do.has(first_reason=reasons.of_group(reasons.GROUP_STATEFUL, "s")),
+        do.ask(replace(COMMAND, accept_state_loss=("s",)), seen(successor(), groups=STATEFUL)),
+        do.look(seen(successor(), fenced=True, groups=STATEFUL), LATER_MS, appended=True, first_reason=None),
+        record=READ,
+    ),
+    "a fence is not put on by a repeat": Story(
+        do.refuses(COMMAND, seen(), None, "another fence ('none')"),
+        record=admitted(replace(COMMAND, fence="none"), seen=seen()),
+    ),
+    "a switch that was made is not paused, undone or changed": Story(
+        do.refuses(PAUSED, READY, None, "cannot pause before that any more"),
+        do.refuses(replace(COMMAND, undo=True), READY, ErrorCode.REASSIGNMENT_IN_PROGRESS),
+        [do.refuses(other, READY, None, "change that topic") for other in (shrink(2), grow(6))],
+        record=SWITCHED,
+    ),
+    "a topic that is replaced is not changed": Story(
+        [
+            do.refuses(other, seen(), ErrorCode.REASSIGNMENT_IN_PROGRESS, "undo it (modeaware replace --undo)")
+            for other in (shrink(2), grow(6))
+        ],
+        [
+            do.refuses(replace(COMMAND, **other), seen(), ErrorCode.REASSIGNMENT_IN_PROGRESS)
+            for other in ({"successor": "other"}, {"num_partitions": 3})
+        ],
+        record=BEGUN,
+    ),
+    "what a repeat leaves out stays as it is": Story(
+        do.ask(COMMAND, seen(), appended=False),
+        do.ask(replace(COMMAND, configs={"retention.ms": "1"}), seen(), appended=False),
+        record=admitted(
+            replace(COMMAND, replication_factor=3, configs={"retention.ms": "1", "retention.bytes": "9"}, delay_ms=5),
+            seen=seen(),
+        ),
+    ),
+    "configs of the fence may be copied anew by a repeat: the predecessor has them by now": Story(
+        do.ask(replace(COMMAND, configs={"retention.ms": "1", **FENCE_CONFIGS}), seen(), appended=False),
+        record=noted(admitted(replace(COMMAND, configs={"retention.ms": "1"}), seen=seen()), own_configs={}),
+    ),
+}
+
+
+class ReplacedLife(Life):
+    def keeps_its_successor(self) -> None:
+        assert give_up_successor(self.record, EPOCH, NOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (admitted(shrink(2), seen=seen()), "topic 'orders'"),
+        (shrunk({2: RetiredPartition()}), "under changes"),
+        (TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, RO), opening={2: OpeningPartition()}), "under changes"),
+    ],
+    ids=["begun", "retired", "new"],
+)
+def test_a_topic_that_is_being_changed_is_refused(record: TopicRecord, says: str) -> None:
+    refusal = refused(COMMAND, record, seen())
+    assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert says in str(refusal)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_replacement(story: Story) -> None:
+    story.run(ReplacedLife)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +448,6 @@ def test_what_cannot_be_replaced_is_refused_with_a_code_and_what_to_do(
     assert says in str(refusal)
 
 
-def test_a_topic_that_is_being_changed_is_refused() -> None:
-    opening = TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW, RW, RO), opening={2: OpeningPartition()})
-    for record in (shrunk({2: RetiredPartition()}), opening):
-        refusal = refused(COMMAND, record, seen())
-        assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-        assert "under changes" in str(refusal)
-
-
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -159,100 +460,12 @@ def test_a_topic_that_is_being_changed_is_refused() -> None:
     ],
 )
 def test_a_repeat_with_other_settings_is_refused(fields: dict[str, Any], says: str) -> None:
-    for record, remedy in ((admitted(COMMAND, seen=seen()), "--undo"), (switched(), "as it was")):
+    for record, remedy in ((admitted(COMMAND, seen=seen()), "--undo"), (SWITCHED, "as it was")):
         refusal = refused(replace(COMMAND, **fields), record, seen(successor()))
         assert refusal.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
         assert says in str(refusal)
         assert remedy in str(refusal)
         assert ask(COMMAND, record, seen(successor())).record is None, "the same one changes nothing"
-
-
-def test_a_fence_is_not_put_on_by_a_repeat_nor_is_a_switch_that_was_made_paused() -> None:
-    without = admitted(replace(COMMAND, fence="none"), seen=seen())
-    assert "another fence ('none')" in str(refused(COMMAND, without, seen()))
-    late = refused(replace(COMMAND, pause_before_switch=True), switched(), seen(successor()))
-    assert "cannot pause before that any more" in str(late)
-
-
-def test_what_a_repeat_leaves_out_stays_as_it_is() -> None:
-    configs = {"retention.ms": "1"}
-    command = replace(COMMAND, replication_factor=3, configs={**configs, "retention.bytes": "9"}, delay_ms=5)
-    record = admitted(command, seen=seen())
-    assert ask(COMMAND, record, seen()).record is None
-    assert ask(replace(COMMAND, configs=configs), record, seen()).record is None
-    fenced = admitted(replace(COMMAND, configs=configs), seen=seen())
-    fenced = replace(fenced, replacement=replace(replacement(fenced), own_configs={}))
-    copied = replace(COMMAND, configs={**configs, **FENCE_CONFIGS})
-    assert ask(copied, fenced, seen()).record is None, "the predecessor has them by now, and they were copied anew"
-
-
-def test_other_changes_of_a_replaced_topic_are_refused_with_what_to_do() -> None:
-    for other in (shrink(2), grow(6)):
-        assert "undo it (modeaware replace --undo)" in str(refused(other, admitted(COMMAND, seen=seen()), seen()))
-        assert "change that topic" in str(refused(other, switched(), seen(successor())))
-
-
-def test_partitions_that_a_shrink_retired_are_watched_until_the_switch_and_resume_after_it() -> None:
-    before = shrunk({2: replace(DONE, seal_offset=5)})
-    paused = replace(COMMAND, pause_before_switch=True)
-    quiet = seen(successor(), partitions={**seen().partitions, 2: log(5, 5)})
-    record = step(admitted(paused, before, replace(quiet, successor=ABSENT)), quiet, NOW_MS).record
-    assert record is not None
-    assert record.modes == (RW, RW, NONE)
-    written = replace(quiet, partitions={**quiet.partitions, 2: log(7, 5)})
-    found = step(record, written, NOW_MS + ANNOUNCE_MS)
-    assert found.record is not None
-    assert found.record.modes == (RW, RW, RO), "readable again"
-    assert (found.record.retired[2].stragglers, len(found.alarms)) == (1, 1)
-    assert replacement(found.record).reason == reasons.PAUSED
-    assert found.record.version > record.version
-    record = admitted(COMMAND, found.record, written)
-    record = step(record, written, NOW_MS + ANNOUNCE_MS).record or record
-    assert replacement(record).switched_ms is not None
-    assert record.view().resume_offsets == {2: 7}, "groups have read it to there"
-    assert (record.retired[2].stragglers, record.retired[0]) == (1, RetiredPartition())
-
-
-def test_a_topic_that_comes_up_under_the_name_raises_one_alarm() -> None:
-    gone = step(switched(), replace(seen(successor()), topic_id=None, gone=True), NOW_MS).record
-    assert gone is not None
-    other = replace(seen(successor()), topic_id="another", gone=True)
-    found = step(gone, other, NOW_MS)
-    assert found.record is not None
-    (alarm,) = found.alarms
-    assert "another topic has come up under the name" in alarm
-    assert step(found.record, other, NOW_MS) == Advance()
-    away = step(found.record, replace(other, topic_id=None), NOW_MS)
-    assert away.record is not None
-    assert (replacement(away.record).reason, away.alarms) == (None, ())
-
-
-def test_a_successor_that_was_deleted_after_the_switch_is_created_anew() -> None:
-    record = replace(switched(), groups_complete=True)
-    missing = step(record, seen(ABSENT), NOW_MS + ANNOUNCE_MS)
-    assert missing.record is not None
-    assert (replacement(missing.record).reason, missing.alarms) == (reasons.UNAVAILABLE, ())
-    found = step(missing.record, seen(replace(ABSENT, gone=True)), NOW_MS + ANNOUNCE_MS)
-    assert found.record is not None
-    assert replacement(found.record).reason == reasons.SUCCESSOR_GONE
-    (alarm,) = found.alarms
-    assert "created anew" in alarm
-    again = step(found.record, seen(replace(ABSENT, gone=True)), NOW_MS + ANNOUNCE_MS)
-    assert (again.record, again.alarms) == (None, ())
-    assert again.effects == (CreateTopic(TOPIC, record.topic_id, NAME, 2, -1),)
-    other = replace(successor(ends=4), topic_id="id-3")
-    assert step(found.record, seen(other), NOW_MS + ANNOUNCE_MS).effects == ()
-    empty = replace(other, partitions=successor().partitions)
-    doubt = replace(empty, groups_doubt=GroupsDoubt("a coordinator is away"))
-    assert step(found.record, seen(doubt), NOW_MS + ANNOUNCE_MS).record is None, "groups may have offsets on its name"
-    made = step(found.record, seen(empty), NOW_MS + ANNOUNCE_MS).record
-    assert made is not None
-    assert (replacement(made).successor_id, replacement(made).reason) == ("id-3", None)
-    overriding = replace(empty, configs=NO_FENCE)
-    assert step(found.record, seen(overriding), NOW_MS + ANNOUNCE_MS).effects == (
-        RemoveConfigs(NAME, "id-3", tuple(NO_FENCE), record.topic_id),
-    )
-    assert give_up_successor(made, EPOCH, NOW_MS) is None, "its name leads there"
 
 
 @pytest.mark.parametrize(
@@ -269,61 +482,7 @@ def test_only_a_topic_exactly_as_intended_is_the_successor(found: dict[str, Any]
     configs = {"retention.ms": "1", "cleanup.policy": "Compact, delete"}
     command = replace(COMMAND, configs=configs, replication_factor=3)
     after = step(admitted(command, seen=seen()), seen(replace(successor(), **found)), NOW_MS).record
-    assert after is not None
     assert (after.replacement is not None) is is_it
-
-
-def test_the_successor_is_announced_once_each_of_its_leaders_has_answered() -> None:
-    record = admitted(COMMAND, seen=seen())
-    assert step(record, seen(replace(successor(), partitions={0: log()})), NOW_MS).record in (None, record)
-    announced = step(record, seen(successor()), NOW_MS).record
-    assert announced is not None
-    assert replacement(announced).announced_ms == NOW_MS
-
-
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
-        ({"partitions": {0: log()}}, reasons.UNAVAILABLE),
-        ({"groups_doubt": GroupsDoubt("group 'share' has an unknown type")}, reasons.GROUPS_UNKNOWN),
-    ],
-)
-def test_what_keeps_a_successor_from_its_announcement_is_told_after_a_while(found: dict[str, Any], reason: str) -> None:
-    record, doubtful = admitted(COMMAND, seen=seen()), seen(replace(successor(), **found))
-    late_ms = replacement(record).requested_ms + COMING_MS
-    assert step(record, doubtful, late_ms - 1) == Advance()
-    noted = step(record, doubtful, late_ms).record
-    assert noted is not None
-    assert replacement(noted).reason == reason
-    announced = step(noted, seen(successor()), late_ms).record
-    assert announced is not None
-    assert (replacement(announced).successor_id, replacement(announced).reason) == (ID, None)
-
-
-def test_what_overrides_a_fence_that_brokers_may_have_kept_is_removed_before_the_announcement() -> None:
-    own = {"compression.type": NO_FENCE["compression.type"]}
-    for configs, names in (({}, tuple(NO_FENCE)), (own, ("max.message.bytes",))):
-        record = admitted(replace(COMMAND, configs=configs), seen=seen())
-        created = step(record, seen(successor(configs={**NO_FENCE, **configs})), NOW_MS)
-        assert created == Advance(effects=(RemoveConfigs(NAME, ID, names, record.topic_id),))
-        after = step(record, seen(successor(configs=configs)), NOW_MS).record
-        assert after is not None
-        assert replacement(after).successor_id == ID
-
-
-def test_a_successor_on_which_groups_have_offsets_of_an_earlier_topic_is_not_announced() -> None:
-    """Its first records lie before them, and these groups would skip those."""
-    record = admitted(COMMAND, seen=seen())
-    unread = GroupsDoubt("group 'billing' cannot be judged: its offsets cannot be read: COORDINATOR_LOAD_IN_PROGRESS")
-    assert step(record, seen(successor(groups_doubt=unread)), NOW_MS).record in (None, record)
-    found = step(record, seen(successor(groups={"billing": group({0: 0, 1: 208}), "new": group({0: 0})})), NOW_MS)
-    assert found.record is not None
-    assert found.record.replacement is None
-    (alarm,) = found.alarms
-    assert f"groups have offsets on '{NAME}' from an earlier topic of that name: billing. " in alarm
-    announced = step(record, seen(successor(groups={"new": group({0: 0})})), NOW_MS).record
-    assert announced is not None
-    assert replacement(announced).successor_id == ID
 
 
 @pytest.mark.parametrize(
@@ -348,7 +507,6 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     assert (after.record is not None) is (leads_on is True)
     if after.record is not None:
         view = after.record.view().successor
-        assert view is not None
         assert (view.topic, view.switched, view.let_go) == (NAME, True, True)
         assert after.record.modes == (RO,) * 3
         (alarm,) = after.alarms
@@ -357,76 +515,12 @@ def test_a_record_older_than_the_switch_leads_on_where_the_topic_is_gone(
     assert step(undone, replace(seen(found), topic_id=None, gone=True), NOW_MS).tombstone
 
 
-def test_a_topic_in_another_change_is_not_replaced_and_one_that_is_replaced_is_not_changed() -> None:
-    assert refused(COMMAND, admitted(shrink(2), seen=seen()), seen()).code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    record = admitted(COMMAND, seen=seen())
-    for other in (shrink(2), grow(6), replace(COMMAND, successor="other"), replace(COMMAND, num_partitions=3)):
-        assert refused(other, record, seen()).code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
-def test_a_replacement_goes_through_its_phases() -> None:
-    record = admitted(COMMAND, seen=seen())
-    assert topic_phase(record) == "create"
-    assert TopicRecord.from_json(record.to_json()) == record
-    first = step(record, seen(), NOW_MS)
-    assert first.record is None
-    assert first.effects == (CreateTopic(TOPIC, record.topic_id, NAME, 2, -1),)
-
-    announced = step(record, seen(successor()), NOW_MS).record
-    assert announced is not None
-    assert (topic_phase(announced), replacement(announced).successor_id) == ("announce", ID)
-    assert step(announced, seen(successor()), NOW_MS + ANNOUNCE_MS - 1).record is None
-
-    record = switched()
-    assert record.modes == (RO,) * 3
-    assert record.required_groups == ("billing",)
-    assert not record.groups_complete
-    late = seen(successor(), groups={"billing": group(ENDS), "late": group({0: 10})})
-    noted = step(record, late, NOW_MS + ANNOUNCE_MS).record
-    assert noted is not None
-    view = noted.view().successor
-    assert view is not None
-    assert (view.groups, view.groups_complete) == (frozenset({"billing", "late"}), True)
-    record = step(record, seen(successor()), NOW_MS + ANNOUNCE_MS).record or record
-    quiet_ms = NOW_MS + ANNOUNCE_MS + QUIET_MS
-    assert step(record, seen(successor()), quiet_ms - 1).record is None
-    own = seen(successor(), fence=FenceFacts({"compression.type": "zstd"}))
-    noted = step(record, own, quiet_ms).record
-    assert noted is not None
-    assert replacement(noted).own_configs == {"compression.type": "zstd", "max.message.bytes": None}
-    assert step(noted, own, quiet_ms).effects == (FenceTopic(TOPIC, record.topic_id, FENCE_CONFIGS),)
-
-    sealed = step(noted, seen(successor(), fenced=True), quiet_ms).record
-    assert sealed is not None
-    assert topic_phase(sealed) == "drain"
-    assert replacement(sealed).reason == reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")
-    assert {p: r.seal_offset for p, r in sealed.retired.items()} == ENDS
-    view = sealed.view().successor
-    assert view is not None
-    assert (view.read_up_to, view.switched, view.let_go, view.groups) == (ENDS, True, False, frozenset({"billing"}))
-
-    moved = successor(groups={"billing": group({0: 0, 1: 0})})
-    tail = {0: log(10, log_end=11, read_up_to=10)}  # what is not replicated yet may be acknowledged
-    waiting = step(sealed, seen(moved, fenced=True, partitions={**seen().partitions, **tail}), quiet_ms).record
-    assert waiting is not None
-    assert (replacement(waiting).reason, replacement(waiting).let_go_ms) == (reasons.NOT_FENCED, None)
-    let_go = step(sealed, seen(moved, fenced=True), quiet_ms).record
-    assert let_go is not None
-    assert topic_phase(let_go) == "reclaim"
-    assert in_progress(let_go)
-    waiting = step(let_go, seen(moved, fenced=True), quiet_ms).record
-    assert waiting is not None
-    assert replacement(waiting) == replace(replacement(let_go), reason=reasons.RETENTION)
-    assert step(waiting, seen(moved, fenced=True), quiet_ms).record is None
-
-
 @pytest.mark.parametrize(("members", "after_ms", "held_up"), [(True, 0, 0), (False, 0, 1), (True, COMING_MS, 1)])
 def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
     members: bool, after_ms: int, held_up: int
 ) -> None:
     """Then it is what holds the replacement up, with an alarm: its members may be stuck, or be gone by then."""
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    record = READ
     coming = seen(successor(groups={"billing": group({0: 0}, members=members)}), fenced=True)
     now_ms = (replacement(record).switched_ms or 0) + after_ms
     found = step(record, coming, now_ms)
@@ -438,138 +532,10 @@ def test_a_group_whose_members_are_on_the_successor_is_given_a_while(
         assert found.due_ms == now_ms + SEARCH_AGAIN_MS
 
 
-def test_groups_are_not_complete_by_a_listing_while_the_topic_does_not_answer() -> None:
-    gone = seen(successor(), groups={}, partitions={})
-    noted = step(switched(), gone, NOW_MS + ANNOUNCE_MS).record
-    assert noted is not None
-    assert not noted.groups_complete
-
-
-def test_a_doubtful_list_of_groups_lets_nothing_go_though_retention_has_emptied_it() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
-    found = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
-    empty = {p: replace(each, log_start=each.end_offset) for p, each in found.partitions.items()}
-    doubtful = replace(found, partitions=empty, groups_doubt=GroupsDoubt("?"))
-    waiting = step(record, doubtful, NOW_MS + 60_000).record
-    assert waiting is not None
-    assert replacement(waiting).reason == reasons.GROUPS_UNKNOWN
-    assert topic_phase(waiting) == "drain"
-
-
-def test_a_record_behind_a_seal_is_drained_though_the_fence_is_proved_again_in_the_same_pass() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
-    moved = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
-    let_go = step(record, moved, NOW_MS + 60_000).record
-    assert let_go is not None
-    assert topic_phase(let_go) == "reclaim"
-    end = ENDS[0] + 1
-    late = replace(moved, partitions={**moved.partitions, 0: log(end, log_end=end, read_up_to=end)})
-    broken = step(let_go, late, NOW_MS + 61_000).record
-    assert broken is not None
-    assert (broken.retired[0].seal_offset, broken.retired[0].read_up_to) == (end, end), "gates wait for it, too"
-    assert replacement(broken).let_go_ms is None
-    assert broken.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, "billing")
-
-
-def test_only_markers_behind_a_seal_break_nothing() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
-    sealed = step(record, seen(successor(), fenced=True), NOW_MS + 60_000).record
-    assert sealed is not None
-    ends = {p: log(end + 1, log_end=end + 1, read_up_to=end) for p, end in ENDS.items()}
-    found = step(sealed, replace(seen(successor(), fenced=True), partitions=ends), NOW_MS + 60_000)
-    assert found.record is not None
-    assert found.alarms == ()
-    assert found.record.view().successor == sealed.view().successor
-    written = {p: replace(each, read_up_to=each.end_offset) for p, each in ends.items()}
-    broken = step(sealed, replace(seen(successor(), fenced=True), partitions=written), NOW_MS + 60_000)
-    assert len(broken.alarms) == 3
-    assert "written at or after the seal" in broken.alarms[0]
-
-
-def test_the_switch_waits_for_what_a_person_has_to_decide() -> None:
-    announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
-    assert announced is not None
-    later_ms = NOW_MS + ANNOUNCE_MS
-    for found, reason in (
-        (seen(successor(), groups_doubt=GroupsDoubt("?")), reasons.GROUPS_UNKNOWN),
-        (seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), reasons.of_group(reasons.GROUP_SETTLING, "g")),
-        (seen(successor(), groups={"s": group({0: 1}, stateful=True)}), reasons.of_group(reasons.GROUP_STATEFUL, "s")),
-        (seen(successor(), cleanup_policy="compact"), reasons.COMPACTED),
-        (seen(successor(), fence=FenceFacts(answered=frozenset({0, 1}))), reasons.FENCE_UNKNOWN),
-        (seen(successor(), fence=None), reasons.FENCE_UNKNOWN),
-        (seen(successor(), fence=FenceFacts(failure=DENIED)), reasons.FENCE_DENIED),
-    ):
-        waiting = step(announced, found, later_ms).record
-        assert waiting is not None
-        assert (replacement(waiting).reason, replacement(waiting).switched_ms) == (reason, None)
-    paused = admitted(replace(COMMAND, pause_before_switch=True), announced, seen(successor()))
-    waiting = step(paused, seen(successor()), later_ms).record
-    assert waiting is not None
-    assert replacement(waiting).reason == reasons.PAUSED
-    assert replacement(admitted(COMMAND, waiting, seen(successor()))).pause_before_switch is False
-
-
-def test_groups_are_listed_again_soon_while_one_is_in_a_rebalance_and_that_is_no_alarm() -> None:
-    announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
-    waiting = step(announced, seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), NOW_MS + 60_000)
-    assert (waiting.due_ms, waiting.alarms) == (NOW_MS + 60_000 + LOOK_AGAIN_MS, ())
-    assert step(announced, seen(successor(), groups_doubt=GroupsDoubt("?")), NOW_MS + 60_000).due_ms is None
-    settled = step(step(announced, seen(successor(), groups_doubt=GroupsDoubt("?", settling="g")), NOW_MS).record,
-                   seen(successor()), NOW_MS + 1).record  # fmt: skip
-    assert settled is not None
-    assert (replacement(settled).reason, replacement(settled).switched_ms) == (None, None), "what is over is not shown"
-
-
-def test_a_replacement_without_a_fence_needs_no_probe() -> None:
-    record = admitted(replace(COMMAND, fence="none"), seen=seen())
-    assert [type(effect) for effect in effects_to_come(replace(COMMAND, fence="none"), TOPIC_ID)] == [CreateTopic]
-    assert [type(effect) for effect in effects_to_come(COMMAND, TOPIC_ID)] == [
-        CreateTopic,
-        FenceTopic,
-        DeletePredecessor,
-    ]
-    for _ in range(2):
-        record = step(record, seen(successor(), fence=None), NOW_MS + ANNOUNCE_MS).record or record
-    record = step(record, seen(successor(), fence=None), NOW_MS + 2 * ANNOUNCE_MS).record or record
-    assert replacement(record).switched_ms is not None
-
-
-def test_a_fence_that_may_not_be_probed_raises_one_alarm_that_names_the_right() -> None:
-    record = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
-    assert record is not None
-    denied = seen(successor(), fence=FenceFacts(failure=DENIED))
-    found = step(record, denied, NOW_MS + ANNOUNCE_MS)
-    assert found.record is not None
-    (alarm,) = found.alarms
-    assert "grant WRITE" in alarm
-    assert step(found.record, denied, NOW_MS + ANNOUNCE_MS).alarms == ()
-    record = switched()
-    record = replace(record, groups_complete=True, replacement=replace(replacement(record), own_configs={}))
-    found = step(record, denied, NOW_MS + ANNOUNCE_MS)
-    assert found.record is not None
-    assert (found.record.retired[0].reason, len(found.alarms)) == (reasons.FENCE_DENIED, 1)
-    unknown = replace(record, replacement=replace(replacement(record), own_configs=None))
-    hidden = step(unknown, denied, NOW_MS + 120_000)
-    assert hidden.effects == ()
-    assert replacement(hidden.record or unknown).own_configs is None, "what is hidden is not noted as unset"
-    assert step(found.record, denied, NOW_MS + ANNOUNCE_MS).alarms == ()
-
-
-def test_it_is_let_go_once_the_last_record_of_each_partition_is_known() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
-    moved = seen(successor(groups={"billing": group({0: 0, 1: 0})}), fenced=True)
-    searching = {p: replace(each, read_up_to=None) for p, each in moved.partitions.items()}
-    waiting = step(record, replace(moved, partitions=searching), NOW_MS + 60_000)
-    assert waiting.record is not None
-    assert replacement(waiting.record).reason == reasons.END_NOT_READ
-    assert waiting.due_ms == NOW_MS + 61_000
-    done = step(waiting.record, moved, NOW_MS + 61_000).record
-    assert done is not None
-    assert replacement(done).let_go_ms is not None
+def test_effects_to_come() -> None:
+    kinds = [CreateTopic, FenceTopic, DeletePredecessor]
+    for command, expected in ((COMMAND, kinds), (replace(COMMAND, fence="none"), kinds[:1])):
+        assert [type(effect) for effect in effects_to_come(command, TOPIC_ID)] == expected
 
 
 def test_the_record_of_a_large_topic_with_many_groups_fits_the_mode_log() -> None:
@@ -607,57 +573,9 @@ def test_reason_that_all_partitions_share_is_written_once() -> None:
     assert refused(COMMAND, seen=larger).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_switch_waits_for_room_for_the_groups_and_can_be_undone_meanwhile() -> None:
-    groups = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
-    record = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
-    assert record is not None
-    waiting = step(record, seen(successor(), groups=groups), NOW_MS + ANNOUNCE_MS).record
-    assert waiting is not None
-    assert (replacement(waiting).switched_ms, replacement(waiting).reason) == (None, reasons.GROUPS_TOO_MANY)
-    undo = replace(COMMAND, undo=True)
-    assert replacement(admitted(undo, waiting, seen(successor(), groups=groups))).undone_ms == NOW_MS
-    done = step(waiting, seen(successor()), NOW_MS + ANNOUNCE_MS).record
-    assert done is not None
-    assert replacement(done).switched_ms is not None
-
-
-def test_groups_that_come_after_the_switch_and_do_not_fit_delay_the_deletion() -> None:
-    record = replace(switched(), replacement=replace(replacement(switched()), own_configs={}))
-    groups = {"billing": group(ENDS)} | {f"{n:05d}-{'x' * 240}": group(ENDS) for n in range(4_000)}
-    found = successor(groups=dict.fromkeys(groups, group({0: 0, 1: 0})))
-    for _ in range(2):
-        record = step(record, seen(found, fenced=True, groups=groups), NOW_MS + 60_000).record or record
-    assert (record.groups_complete, replacement(record).let_go_ms) == (False, None)
-    assert {each.reason for each in record.retired.values()} == {reasons.GROUPS_TOO_MANY, None}
-    moved = successor(groups={"billing": group({0: 0, 1: 0})})
-    for _ in range(2):
-        record = step(record, seen(moved, fenced=True), NOW_MS + 60_000).record or record
-    assert (record.groups_complete, replacement(record).let_go_ms) == (True, NOW_MS + 60_000)
-
-
-def test_an_undo_deletes_an_untouched_successor_by_its_id_and_not_after_the_switch() -> None:
-    announced = step(admitted(COMMAND, seen=seen()), seen(successor()), NOW_MS).record
-    undone = admitted(replace(COMMAND, undo=True), announced, seen(successor()))
-    assert step(undone, seen(successor()), NOW_MS).effects == (DeleteTopic(TOPIC, undone.topic_id, NAME, ID),)
-    left = step(undone, seen(successor(ends=1)), NOW_MS)
-    assert left.effects == ()
-    assert left.record is not None
-    assert (left.record.replacement, len(left.alarms)) == (None, 1)
-    assert step(undone, seen(replace(ABSENT, gone=True)), NOW_MS).record is not None
-    late = refused(replace(COMMAND, undo=True), switched(), seen(successor()))
-    assert late.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
-def test_a_topic_of_the_name_with_records_is_not_taken_for_the_successor() -> None:
-    found = step(admitted(COMMAND, seen=seen()), seen(successor(ends=1)), NOW_MS)
-    assert found.record is not None
-    assert found.record.replacement is None
-    assert "another topic" in found.alarms[0]
-
-
 def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
     assert record_after(admitted(COMMAND, seen=seen()), EPOCH, NOW_MS) is None
-    gone = step(switched(), replace(seen(successor()), topic_id=None, gone=True), NOW_MS).record
+    gone = step(SWITCHED, replace(seen(successor()), topic_id=None, gone=True), NOW_MS).record
     assert gone is not None
     assert not in_progress(gone)
     assert record_after(gone, EPOCH, NOW_MS) is gone
@@ -667,7 +585,7 @@ def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
 
 
 def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None:
-    view = switched().view()
+    view = SWITCHED.view()
     assert view.successor is not None
     onward = replace(view.successor, topic="third", topic_id="id-of-third")
     other = TopicView(NAME, "another-id", (1, 1), view.modes, successor=onward)
@@ -678,7 +596,7 @@ def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None
 
 
 def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
-    records = [switched()]
+    records = [SWITCHED]
     for command in (shrink(2), COMMAND, ReplaceTopicCommand("other", TOPIC, 2)):
         with pytest.raises(RequestRefused, match="leads to 'orders-v2'") as caught:
             refuse_alias(command, TopicFacts("", "another-id"), records, NOW_MS)
@@ -687,7 +605,7 @@ def test_a_topic_under_a_name_that_leads_elsewhere_is_not_changed() -> None:
 
 
 def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared() -> None:
-    begun = switched()
+    begun = SWITCHED
     done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
     for command in (ReplaceTopicCommand(NAME, "orders-v3", 2), CreatePartitionsCommand(NAME, 9)):
         with pytest.raises(RequestRefused, match="replaces 'orders': wait until that is done") as caught:
@@ -700,7 +618,7 @@ def test_a_successor_is_not_changed_before_its_predecessor_is_let_go_nor_shared(
 
 def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
     """A group that has an offset on the predecessor alone would not be waited for."""
-    begun, command = switched(), replace(shrink(1), topic=NAME)
+    begun, command = SWITCHED, replace(shrink(1), topic=NAME)
     done = replace(begun, replacement=replace(replacement(begun), let_go_ms=NOW_MS))
     for record, until in ((begun, "that is done"), (done, "'orders' is deleted")):
         with pytest.raises(RequestRefused, match=f"replaces 'orders': wait until {until}") as caught:
@@ -722,47 +640,11 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
             refuse_alias(command, TopicFacts("", "id-3"), records, NOW_MS)
 
 
-def test_a_topic_that_was_let_go_is_kept_so_whatever_is_known_of_groups_and_leaders() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
-    moved = successor(groups={"billing": group({0: 0, 1: 0})})
-    later_ms = NOW_MS + 60_000
-    sealed = step(record, seen(moved, fenced=True), later_ms).record
-    assert sealed is not None
-    done = sealed if replacement(sealed).let_go_ms else step(sealed, seen(moved, fenced=True), later_ms).record
-    assert done is not None
-    assert topic_phase(done) == "reclaim"
-    unknown = {"groups": {}, "groups_doubt": GroupsDoubt("the coordinators have moved")}
-    kept = step(done, seen(moved, fenced=True, **unknown), later_ms).record
-    assert kept is not None
-    assert replacement(kept).let_go_ms == replacement(done).let_go_ms
-    away = seen(moved, fenced=True, **unknown)
-    away = replace(away, partitions={p: each for p, each in away.partitions.items() if p != 1})
-    without = step(done, away, later_ms).record or done
-    assert topic_phase(without) == "reclaim"
-    assert not any(retired.reason for retired in without.retired.values())
-
-
-def test_state_that_was_given_up_by_name_holds_nothing_up() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
-    stateful = {"billing": group(ENDS), "s": group(ENDS, stateful=True)}
-    waiting = step(record, seen(successor(), fenced=True, groups=stateful), NOW_MS + 60_000).record
-    assert waiting is not None
-    assert waiting.retired[0].reason == reasons.of_group(reasons.GROUP_STATEFUL, "s")
-    accepted = admitted(replace(COMMAND, accept_state_loss=("s",)), waiting, seen(successor(), groups=stateful))
-    drained = step(accepted, seen(successor(), fenced=True, groups=stateful), NOW_MS + 60_000).record
-    assert drained is not None
-    assert drained.retired[0].reason is None
-
-
 def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
-    record = switched()
-    record = replace(record, replacement=replace(replacement(record), own_configs={}))
+    record = READ
     before = record.view()
     assert not has_read(before, ENDS, {}), "no end is final yet"
     sealed = step(record, seen(successor(), fenced=True), NOW_MS + 60_000).record
-    assert sealed is not None
     view = sealed.view()
     assert has_read(view, ENDS, {})
     assert has_read(view, {0: 10}, {2: 7}), "what retention has taken need not be read"

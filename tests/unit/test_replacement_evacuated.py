@@ -15,7 +15,6 @@ from modeaware.lifecycle.drain import evacuation_group, evacuation_of, is_evacua
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
 from modeaware.lifecycle.objections import why_evacuate
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.state import topic_phase
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
 from modeaware.modelog.group_rules import GroupRulesRecord
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
@@ -27,17 +26,16 @@ from tests.support.lifecycle import (
     RW,
     TOPIC,
     TOPIC_ID,
-    admitted,
-    ask,
+    Life,
     facts,
     group,
     log,
-    look,
     refusal,
     refuse_alias,
     rule,
     shrink,
 )
+from tests.support.stories import Steps, Story
 
 NAME, ID, COUNT = "orders-v2", "id-of-the-successor", 2
 SEALS = {0: 10, 1: 0, 2: 7}
@@ -62,8 +60,8 @@ def successor(topic_id: str | None = ID, groups: dict[str, GroupFacts] | None = 
     return TopicFacts(NAME, topic_id, **{"partition_count": COUNT, "partitions": logs, "groups": found, **more})
 
 
-def record(**fields: Any) -> TopicRecord:
-    """Of a topic that is sealed and not let go yet."""
+def of_sealed(**fields: Any) -> TopicRecord:
+    """The record of a topic that is sealed and not let go yet."""
     since = {"announced_ms": 1, "switched_ms": 2, "own_configs": {}, "fenced_ms": NOW_MS}
     about = {"requested_ms": 0, "delay_ms": 0, "successor_id": ID, "evacuation_epoch": 5}
     retired = {p: RetiredPartition(seal_offset=seal, seal_leader_epoch=3, read_up_to=seal) for p, seal in SEALS.items()}
@@ -72,25 +70,14 @@ def record(**fields: Any) -> TopicRecord:
     return TopicRecord(TOPIC, TOPIC_ID, 8, EPOCH, (RO,) * 3, retired=retired, required_groups=groups, replacement=now)
 
 
-def after(record: TopicRecord, *looks: TopicFacts, now_ms: int = NOW_MS) -> TopicRecord:
-    for found in looks:
-        record = look(record, found, now_ms).record or record
-    return record
-
-
-def let_go(record: TopicRecord) -> bool:
-    assert record.replacement is not None
-    return record.replacement.let_go_ms is not None
-
-
 def test_successor_of_a_compacted_topic_is_not_replaced_before_that_is_gone() -> None:
     """A straggler has to be copied to it."""
     onward = ReplaceTopicCommand(NAME, "orders-v3", 1, evacuate=True)
-    done = record(let_go_ms=NOW_MS)
+    done = of_sealed(let_go_ms=NOW_MS)
     with pytest.raises(RequestRefused, match="wait until 'orders' is deleted") as refused:
         refuse_alias(onward, TopicFacts(NAME, ID), [done], NOW_MS)
     assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    for through in (record(let_go_ms=NOW_MS, gone_ms=NOW_MS), record(let_go_ms=NOW_MS, evacuation_epoch=None)):
+    for through in (of_sealed(let_go_ms=NOW_MS, gone_ms=NOW_MS), of_sealed(let_go_ms=NOW_MS, evacuation_epoch=None)):
         refuse_alias(onward, TopicFacts(NAME, ID), [through], NOW_MS)
 
 
@@ -130,88 +117,91 @@ def test_evacuation_cannot_be_waived(name: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_the_evacuation_is_on_the_record_and_the_switch_is_made() -> None:
-    absent = seen(successor=TopicFacts(NAME, None))
-    earlier = TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW,) * 3)
-    begun = admitted(COMMAND, earlier, absent)
-    assert evacuation_of(begun) == PROOF
-    assert TopicRecord.from_json(begun.to_json()) == begun
-    assert ask(replace(COMMAND, evacuate=False), begun, absent).record is None, "a repeat need not name it"
-    never_deleted = replace(COMMAND, delay_ms=None, fence="none", configs={"cleanup.policy": "compact,delete"})
-    assert evacuation_of(admitted(never_deleted, earlier, absent)) == PROOF
-    switched = after(begun, seen(), seen(), now_ms=NOW_MS)
-    switched = after(switched, seen(), now_ms=NOW_MS + CONFIG.announce_ms)
-    assert switched.replacement is not None
-    assert switched.replacement.switched_ms is not None
-    without = admitted(replace(COMMAND, evacuate=False), earlier, replace(absent, cleanup_policy="delete"))
-    assert "another evacuation (False)" in str(refusal(COMMAND, without, absent))
-    held_up = after(without, seen(), seen(), now_ms=NOW_MS + CONFIG.announce_ms)
-    assert held_up.replacement is not None
-    assert held_up.replacement.reason == reasons.COMPACTED, "its policy was changed after the admission"
+ABSENT = seen(successor=TopicFacts(NAME, None))
+EARLIER = TopicRecord(TOPIC, TOPIC_ID, 4, EPOCH, (RW,) * 3)
+SWITCH_MS = NOW_MS + CONFIG.announce_ms
+PROVED = seen(proof=SEALS)
+LAGGING = replace(PROVED, groups={**PROVED.groups, "billing": group({0: 9, 1: 0, 2: 7})})
+LATE_ENDS = {**SEALS, 0: 12}
+MARKED = seen({**SEALS, 0: 11})
+MARKED = replace(MARKED, partitions={**MARKED.partitions, 0: log(11, log_end=11, read_up_to=10)})
+LOST = seen(proof=SEALS, successor=TopicFacts(NAME, None, gone=True))
+ANEW = seen(proof=SEALS, successor=successor("another id"))
+do = Steps()
+STORIES = {
+    "the evacuation is on the record, and the switch is made": Story(
+        (do.ask(COMMAND, ABSENT), do.has(evacuation=PROOF), do.is_kept_by_the_log()),
+        do.ask(replace(COMMAND, evacuate=False), ABSENT, appended=False),  # a repeat need not name it
+        (do.look(seen()), do.look(seen()), do.look(seen(), SWITCH_MS, is_switched=True)),
+        record=EARLIER,
+    ),
+    "the evacuation of a topic that is never deleted is on the record": Story(
+        do.ask(
+            replace(COMMAND, delay_ms=None, fence="none", configs={"cleanup.policy": "compact,delete"}),
+            ABSENT,
+            evacuation=PROOF,
+        ),
+        record=EARLIER,
+    ),
+    "a topic that is compacted after the admission is not switched, nor evacuated by a repeat": Story(
+        do.ask(replace(COMMAND, evacuate=False), replace(ABSENT, cleanup_policy="delete")),
+        do.refuses(COMMAND, ABSENT, None, "another evacuation (False)"),
+        (do.look(seen(), SWITCH_MS), do.look(seen(), SWITCH_MS, reason=reasons.COMPACTED)),
+        record=EARLIER,
+    ),
+    "it is let go only once each partition with records is evacuated to its seal": Story(
+        *[
+            do.glance(seen(proof=proof), is_let_go=False, not_evacuated=True)
+            for proof in (None, {0: 10}, {0: 10, 2: 6}, {1: 0})
+        ],
+        do.look(seen(proof={0: 10, 2: 7}), is_let_go=True, evacuated_to={0: 10, 1: None, 2: 7}),
+    ),
+    "the proof counts from the first look that shows it, whatever happens to it later": Story(
+        do.look(LAGGING, is_let_go=False, first_reason=reasons.of_group(reasons.GROUP_LAG, "billing")),
+        (do.look(seen(), is_let_go=True), do.look(seen(), LATER_MS, kinds=[DeletePredecessor])),
+    ),
+    "it is not deleted without the proof": Story(
+        do.glance(seen(), LATER_MS, effects=(), reason=reasons.NOT_EVACUATED),
+        do.look(PROVED, LATER_MS, kinds=[DeletePredecessor]),
+        let_go_ms=NOW_MS,
+    ),
+    "a record behind a seal is evacuated as well": Story(
+        (do.look(PROVED), do.look(seen(LATE_ENDS, SEALS), is_let_go=False, first_reason=reasons.NOT_EVACUATED)),
+        (do.has(evacuated_to={0: 10, 1: None, 2: 7}), do.look(seen(LATE_ENDS, {0: 12}), is_let_go=True)),
+    ),
+    "markers behind a seal leave it evacuated": Story(
+        (do.look(PROVED), do.look(MARKED, is_let_go=True, seals={0: 11, 1: 0, 2: 7})),
+        do.has(evacuated_to={0: 11, 1: None, 2: 7}),
+    ),
+    "markers are no proof": Story(
+        do.look(replace(MARKED, groups={"billing": group(SEALS)}), evacuated_to={0: None, 1: None, 2: None})
+    ),
+    "a successor that is created anew takes the copies with it, and the proof": Story(
+        do.look(replace(PROVED, successor=successor(groups={})), evacuated_to={0: 10, 1: None, 2: 7}),
+        (do.look(LOST), do.look(LOST), do.look(ANEW, successor_id="another id", is_let_go=False)),
+        do.has(evacuated_to={0: None, 1: None, 2: None}, first_reason=reasons.NOT_EVACUATED, is_another_proof=True),
+        do.glance(ANEW, phase="drain"),
+        do.is_proved_by_its_own_group(ANEW),  # the group of the earlier proof is no reader
+    ),
+}
 
 
-def test_it_is_let_go_only_once_each_partition_with_records_is_evacuated_to_its_seal() -> None:
-    for proof in (None, {0: 10}, {0: 10, 2: 6}, {1: 0}):
-        waiting = after(record(), seen(proof=proof))
-        assert not let_go(waiting)
-        assert reasons.NOT_EVACUATED in {each.reason for each in waiting.retired.values()}
-    done = after(record(), seen(proof={0: 10, 2: 7}))
-    assert let_go(done)
-    assert {p: each.evacuated_to for p, each in done.retired.items()} == {0: 10, 1: None, 2: 7}
+class EvacuatedLife(Life):
+    shown = Life.shown | {
+        "evacuation": evacuation_of,
+        "evacuated_to": lambda record: {p: each.evacuated_to for p, each in record.retired.items()},
+        "not_evacuated": lambda record: reasons.NOT_EVACUATED in {each.reason for each in record.retired.values()},
+        "is_another_proof": lambda record: evacuation_of(record) not in (None, PROOF),
+    }
+
+    def __init__(self, record: TopicRecord | None = None, **fields: Any) -> None:
+        super().__init__(record or of_sealed(**fields))
+
+    def is_proved_by_its_own_group(self, seen: TopicFacts) -> None:
+        groups = {**seen.groups, str(evacuation_of(self.record)): group(SEALS)}
+        self.look(replace(seen, groups=groups), is_let_go=True)
 
 
-def test_the_proof_counts_from_the_first_look_that_shows_it_whatever_happens_to_it_later() -> None:
-    lagging = seen(proof=SEALS)
-    lagging = replace(lagging, groups={**lagging.groups, "billing": group({0: 9, 1: 0, 2: 7})})
-    noted = after(record(), lagging)
-    assert not let_go(noted)
-    assert noted.retired[0].reason == reasons.of_group(reasons.GROUP_LAG, "billing")
-    gone = after(noted, seen())
-    assert let_go(gone)
-    found = look(gone, seen(), LATER_MS)
-    assert [type(effect) for effect in found.effects] == [DeletePredecessor]
-
-
-def test_it_is_not_deleted_without_the_proof() -> None:
-    released = record(let_go_ms=NOW_MS)
-    found = look(released, seen(), LATER_MS)
-    assert found.record is not None
-    assert found.record.replacement is not None
-    assert (found.effects, found.record.replacement.reason) == ((), reasons.NOT_EVACUATED)
-    assert [type(effect) for effect in look(released, seen(proof=SEALS), LATER_MS).effects] == [DeletePredecessor]
-
-
-def test_a_record_behind_a_seal_is_evacuated_as_well() -> None:
-    done = after(record(), seen(proof=SEALS))
-    late = {**SEALS, 0: 12}
-    broken = after(done, seen(late, SEALS))
-    assert not let_go(broken)
-    assert (broken.retired[0].reason, broken.retired[0].evacuated_to) == (reasons.NOT_EVACUATED, 10)
-    assert let_go(after(broken, seen(late, {0: 12})))
-
-
-def test_markers_behind_a_seal_leave_it_evacuated() -> None:
-    done = after(record(), seen(proof=SEALS))
-    marked = seen({**SEALS, 0: 11})
-    marked = replace(marked, partitions={**marked.partitions, 0: log(11, log_end=11, read_up_to=10)})
-    found = after(done, marked)
-    assert let_go(found)
-    assert (found.retired[0].seal_offset, found.retired[0].evacuated_to) == (11, 11)
-    assert after(record(), replace(marked, groups={"billing": group(SEALS)})).retired[0].evacuated_to is None
-
-
-def test_a_successor_that_is_created_anew_takes_the_copies_with_it_and_the_proof() -> None:
-    noted = after(record(), replace(seen(proof=SEALS), successor=successor(groups={})))
-    assert noted.retired[0].evacuated_to == 10
-    lost = after(noted, *[seen(proof=SEALS, successor=TopicFacts(NAME, None, gone=True))] * 2)
-    anew = after(lost, seen(proof=SEALS, successor=successor("another id")))
-    assert anew.replacement is not None
-    assert anew.replacement.successor_id == "another id"
-    assert not let_go(anew)
-    assert {each.evacuated_to for each in anew.retired.values()} == {None}
-    assert anew.retired[0].reason == reasons.NOT_EVACUATED
-    assert evacuation_of(anew) not in (None, PROOF)
-    again = seen(proof=SEALS, successor=successor("another id"))
-    assert topic_phase(after(anew, again)) == "drain"
-    proved = {**again.groups, str(evacuation_of(anew)): group(SEALS)}
-    assert let_go(after(anew, replace(again, groups=proved))), "the group of the earlier proof is no reader"
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_evacuated(story: Story) -> None:
+    story.run(EvacuatedLife)

@@ -79,7 +79,6 @@ def test_after_a_shrink_the_partition_is_the_hash_over_what_is_left(
 
 def test_a_refusal_names_the_partition_and_what_to_do() -> None:
     refusal = shrunk(6, 4).refusal(4)
-    assert refusal is not None
     assert refusal.startswith("partition 4 of orders is ReadOnly and takes no records")
     assert "orders epoch 3: ReadWrite 0-3" in refusal
     assert refusal.endswith("leave the partition out, or choose one of 0-3")

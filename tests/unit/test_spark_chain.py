@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from modeaware.spark.progress import positions_of
 from modeaware.spark.snapshot import TopicDescription
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import modes_of
+from tests.support.stories import Steps, Story
 
 OPTIONS = {"bootstrap.servers": "127.0.0.1:1", "topic": "a", "startingoffsets": "earliest"}
 COUNTS = {"a": 3, "b": 2, "c": 4}
@@ -167,21 +169,155 @@ class Query:
         return {t: dict(each) for t, each in Offsets.from_json(json.loads(self.offsets[-1])).positions.items()}
 
 
-def test_a_topic_is_read_to_its_end_and_then_its_successor(world: World) -> None:
-    query = Query()
-    world.write("a", 5)
-    assert query.step() == [OffsetRange("a", 0, 0, 5)]
-    world.change("a", switched=False)
-    world.write("a")
-    assert query.step() == [OffsetRange("a", 0, 5, 6)]
-    world.change("a", switched=True)
-    world.write("b", 4, partition=1)
-    assert query.step() == [], "not sealed: records may still come"
-    world.write("a", partition=2)
-    world.seal("a")
-    assert query.step() == [OffsetRange("a", 2, 0, 1)], "all of it before the first of the successor"
-    assert query.step() == [OffsetRange("b", 1, 0, 4)]
-    assert query.positions() == {"a": {0: 6, 1: 0, 2: 1}, "b": {0: 0, 1: 4}}
+def ranges(*parts: tuple[str, int, int, int]) -> list[OffsetRange]:
+    return [OffsetRange(*part) for part in parts]
+
+
+class Run:
+    """A query over the topics of a world, in a story."""
+
+    def __init__(self, world: World, **options: str) -> None:
+        self.world = world
+        self.query = Query(**options)
+
+    def __getattr__(self, method: str) -> Any:
+        """What happens to the topics."""
+        return getattr(self.world, method)
+
+    def begins(self, **options: str) -> None:
+        """The query begins now, with what the topics are by now."""
+        self.query = Query(**options)
+
+    def reads(self, *parts: tuple[str, int, int, int]) -> None:
+        """A batch has one task of each of these ranges."""
+        assert self.query.step() == ranges(*parts)
+
+    def reads_in_order(self, *parts: tuple[str, int, int, int]) -> None:
+        assert self.query.step() == [RangesInOrder(tuple(ranges(*parts)))]
+
+    def step(self, until: str = "done") -> None:
+        self.query.step(until=until)
+
+    def restart(self, *batch: tuple[str, int, int, int]) -> None:
+        """Begin again from the checkpoint; ``batch``: what is read then of the batch that was not done."""
+        before = len(self.query.batches)
+        self.query.restart()
+        assert [task for tasks in self.query.batches[before:] for task in tasks] == ranges(*batch)
+
+    def is_lost(self, match: str, *, restarting: bool = False) -> None:
+        with pytest.raises(RecordsLost, match=match):
+            self.query.restart() if restarting else self.query.step()
+
+    def is_named(self, topic: str) -> None:
+        self.query.options = parse_options({**OPTIONS, "topic": topic})
+
+    def is_deleted(self, *topics: str) -> None:
+        """And the controller has not noted it."""
+        self.world.deleted |= set(topics)
+        self.world.looks.clear()
+
+    def has(self, **positions: dict[int, int]) -> None:
+        assert self.query.positions() == positions
+        assert positions_of([("PythonMicroBatchStream", self.query.offsets[-1])]) == positions
+
+    def has_looked_at(self, *topics: str) -> None:
+        assert set(self.world.looks) == set(topics)
+
+    def retention(self, topic: str, first: int) -> None:
+        self.world.starts[topic, 0] = first
+
+
+do = Steps()
+STORIES = {
+    "a topic is read to its end, and then its successor": Story(
+        (do.write("a", 5), do.reads(("a", 0, 0, 5))),
+        (do.change("a", switched=False), do.write("a"), do.reads(("a", 0, 5, 6))),
+        (do.change("a", switched=True), do.write("b", 4, partition=1), do.reads()),  # not sealed: records may come
+        # All of it before the first of the successor.
+        (do.write("a", partition=2), do.seal("a"), do.reads(("a", 2, 0, 1)), do.reads(("b", 1, 0, 4))),
+        do.has(a={0: 6, 1: 0, 2: 1}, b={0: 0, 1: 4}),
+    ),
+    "a batch after a start that has both is one task": Story(
+        (do.write("a", 5), do.write("a", 2, partition=1), do.seal("a"), do.write("b", 3)),
+        do.reads_in_order(("a", 0, 0, 5), ("a", 1, 0, 2), ("b", 0, 0, 3)),
+    ),
+    "a topic that is let go and read may be deleted": Story(
+        (do.write("a", 5), do.seal("a"), do.step(), do.step(), do.seal("a", let_go=True), do.write("b", 2), do.step()),
+        (do.is_deleted("a"), do.write("b"), do.reads(("b", 0, 2, 3)), do.has_looked_at("b")),
+        (do.delete("a"), do.write("b"), do.reads(("b", 0, 3, 4)), do.has(b={0: 4, 1: 0})),
+        (do.restart(), do.write("b"), do.reads(("b", 0, 4, 5))),
+    ),
+    "a topic that is deleted unread fails the query": Story(
+        (do.write("a", 5), do.step(), do.write("b", 2), do.delete("a"), do.restart()),
+        do.is_lost(r"has read a, which a does not lead through now: .*It would go on with b"),
+    ),
+    "a topic that is deleted unread fails no query that may lose records": Story(
+        (do.write("a", 5), do.step(), do.write("b", 2), do.delete("a"), do.restart(), do.reads(("b", 0, 0, 2))),
+        failondataloss="false",
+    ),
+    "a query that has read all of a topic goes on after its deletion": Story(
+        (do.write("a", 5), do.step(), do.seal("a", let_go=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
+        (do.restart(), do.reads(("b", 0, 0, 2))),
+    ),
+    "a query that has not read the topic between fails": Story(
+        (do.write("a", 5), do.step(), do.write("b", 2)),
+        (do.seal("a", let_go=True, gone=True), do.seal("b", let_go=True, gone=True), do.is_deleted("a", "b")),
+        (do.restart(), do.is_lost("It would go on with c")),
+    ),
+    "a batch of a topic that is gone is lost": Story(
+        (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", let_go=True, gone=True)),
+        (do.is_deleted("a"), do.write("b", 2)),
+        do.is_lost(r"a was replaced and deleted .* 0 of a from 0 to 5 are missing", restarting=True),
+    ),
+    "a query that may lose the batch of a topic that is gone goes on": Story(
+        (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", let_go=True, gone=True)),
+        (do.is_deleted("a"), do.write("b", 2), do.restart(), do.reads(("b", 0, 0, 2))),
+        failondataloss="false",
+    ),
+    "a query that is killed in its first batch starts again once its topic is gone": Story(
+        (do.write("a", 5), do.begins(startingoffsets="latest"), do.step(until="planned")),
+        (do.seal("a", let_go=True, gone=True), do.is_deleted("a"), do.write("b", 2)),
+        (do.restart(), do.reads(("b", 0, 0, 2))),
+    ),
+    "a query may be renamed once it has come to the successor": Story(
+        (do.seal("a"), do.step(), do.step(), do.is_named("b"), do.restart()),
+        (do.write("b"), do.reads(("b", 0, 0, 1))),
+    ),
+    "a query that had not come to the topic between two of one name may have lost records": Story(
+        (do.write("a", 5), do.step(), do.seal("a", let_go=True), do.lead_back(), do.seal("b"), do.restart()),
+        do.is_lost("topic a was deleted and created again: its id is id-a-again"),
+    ),
+    "what arrives behind a seal is read, and the successor not again": Story(
+        (do.write("a", 5), do.seal("a"), do.write("b", 3), do.step()),
+        (do.write("a"), do.change("a", read_up_to={1: 0, 2: 0}), do.write("b")),  # the fence was lifted
+        do.reads_in_order(("a", 0, 5, 6), ("b", 0, 3, 4)),
+        (do.restart(), do.write("b"), do.reads(("b", 0, 4, 5))),
+    ),
+    "retention may have taken records of the successor before a query is new": Story(
+        (do.seal("a"), do.write("b", 9), do.retention("b", 4), do.begins(), do.reads(("b", 0, 4, 9)))
+    ),
+    "a query that is killed in its first batch skips no more than it would have": Story(
+        (do.write("a", 5), do.seal("a"), do.write("b", 7), do.begins(startingoffsets="latest")),
+        (do.step(until="planned"), do.seal("a", let_go=True), do.write("b", 2)),
+        do.restart(("b", 0, 0, 7)),  # a was not let go when the batch was planned
+        (do.reads(("b", 0, 7, 9)), do.reads()),
+    ),
+    "a query that is killed in its first batch starts again once its topic is let go": Story(
+        # Then the beginning that Spark asks for anew is behind the successor's records.
+        (do.write("a", 5), do.begins(startingoffsets="latest"), do.step(until="planned")),
+        (do.seal("a", let_go=True), do.write("b", 2), do.restart(), do.reads(("b", 0, 0, 2))),
+    ),
+    "a chain is read in order": Story(
+        (do.write("a", 2), do.begins(), do.step(), do.seal("a"), do.write("b", 3), do.seal("b")),
+        (do.write("c", 4, partition=3), do.reads(("b", 0, 0, 3)), do.reads(("c", 3, 0, 4)), do.reads()),
+        do.has(a={0: 2, 1: 0, 2: 0}, b={0: 3, 1: 0}, c={0: 0, 1: 0, 2: 0, 3: 4}),
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_query_over_topics_that_replace_one_another(world: World, story: Story) -> None:
+    story.run(partial(Run, world))
 
 
 def test_offsets_name_the_ids_of_both_and_progress_has_both(world: World) -> None:
@@ -195,38 +331,6 @@ def test_offsets_name_the_ids_of_both_and_progress_has_both(world: World) -> Non
     assert json.loads(query.offsets[1]) == both, "and a batch that reads nothing shows that the query has come to b"
     assert Offsets.from_json(both) == Offsets({"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}, {"a": "id-a", "b": "id-b"})
     assert positions_of([("PythonMicroBatchStream", query.offsets[1])]) == {"a": {0: 0, 1: 0, 2: 0}, "b": {0: 0, 1: 0}}
-
-
-def test_a_batch_after_a_start_that_has_both_is_one_task(world: World) -> None:
-    world.write("a", 5)
-    world.write("a", 2, partition=1)
-    world.seal("a")
-    world.write("b", 3)
-    in_order = RangesInOrder((OffsetRange("a", 0, 0, 5), OffsetRange("a", 1, 0, 2), OffsetRange("b", 0, 0, 3)))
-    assert Query().step() == [in_order]
-
-
-def test_a_topic_that_is_let_go_and_read_may_be_deleted(world: World) -> None:
-    query = Query()
-    world.write("a", 5)
-    world.seal("a")
-    query.step()
-    query.step()
-    world.seal("a", let_go=True)
-    world.write("b", 2)
-    query.step()
-    world.deleted.add("a")  # and the controller has not noticed yet
-    world.looks.clear()
-    world.write("b")
-    assert query.step() == [OffsetRange("b", 0, 2, 3)]
-    assert set(world.looks) == {"b"}
-    world.delete("a")
-    world.write("b")
-    assert query.step() == [OffsetRange("b", 0, 3, 4)]
-    assert query.positions() == {"b": {0: 4, 1: 0}}
-    query.restart()
-    world.write("b")
-    assert query.step() == [OffsetRange("b", 0, 4, 5)]
 
 
 @pytest.mark.parametrize("noted", ["before", "during", "after", "never"])
@@ -277,83 +381,6 @@ def test_a_topic_that_is_not_replaced_and_not_there_fails_a_query_at_once(
         Query().step()
 
 
-def test_a_topic_that_is_deleted_unread_fails_the_query_unless_it_may_lose_records(world: World) -> None:
-    strict, lossy = Query(), Query(failondataloss="false")
-    world.write("a", 5)
-    strict.step()
-    lossy.step()
-    world.write("b", 2)
-    world.delete("a")
-    strict.restart()
-    lossy.restart()
-    with pytest.raises(RecordsLost, match=r"has read a, which a does not lead through now: .*It would go on with b"):
-        strict.step()
-    assert lossy.step() == [OffsetRange("b", 0, 0, 2)]
-
-
-def test_a_query_that_has_read_all_of_a_topic_goes_on_after_its_deletion(world: World) -> None:
-    query = Query()
-    world.write("a", 5)
-    query.step()
-    world.seal("a", let_go=True, gone=True)
-    world.deleted.add("a")
-    world.write("b", 2)
-    query.restart()
-    assert query.step() == [OffsetRange("b", 0, 0, 2)]
-
-
-def test_a_query_that_has_not_read_the_topic_between_fails(world: World) -> None:
-    query = Query()
-    world.write("a", 5)
-    query.step()
-    world.write("b", 2)
-    for topic in ("a", "b"):
-        world.seal(topic, let_go=True, gone=True)
-    world.deleted |= {"a", "b"}
-    query.restart()
-    with pytest.raises(RecordsLost, match="It would go on with c"):
-        query.step()
-
-
-def test_a_batch_of_a_topic_that_is_gone_is_lost_and_the_query_goes_on_where_it_may(world: World) -> None:
-    strict, lossy = Query(), Query(failondataloss="false")
-    for query in (strict, lossy):
-        query.step()
-    world.write("a", 5)
-    for query in (strict, lossy):
-        query.step(until="planned")
-    world.seal("a", let_go=True, gone=True)
-    world.deleted.add("a")
-    world.write("b", 2)
-    with pytest.raises(RecordsLost, match=r"a was replaced and deleted .* 0 of a from 0 to 5 are missing"):
-        strict.restart()
-    lossy.restart()
-    assert lossy.step() == [OffsetRange("b", 0, 0, 2)]
-
-
-def test_a_query_that_is_killed_in_its_first_batch_starts_again_once_its_topic_is_gone(world: World) -> None:
-    world.write("a", 5)
-    query = Query(startingoffsets="latest")
-    query.step(until="planned")
-    world.seal("a", let_go=True, gone=True)
-    world.deleted.add("a")
-    world.write("b", 2)
-    query.restart()
-    assert query.batches == [[]]
-    assert query.step() == [OffsetRange("b", 0, 0, 2)]
-
-
-def test_a_query_may_be_renamed_once_it_has_come_to_the_successor(world: World) -> None:
-    query = Query()
-    world.seal("a")
-    query.step()
-    query.step()
-    query.options = parse_options({**OPTIONS, "topic": "b"})
-    query.restart()
-    world.write("b")
-    assert query.step() == [OffsetRange("b", 0, 0, 1)]
-
-
 @pytest.mark.parametrize("restarted", [True, False])
 def test_a_query_that_has_read_a_topic_reads_the_next_one_of_its_name_from_its_start(
     world: World, restarted: bool
@@ -378,18 +405,6 @@ def test_a_query_that_has_read_a_topic_reads_the_next_one_of_its_name_from_its_s
     assert query.positions() == {"b": {0: 5, 1: 0}, "a": {0: 2, 1: 3, 2: 0}}
 
 
-def test_a_query_that_had_not_come_to_the_topic_between_two_of_one_name_may_have_lost_records(world: World) -> None:
-    query = Query()
-    world.write("a", 5)
-    query.step()
-    world.seal("a", let_go=True)
-    world.lead_back()
-    world.seal("b")
-    query.restart()
-    with pytest.raises(RecordsLost, match="topic a was deleted and created again: its id is id-a-again"):
-        query.step()
-
-
 @pytest.mark.parametrize("strict", ["true", "false"])
 def test_a_chain_that_is_known_too_short_fails_the_query_and_nothing_is_read_twice(world: World, strict: str) -> None:
     query = Query(failondataloss=strict)
@@ -412,29 +427,6 @@ def test_a_chain_that_is_known_too_short_fails_the_query_and_nothing_is_read_twi
     assert query.step() == [OffsetRange("b", 0, 4, 5)]
 
 
-def test_what_arrives_behind_a_seal_is_read_and_the_successor_not_again(world: World) -> None:
-    query = Query()
-    world.write("a", 5)
-    world.seal("a")
-    world.write("b", 3)
-    query.step()
-    world.write("a")  # the fence was lifted
-    world.change("a", read_up_to={1: 0, 2: 0})
-    world.write("b")
-    assert query.step() == [RangesInOrder((OffsetRange("a", 0, 5, 6), OffsetRange("b", 0, 3, 4)))]
-    query.restart()
-    world.write("b")
-    assert query.step() == [OffsetRange("b", 0, 4, 5)]
-
-
-def test_retention_may_have_taken_records_of_the_successor_before_a_query_is_new(world: World) -> None:
-    world.seal("a")
-    world.write("b", 9)
-    world.starts["b", 0] = 4
-    query = Query()
-    assert query.step() == [OffsetRange("b", 0, 4, 9)]
-
-
 @pytest.mark.parametrize(("let_go", "skipped"), [(False, 0), (True, 7)])
 def test_latest_skips_the_successor_of_a_topic_that_is_let_go(world: World, let_go: bool, skipped: int) -> None:
     world.write("a", 5)
@@ -446,32 +438,6 @@ def test_latest_skips_the_successor_of_a_topic_that_is_let_go(world: World, let_
     assert first.get("b", {}).get(0, 0) == skipped
 
 
-def test_a_query_that_is_killed_in_its_first_batch_skips_no_more_than_it_would_have(world: World) -> None:
-    world.write("a", 5)
-    world.seal("a")
-    world.write("b", 7)
-    query = Query(startingoffsets="latest")
-    query.step(until="planned")
-    world.seal("a", let_go=True)
-    world.write("b", 2)
-    query.restart()
-    assert query.batches == [[OffsetRange("b", 0, 0, 7)]], "a was not let go when the batch was planned"
-    assert query.step() == [OffsetRange("b", 0, 7, 9)]
-    assert query.step() == []
-
-
-def test_a_query_that_is_killed_in_its_first_batch_starts_again_once_its_topic_is_let_go(world: World) -> None:
-    """Then the beginning that Spark asks for anew is behind the successor's records."""
-    world.write("a", 5)
-    query = Query(startingoffsets="latest")
-    query.step(until="planned")
-    world.seal("a", let_go=True)
-    world.write("b", 2)
-    query.restart()
-    assert query.batches == [[]]
-    assert query.step() == [OffsetRange("b", 0, 0, 2)]
-
-
 def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_second_batch(world: World) -> None:
     query = Query(startingoffsets="latest")
     world.write("a", 5)
@@ -481,18 +447,6 @@ def test_records_that_arrive_while_a_query_starts_at_the_latest_are_of_its_secon
     query.reader.latestOffset = latest  # type: ignore[method-assign] # its own
     assert query.done == 1
     assert query.step() == [OffsetRange("a", 0, 5, 8)]
-
-
-def test_a_chain_is_read_in_order(world: World) -> None:
-    world.write("a", 2)
-    query = Query()
-    query.step()
-    world.seal("a")
-    world.write("b", 3)
-    world.seal("b")
-    world.write("c", 4, partition=3)
-    assert [query.step() for _ in range(3)] == [[OffsetRange("b", 0, 0, 3)], [OffsetRange("c", 3, 0, 4)], []]
-    assert positions_of([("PythonMicroBatchStream", query.offsets[-1])])["c"] == {0: 0, 1: 0, 2: 0, 3: 4}
 
 
 def test_a_position_that_is_known_waits_for_a_seal_that_was_broken() -> None:

@@ -204,16 +204,13 @@ def test_javas_own_way_is_left_alone_while_all_are_writable_and_then_they_alone_
     if name in ("murmur2_random", "sticky", "uniform_sticky"):
         assert whole is None
     else:
-        assert whole is not None
         assert (whole.partitions, whole.rule, whole.refusal) == (tuple(range(7)), rule_named(name), "")
-    assert shrunk is not None
     assert (shrunk.partitions, shrunk.rule) == ((0, 1, 2, 3), rule_named(name))
     assert "ReadOnly 4-5" in shrunk.refusal
 
 
 def test_objects_are_taken_and_nonsense_is_refused() -> None:
     made = placement(SHRUNK, {"partitioner": Manual()})
-    assert made is not None
     assert made.rule is None
     for nonsense in ("murmur3", "no.such.module:thing", 7):
         with pytest.raises(ConfigError, match="partitioner"):

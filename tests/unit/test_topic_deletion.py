@@ -10,15 +10,15 @@ import pytest
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import record_after
-from modeaware.lifecycle.commands import Advance, DeletePredecessor, FenceTopic
+from modeaware.lifecycle.commands import DeletePredecessor, FenceTopic
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.replacement import COMING_MS, FENCE_CONFIGS
-from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS, LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
-from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log, look, rule
+from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, Life, facts, group, log, rule
+from tests.support.stories import Steps, Story
 
 NAME, ID = "orders-v2", "id-of-the-successor"
 SEALS = {0: 10, 1: 0, 2: 7}
@@ -61,7 +61,6 @@ def stays(
     found: TopicFacts, of: TopicRecord | None = None, *rules: GroupRule, now_ms: int = NOW_MS
 ) -> tuple[str, int | None] | None:
     of = record() if of is None else of
-    assert of.replacement is not None
     requirement = requirement_of(of, found, rules, (), now_ms)
     return why_it_stays(of.replacement, of.retired, found, requirement, now_ms)
 
@@ -110,14 +109,12 @@ def test_nothing_speaks_against_it() -> None:
 )
 def test_each_condition_alone_keeps_it(others: dict[str, Any], reason: str) -> None:
     found = stays(seen(**others))
-    assert found is not None
     assert found[0] == reason
 
 
 @pytest.mark.parametrize("fields", [{"fenced_ms": None}, {"fenced_ms": NOW_MS - FENCE_SETTLE_MS + 1}])
 def test_a_fence_that_has_not_been_in_force_for_long_keeps_it(fields: dict[str, Any]) -> None:
     found = stays(seen(), record(**fields))
-    assert found is not None
     assert found[0] == reasons.NOT_FENCED
     assert found[1] == (NOW_MS + 1 if fields["fenced_ms"] else None)
 
@@ -169,79 +166,74 @@ def test_a_group_whose_offsets_have_expired_is_through_once_it_is_on_the_success
     assert stays(seen(groups={})) is None
 
 
-def test_a_record_that_is_let_go_in_this_pass_is_not_deleted_in_it() -> None:
-    found = look(record(let_go_ms=None), seen(), NOW_MS)
-    assert found.effects == ()
-    assert found.record is not None
-    assert found.record.replacement is not None
-    assert found.record.replacement.let_go_ms == NOW_MS
+DELETING = record(deleting_ms=NOW_MS, reason=reasons.DELETING)
+DELETION = (DeletePredecessor(TOPIC, TOPIC_ID, SEALS),)
+GONE = TopicFacts(TOPIC, None, gone=True, successor=successor())
+BROKEN = logs(end_offset=11, last_stable_offset=11, log_end=11, read_up_to=11)
+LIFTED = seen(fence=FenceFacts(answered=frozenset(SEALS)))
+SUBSCRIBED = {"billing": group(SEALS, members=True, subscribed=True)}
+do = Steps()
 
 
-def replaced(step: Advance) -> Replacement:
-    assert step.record is not None
-    assert step.record.replacement is not None
-    return step.record.replacement
-
-
-def test_the_record_says_first_that_it_is_being_deleted_and_whose_deletion_it_was() -> None:
-    begun = look(record(), seen(), NOW_MS)
-    assert begun.effects == (DeletePredecessor(TOPIC, TOPIC_ID, SEALS),)
-    assert (replaced(begun).deleting_ms, replaced(begun).reason) == (NOW_MS, reasons.DELETING)
-    assert begun.alarms == ()
-    assert begun.record is not None
-    assert topic_phase(begun.record) == "reclaim"
-    again = look(begun.record, seen(), NOW_MS + 5)
-    assert (again.record, again.effects) == (None, begun.effects), "until it is gone, or something objects"
-    away = look(begun.record, seen(partitions={}), NOW_MS + 5)
-    assert (replaced(away).deleting_ms, away.effects) == (NOW_MS, ()), "its leaders fall silent while it goes"
-    gone = look(begun.record, TopicFacts(TOPIC, None, gone=True, successor=successor()), NOW_MS + 9)
-    assert gone.alarms == (), "it was ours"
-    assert (replaced(gone).gone_ms, replaced(gone).reason) == (NOW_MS + 9, None)
-    assert gone.record is not None
-    assert (topic_phase(gone.record), in_progress(gone.record)) == ("done", False)
-    assert {p: r.seal_offset for p, r in gone.record.retired.items()} == SEALS, "the proof stays"
-    assert record_after(gone.record, EPOCH, NOW_MS) is gone.record
-    foreign = look(record(), TopicFacts(TOPIC, None, gone=True, successor=successor()), NOW_MS + 9)
-    assert len(foreign.alarms) == 1
-
-
-def test_an_objection_takes_the_intent_back() -> None:
-    deleting = record(deleting_ms=NOW_MS, reason=reasons.DELETING)
-    found = look(deleting, seen(groups={"billing": group(BACK)}), NOW_MS + 5)
-    assert (found.effects, replaced(found).deleting_ms, replaced(found).reason) == ((), None, LAG)
-    late = logs(end_offset=11, last_stable_offset=11, log_end=11, read_up_to=11)
-    broken = look(deleting, seen(logs=late), NOW_MS + 5)
-    assert broken.effects == ()
-    assert (replaced(broken).deleting_ms, replaced(broken).let_go_ms) == (None, None)
-
-
-def test_a_fence_that_is_lifted_is_restored_and_settles_anew() -> None:
-    lifted = look(record(), seen(fence=FenceFacts(answered=frozenset(SEALS))), NOW_MS)
-    assert lifted.effects == (FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),)
-    assert len(lifted.alarms) == 1
-    assert lifted.record is not None
-    assert replaced(lifted).fenced_ms is None
-    restored = look(lifted.record, seen(), NOW_MS + 5)
-    assert (restored.effects, replaced(restored).fenced_ms) == ((), NOW_MS + 5)
-    assert restored.due_ms == NOW_MS + 5 + FENCE_SETTLE_MS
-    assert restored.record is not None
-    assert look(restored.record, seen(), restored.due_ms - 1).effects == ()
-    assert len(look(restored.record, seen(), restored.due_ms).effects) == 1
-
-
-def test_without_a_fence_it_is_done_once_it_is_let_go() -> None:
-    without = record(fence="none", own_configs=None, fenced_ms=None)
-    assert topic_phase(without) == "done"
-    assert look(without, seen(fence=None), NOW_MS) == Advance()
-
-
-@pytest.mark.parametrize(("members", "after_ms", "held_up"), [(True, 0, 0), (False, 0, 1), (True, COMING_MS, 1)])
-def test_a_subscriber_is_a_reason_to_wait_unless_it_is_about_to_leave(
-    members: bool, after_ms: int, held_up: int
-) -> None:
-    subscribed = {"billing": group(SEALS, members=True, subscribed=True)}
+def subscriber(members: bool, after_ms: int, held_up: int) -> Story:
     on_successor = successor({"billing": group(MOVED, members=True, subscribed=members)})
-    found = look(record(reason="delay"), seen(groups=subscribed, successor=on_successor), NOW_MS + after_ms)
-    assert found.effects == ()
-    assert replaced(found).reason == ("group-subscribed:billing" if held_up else None)
-    assert len(found.alarms) == held_up
+    reason = "group-subscribed:billing" if held_up else None
+    return Story(
+        do.look(
+            seen(groups=SUBSCRIBED, successor=on_successor),
+            NOW_MS + after_ms,
+            effects=(),
+            reason=reason,
+            alarms=held_up,
+        ),
+        record=record(reason="delay"),
+    )
+
+
+STORIES = {
+    "a record that is let go in this pass is not deleted in it": Story(
+        do.look(seen(), effects=(), let_go_ms=NOW_MS), record=record(let_go_ms=None)
+    ),
+    "the record says first that it is being deleted, and whose deletion it was": Story(
+        do.look(seen(), effects=DELETION, deleting_ms=NOW_MS, reason=reasons.DELETING, alarms=0, phase="reclaim"),
+        do.glance(seen(), NOW_MS + 5, appended=False, effects=DELETION),  # until it is gone, or something objects
+        # Its leaders fall silent while it goes.
+        do.glance(seen(partitions={}), NOW_MS + 5, appended=True, deleting_ms=NOW_MS, effects=()),
+        do.look(GONE, NOW_MS + 9, alarms=0, gone_ms=NOW_MS + 9, reason=None, phase="done", in_progress=False),
+        (do.has(seals=SEALS), do.is_an_alias_as_it_is()),  # the proof stays
+        record=record(),
+    ),
+    "a deletion by another hand raises an alarm": Story(do.look(GONE, NOW_MS + 9, alarms=1), record=record()),
+    "an objection takes the intent back": Story(
+        do.look(seen(groups={"billing": group(BACK)}), NOW_MS + 5, effects=(), deleting_ms=None, reason=LAG),
+        record=DELETING,
+    ),
+    "a record behind a seal takes the intent back": Story(
+        do.look(seen(logs=BROKEN), NOW_MS + 5, appended=True, effects=(), deleting_ms=None, let_go_ms=None),
+        record=DELETING,
+    ),
+    "a fence that is lifted is restored and settles anew": Story(
+        do.look(LIFTED, effects=(FenceTopic(TOPIC, TOPIC_ID, FENCE_CONFIGS),), alarms=1, fenced_ms=None),
+        do.look(seen(), NOW_MS + 5, effects=(), fenced_ms=NOW_MS + 5, due_ms=NOW_MS + 5 + FENCE_SETTLE_MS),
+        do.glance(seen(), NOW_MS + 4 + FENCE_SETTLE_MS, effects=()),
+        do.look(seen(), NOW_MS + 5 + FENCE_SETTLE_MS, kinds=[DeletePredecessor]),
+        record=record(),
+    ),
+    "without a fence it is done once it is let go": Story(
+        (do.has(phase="done"), do.look(seen(fence=None), nothing=True)),
+        record=record(fence="none", own_configs=None, fenced_ms=None),
+    ),
+    "a subscriber that is about to leave is no reason to wait": subscriber(True, 0, 0),
+    "a subscriber is a reason to wait": subscriber(False, 0, 1),
+    "a subscriber that has not left for long is a reason to wait": subscriber(True, COMING_MS, 1),
+}
+
+
+class DeletedLife(Life):
+    def is_an_alias_as_it_is(self) -> None:
+        assert record_after(self.record, EPOCH, NOW_MS) is self.record
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_deletion(story: Story) -> None:
+    story.run(DeletedLife)

@@ -266,14 +266,12 @@ class TestBrokerOfTheKip:
         broker.endpoint.existing["plain"] = 6
         broker.ask()
         held = broker.held()
-        assert held is not None
         assert (held.topic_id, held.version, held.modes) == (None, (0, 1), (RW,) * 4 + (RO,) * 8)
         assert broker.held("plain") is None
         broker.put("orders", 8, writable=2)
         broker.ask()
         broker.ask()
         held = broker.held()
-        assert held is not None
         assert (held.version, held.writable) == ((0, 2), (0, 1))
         assert len(broker.heard) == 2
 
