@@ -13,6 +13,7 @@ from modeaware.lifecycle.commands import (
     DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import GroupRule
+from tests.simulation.broker import NAME
 from tests.simulation.broker_actions import BrokerActions
 from tests.simulation.faults import Fault
 from tests.simulation.groups import Group
@@ -67,14 +68,14 @@ class Actions(BrokerActions):
         accept = ("streams",) if world.random() < 0.7 else ()
         to = world.below(count + 1) if world.random() < 0.15 else 1 + world.below(max(count - 1, 1))
         immediate = world.random() < 0.1
-        self.command(DeletePartitionsCommand(world.name, to, delay_ms, immediate, accept))
+        self.command(DeletePartitionsCommand(NAME, to, delay_ms, immediate, accept))
 
     def grow(self) -> None:
         world = self.world
         exist = 4 if world.topic is None else len(world.topic.logs)
         count = max(len(world.modes), exist)  # with all that another tool added
         to = min(count, 7) if world.random() < 0.5 else 1 + world.below(7)
-        self.command(CreatePartitionsCommand(world.name, to, validate_only=world.random() < 0.05))
+        self.command(CreatePartitionsCommand(NAME, to, validate_only=world.random() < 0.05))
 
     def rule(self) -> None:
         world = self.world
@@ -237,7 +238,7 @@ class Actions(BrokerActions):
         logs = [log for log in (world.topic.logs[p] for p in retired) if log.log_start > 0]
         for log in logs:
             start = world.below(log.log_start)
-            world.gone.update(log.records[start : log.log_start])
+            world.lose(log.records[start : log.log_start])
             log.truncate(log.end, start, world.steps)
         if logs:
             world.hit(Fault.TRUNCATION)
@@ -248,7 +249,7 @@ class Actions(BrokerActions):
         if any(fault is Fault.LATE_CREATE for fault, _ in self.world.late):
             self.recreate()
             if self.world.topic is None:
-                self.world.make_topic()
+                self.world.make_again()
             self.shrink()
 
 

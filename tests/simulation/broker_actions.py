@@ -7,7 +7,7 @@ from dataclasses import replace
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from tests.simulation.broker import Log
+from tests.simulation.broker import NAME, Log
 from tests.simulation.faults import Fault
 from tests.simulation.modelog import FOR_NEWER_READERS, RUBBISH
 from tests.simulation.world import World
@@ -56,7 +56,7 @@ class BrokerActions:
             to, start = end, world.below(start)  # brokers note log starts once a minute, and forget them when killed
         elif world.random() < 0.2:
             start = world.below(start + 1)
-        world.gone.update(log.records[start : log.log_start])  # they come back, and nobody has a right to them any more
+        world.lose(log.records[start : log.log_start])  # they come back, and nobody has a right to them any more
         log.truncate(to, start, world.steps)
         world.tell("partition %d is truncated to %d, and begins at %d", partition, to, log.log_start)
         if world.random() < 0.3:
@@ -83,30 +83,30 @@ class BrokerActions:
                     world.topic.logs[each].expire(1 << 30)
 
     def cleanup_policy(self) -> None:
-        topic = self.world.topic
-        if topic is not None:
-            self.world.hit(Fault.CLEANUP_POLICY)
-            topic.policy_changed_at = self.world.steps
-            topic.cleanup_policy = "compact" if topic.cleanup_policy == "delete" else "delete"
-            self.world.tell("cleanup.policy is %s", topic.cleanup_policy)
+        world = self.world
+        if world.topic is not None:
+            world.hit(Fault.CLEANUP_POLICY)
+            world.policy_changed_at = world.steps
+            world.policy = "compact" if world.policy == "delete" else "delete"
+            world.tell("cleanup.policy is %s", world.policy)
 
     def recreate(self) -> None:
         """The topic goes, and comes again at once or later."""
         world = self.world
         if world.topic is None:
-            world.make_topic()
+            world.make_again()
             return
         world.hit(Fault.RECREATED)
         at_once = world.random() < 0.5
-        world.delete_topic()
+        world.delete(NAME)
         if at_once:
-            world.make_topic()
+            world.make_again()
 
     def grow_by_another_tool(self) -> None:
         topic = self.world.topic
         if topic is not None and len(topic.logs) < 8:
             self.world.hit(Fault.FOREIGN_GROWTH)
-            topic.grow(len(topic.logs) + 1)
+            topic.grow(len(topic.logs) + 1, self.world.steps)
             self.world.tell("another tool grows the topic to %d", len(topic.logs))
 
     def late_request(self) -> None:
@@ -156,7 +156,7 @@ class BrokerActions:
         if record is None:
             modes = (PartitionMode.READ_ONLY,) * len(world.topic.logs)
             retired = dict.fromkeys(range(len(modes)), RetiredPartition())
-            stray = TopicRecord(world.name, world.topic.topic_id, 0, epoch - 1, modes, None, retired)
+            stray = TopicRecord(NAME, world.topic.topic_id, 0, epoch - 1, modes, None, retired)
             return stray.topic_id, stray.to_json(), None
         if record.controller_epoch != epoch:
             return None

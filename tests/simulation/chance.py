@@ -23,18 +23,20 @@ class Chance:
     """
 
     random: Callable[[], float]
-    act: Callable[[], None]
-    story: list[str] | None
-    odds: list[float]
-    pause_odds: float
-    steps: int
-    time_ms: int
-    calm: bool
     coordinator: Coordinator
     controllers: Sequence[Controller]
-    _nested: int
 
-    def hit(self, fault: Fault, phase: int | None = None) -> None:
+    def __init__(self, story: list[str] | None) -> None:
+        self.story = story
+        self.act: Callable[[], None] = lambda: None
+        self.steps = 0
+        self.calm = False
+        self.time_ms = 1_000_000
+        self.odds = [0.0] * len(Fault)
+        self.pause_odds = 0.0
+        self._nested = 0
+
+    def hit(self, what: Fault | str, phase: int | None = None) -> None:
         """Count a fault that strikes now."""
         raise NotImplementedError
 

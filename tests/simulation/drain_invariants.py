@@ -129,8 +129,8 @@ class DrainJudge:
 
     def wanted(self, records: list[int]) -> list[int]:
         """Those of a log's entries that groups have a right to."""
-        world = self.world
-        return [r for r in records if r >= 0 and r not in world.aborted and r not in world.gone]
+        sent = self.world.sent
+        return [r for r in records if r >= 0 and not (sent[r].aborted or sent[r].lost)]
 
     def _shrink_begins(self, topic_id: str) -> None:
         self._sealed_once = {sealed for sealed in self._sealed_once if sealed[0] != topic_id}
@@ -200,9 +200,9 @@ class DrainJudge:
     def _not_compacted(self, record: TopicRecord, controller: Controller, what: str) -> None:
         """The latest value of each key of a compacted topic must be kept."""
         topic = self.world.topic
-        if topic is None or topic.topic_id != record.topic_id or topic.policy_changed_at >= controller.looked.step:
+        if topic is None or topic.topic_id != record.topic_id or self.world.policy_changed_at >= controller.looked.step:
             return
-        if topic.cleanup_policy != "delete":
+        if self.world.policy != "delete":
             raise Violation("I1", f"{what} though the topic is compacted")
 
     def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeaware.clients.assignment import hidden, owned, possible_hidden, range_deal, share
 from modeaware.modes import PartitionMode
-from tests.simulation.broker import MARKER, Log
+from tests.simulation.broker import Log, Topic
 from tests.simulation.modelog import Reader
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class Group:
     held: set[int] = field(default_factory=set)
     reset_at: int = -1
 
+    ever = True
+
+    def uses(self, _topic: Topic) -> bool:
+        return self.in_use
+
     @property
     def in_use(self) -> bool:
         return self.has_members or bool(self.committed)
@@ -82,7 +87,7 @@ class Group:
             elif self.latest and self.commits and partition in self.positions:
                 self._commit_start(partition)
 
-    def forget(self) -> None:
+    def forget(self, _topic_id: str) -> None:
         self.committed.clear()
         self.positions.clear()
         self.owners.clear()
@@ -194,8 +199,8 @@ class Group:
 
     def _need_not(self, records: list[int], *, all_of_them: bool) -> None:
         """Records that lay there before its members came up are none of a latest group's business."""
-        landed, joined = self.world.landed, self.joined_at
-        self.consumed.update(r for r in records if r >= 0 and (all_of_them or landed[r] <= joined))
+        sent, joined = self.world.sent, self.joined_at
+        self.consumed.update(r for r in records if r >= 0 and (all_of_them or sent[r].landed_at <= joined))
 
     def _commit_start(self, partition: int) -> None:
         if self.commits and partition not in self.committed and self.world.log_of(partition) is not None:
@@ -208,12 +213,12 @@ class Group:
         if log is None or position is None or not log.available:
             return
         position = self._validated(partition, position, log)
-        records, aborted, stable = log.records, self.world.aborted, log.stable
+        records, is_data, stable = log.records, self.world.is_data, log.stable
         behind_last = None
         while position < stable and count:
             record = records[position]
             position += 1
-            if record != MARKER and record not in aborted:
+            if is_data(record):
                 self.consumed.add(record)
                 behind_last = position
                 count -= 1

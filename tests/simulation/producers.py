@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeaware.clients.routes import route_for
 from modeaware.topic_view import TopicView
 from partitioners import PURE_HASHES, Hash, named
-from tests.simulation.broker import MARKER, Topic
+from tests.simulation.broker import MARKER, NAME, Topic
 from tests.simulation.faults import Fault
 from tests.simulation.modelog import Reader
 
@@ -42,7 +42,7 @@ class Producer:
 
     def __init__(self, world: World, aware: bool) -> None:
         self.world = world
-        self.reader = Reader(world.log, world.name) if aware else None
+        self.reader = Reader(world.log, NAME) if aware else None
         self.queue: list[InFlight] = []
         self.transaction: Transaction | None = None
         self.verified_id: str | None = None
@@ -103,9 +103,9 @@ class Producer:
     def _land(self, sent: InFlight) -> None:
         world, partition = self.world, sent.partition
         log = sent.topic.logs[partition]
-        record = world.new_record()
+        record = world.new_record().number
         offset = len(log.records)
-        log.append(record, world.steps, world.time_ms)
+        world.append(log, record)
         if world.story is not None:
             how = "unaware" if sent.view is None else f"view {sent.view.version}"
             world.tell("record %d lands at %d-%d (%s)", record, partition, offset, how)
@@ -166,8 +166,9 @@ def end_transaction(world: World, transaction: Transaction, commit: bool) -> Non
     world.tell("transaction %d is %s", transaction.number, "committed" if commit else "aborted")
     if not commit and transaction.records:
         world.hit(Fault.ABORTED_TRANSACTION)
-        world.aborted.update(transaction.records)
+        for number in transaction.records:
+            world.sent[number].aborted = True
     for partition in transaction.touched:
         log = transaction.topic.logs[partition]
         log.open.pop(transaction.number, None)
-        log.append(MARKER, world.steps, world.time_ms)
+        world.append(log, MARKER)

@@ -12,8 +12,9 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
 from tests.simulation.actions import ALWAYS, SOMETIMES, Actions
+from tests.simulation.broker import NAME
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.faults import Coverage, Fault
+from tests.simulation.faults import Coverage, Fault, Kind
 from tests.simulation.groups import Group
 from tests.simulation.modelog import Reader
 from tests.simulation.producers import Producer, end_transaction
@@ -58,7 +59,7 @@ def _calm_down(world: World) -> None:
         world.carry_out(*late.pop())
     _restore_the_log(world)
     if world.topic is None:
-        world.make_topic()
+        world.make_again()
     assert world.topic is not None
     for log in world.topic.logs:
         log.available = True
@@ -162,8 +163,7 @@ def _person(world: World, actions: Actions) -> None:
         elif code == reasons.OPEN_TRANSACTION:
             _end_hanging_transactions(world)
         elif code == reasons.COMPACTED:
-            assert world.topic is not None
-            world.topic.cleanup_policy = "delete"
+            world.policy = "delete"
         elif code == reasons.GROUPS_HIDDEN:
             world.hidden.clear()
         else:
@@ -210,7 +210,7 @@ def _accept_state_loss(world: World, actions: Actions) -> None:
     assert record.deletion is not None
     deletion = record.deletion
     count, delay_ms, immediate = deletion.delete_partitions, deletion.delay_ms, deletion.immediate_delete
-    again = DeletePartitionsCommand(world.name, count, delay_ms, immediate, ("streams",))
+    again = DeletePartitionsCommand(NAME, count, delay_ms, immediate, ("streams",))
     actions.command(again)
 
 
@@ -222,30 +222,11 @@ def _check_reclaimed(world: World) -> None:
     assert world.topic is not None
     for partition, retired in record.retired.items():
         log = world.topic.logs[partition]
-        if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL and log.log_start < log.end:
-            nobody_s = world.gone | world.aborted
-            left = [number for number in log.records[log.log_start :] if number >= 0 and number not in nobody_s]
-            if left:
-                raise Violation("I2", f"partition {partition} is done, and {left} is still there")
+        left = world.judge.wanted(log.records[log.log_start :])
+        if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL and left:
+            raise Violation("I2", f"partition {partition} is done, and {left} is still there")
 
 
-IO_FAULTS: dict[Fault, float] = {
-    Fault.CRASH: 0.03,
-    Fault.APPEND_LOST: 0.04,
-    Fault.APPEND_ANSWER_LOST: 0.04,
-    Fault.APPEND_LATE: 0.04,
-    Fault.LOG_UNREACHABLE: 0.2,
-    Fault.OBSERVE_FAILED: 0.03,
-    Fault.STALE_BROKER: 0.03,
-    Fault.EFFECT_REFUSED: 0.15,
-    Fault.EFFECT_ANSWER_LOST: 0.3,
-    Fault.LATE_DELETE: 0.5,
-    Fault.LATE_CREATE: 0.7,
-    Fault.RECREATED_AT_EFFECT: 0.1,
-    Fault.HANGING_TRANSACTION: 1.0,
-}
-"""How likely a fault is at each request where it can strike, in a schedule that has it."""
-PAUSE_ODDS = 0.06
 ANEW_FROM = 1_000_000_000
 """From this seed on, topics are made anew, records of the mode log come twice, and groups rebalance all the time."""
 
@@ -281,19 +262,13 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
 
 def new_world(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
     """A topic in use: some groups have read a part of it, a controller has its first turn."""
-    world = World(seed, 0, coverage, story)
+    world = World(seed, Kind.RESIZES, coverage, story)
     assert world.topic is not None
-    world.topic.grow(3 + world.below(4))
-    for fault, odds in IO_FAULTS.items():
-        if world.random() < 0.45:
-            world.odds[fault] = odds * (0.3 + world.random())
-    if world.random() < 0.6:
-        world.pause_odds = PAUSE_ODDS * (0.3 + world.random())
     _make_clients(world)
     for producer in world.producers:
         for log in world.topic.logs:
             if world.random() < 0.5:
-                log.append(world.new_record(), 0, 0)
+                log.append(world.new_record().number, 0, 0, replicated=True)
         producer.flush()
     for group in world.groups.values():
         if world.random() < 0.6:
@@ -308,7 +283,7 @@ def _make_clients(world: World) -> None:
     for name in ("billing", "audit", "share", "streams", "console-consumer-1")[: 1 + world.below(5)]:
         aware = name != "console-consumer-1" and world.random() < 0.75
         latest = name == "console-consumer-1" or world.random() < 0.4
-        readers = [Reader(world.log, world.name) for _ in range(1 + (world.random() < 0.3))]
+        readers = [Reader(world.log, NAME) for _ in range(1 + (world.random() < 0.3))]
         kind = name if name in ("share", "streams") else "classic"
         commits = name != "console-consumer-1"
         group = Group(world, name, aware, latest, kind, commits, name == "audit", readers if aware else [])

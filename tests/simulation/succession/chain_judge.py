@@ -12,10 +12,11 @@ from tests.simulation.drain_invariants import Violation
 from tests.simulation.succession.judge import Judge
 
 if TYPE_CHECKING:
+    from tests.simulation.broker import Sent, Topic
+    from tests.simulation.controller import Controller
     from tests.simulation.modelog import Reader
     from tests.simulation.succession.clients import Group, Producer
-    from tests.simulation.succession.controller import ReplacingController
-    from tests.simulation.succession.world import Sent, SimTopic, World
+    from tests.simulation.world import World
 
 
 class ChainJudge(Judge):
@@ -51,7 +52,7 @@ class ChainJudge(Judge):
             raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a successor")
         self.world.tell("the alias %s of %s ends", before.topic, before.topic_id)
 
-    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: ReplacingController) -> None:
+    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         now = after.replacement
         was = before.replacement if before is not None else None
         super()._replaced(before, after, writer)
@@ -68,7 +69,7 @@ class ChainJudge(Judge):
         """An alias leads on, once the one that it led to is removed."""
         return was.gone_ms is not None and now.successor_id in self.chain
 
-    def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
+    def _adopted(self, now: Replacement, writer: Controller) -> None:
         topic = self.world.topics.get(now.successor)
         is_there = topic is not None and topic.topic_id == now.successor_id and now.announced_ms is not None
         if is_there and NO_FENCE.items() & topic.configs.items():
@@ -79,7 +80,7 @@ class ChainJudge(Judge):
 
     # Effects
 
-    def predecessor_deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def predecessor_deleted(self, controller: Controller, topic: Topic) -> None:
         """A chain goes from its beginning."""
         for record in self.world.log.truth.records.values():
             is_before = record.replacement is not None and record.replacement.successor_id == topic.topic_id
@@ -89,14 +90,14 @@ class ChainJudge(Judge):
 
     # Records
 
-    def is_successor(self, topic: SimTopic) -> bool:
+    def is_successor(self, topic: Topic) -> bool:
         return topic.topic_id in self.announced
 
-    def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+    def acknowledged(self, topic: Topic, partition: int, offset: int, sent: Sent) -> None:
         self.acknowledged_at.setdefault(topic.topic_id, self.world.steps)
         super().acknowledged(topic, partition, offset, sent)
 
-    def written(self, producer: Producer, topic: SimTopic) -> None:
+    def written(self, producer: Producer, topic: Topic) -> None:
         if producer.reader is None:
             self.early |= set() if topic.topic_id in self.chain else {producer.number}
             return
@@ -104,7 +105,7 @@ class ChainJudge(Judge):
         if topic.topic_id not in self.chain and not producer.reader.behind:
             raise Violation("I8", f"a record goes to {topic.topic_id}, which no name leads to")
 
-    def given(self, group: Group, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+    def given(self, group: Group, topic: Topic, partition: int, offset: int, sent: Sent) -> None:
         if group.aware and topic.topic_id not in self.chain:
             raise Violation("I8", f"group {group.name} is given a record of {topic.topic_id}, which no name leads to")
         if sent.producer in self.early:

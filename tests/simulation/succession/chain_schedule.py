@@ -14,7 +14,9 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle.alias import is_alias
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
+from tests.simulation.broker import NAME, SUCCESSOR, THIRD, Topic
 from tests.simulation.drain_invariants import Violation
+from tests.simulation.faults import Coverage, Kind
 from tests.simulation.succession.chain_judge import ChainJudge
 from tests.simulation.succession.clients import Group
 from tests.simulation.succession.ending import (
@@ -27,7 +29,7 @@ from tests.simulation.succession.ending import (
     unfinished,
 )
 from tests.simulation.succession.schedule import ALWAYS, Actions, head_start, is_let_go, make_clients
-from tests.simulation.succession.world import NAME, SUCCESSOR, THIRD, SimTopic, World
+from tests.simulation.world import World
 
 CHAIN_FROM = 4_000_000_000
 """From this seed on, schedules are about chains and aliases."""
@@ -49,7 +51,7 @@ class ChainActions(Actions):
             self.command = replace(self.command, delay_ms=None)
 
     @property
-    def last(self) -> SimTopic:
+    def last(self) -> Topic:
         """The topic that is written to."""
         return self.world.by_id[self.judge.last]
 
@@ -226,8 +228,8 @@ CHAINED: tuple[tuple[Event, float], ...] = (
 )
 
 
-def run(seed: int, story: list[str] | None = None) -> World:
-    world = World(seed, story, deletes=True, chains=True)
+def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
+    world = World(seed, Kind.CHAINS, coverage, story)
     actions = ChainActions(world, skips_second=seed % 16 == 9)
     make_clients(world)
     weighted: list[tuple[Event, float]] = [*ALWAYS, *MORE]
@@ -257,7 +259,7 @@ def _is_switched(world: World) -> bool:
 
 
 def _is_gone(world: World) -> bool:
-    return world.record is not None and is_alias(world.record)
+    return world.first_record is not None and is_alias(world.first_record)
 
 
 def settle(world: World, actions: ChainActions) -> None:

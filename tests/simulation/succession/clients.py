@@ -15,9 +15,9 @@ from modeaware.clients.gate import (
     written_topic,
 )
 from modeaware.topic_view import TopicView
-from tests.simulation.broker import MARKER
+from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Log, Sent, Topic
 from tests.simulation.modelog import Reader
-from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, Sent, SimTopic, World
+from tests.simulation.world import World
 
 KEYS = 5
 
@@ -26,7 +26,7 @@ KEYS = 5
 class InFlight:
     """A record that was handed to the client library: its topic and partition are settled (I7)."""
 
-    topic: SimTopic
+    topic: Topic
     partition: int
     sent: Sent
 
@@ -41,10 +41,10 @@ class Producer:
         self.reader = Reader(world.log, NAME) if aware else None
         self.queue: list[InFlight] = []
         self.refused = 0
-        self.transaction: list[tuple[SimTopic, int, Sent]] | None = None
-        self.announced: dict[tuple[str, int], SimTopic] = {}
+        self.transaction: list[tuple[Topic, int, Sent]] | None = None
+        self.announced: dict[tuple[str, int], Topic] = {}
 
-    def target(self) -> SimTopic | None:
+    def target(self) -> Topic | None:
         """The topic that its next record goes to."""
         world = self.world
         if self.reader is None:
@@ -61,8 +61,7 @@ class Producer:
             return
         self.world.judge.written(self, topic)
         key = self.world.below(KEYS)
-        sent = Sent(len(self.world.sent), self.number, key)
-        self.world.sent.append(sent)
+        sent = self.world.new_record(self.number, key)
         self.queue.append(InFlight(topic, key % len(topic.logs), sent))
 
     def flush(self, most: int = 1 << 30) -> None:
@@ -86,11 +85,11 @@ class Producer:
             self._land(each, log)
         self.queue = left
 
-    def _land(self, each: InFlight, log: Partition) -> None:
+    def _land(self, each: InFlight, log: Log) -> None:
         world = self.world
         offset = len(log.records)
-        log.append(each.sent.number, world.steps, world.time_ms)
-        each.topic.touched, each.topic.touched_at = True, world.steps
+        world.append(log, each.sent.number)
+        each.topic.touched_at = world.steps
         each.sent.where = (each.topic.topic_id, each.partition, offset)
         world.tell(
             "record %d (producer %d, key %d) lands at %s-%d@%d",
@@ -118,7 +117,7 @@ class Producer:
         for (_, partition), topic in touched.items():
             log = topic.logs[partition]
             log.open.pop(self.number, None)
-            log.append(MARKER, self.world.steps, self.world.time_ms)
+            self.world.append(log, MARKER)
 
 
 @dataclass(eq=False, slots=True)
@@ -168,6 +167,13 @@ class Group:
         self.began: int | None = None
 
     @property
+    def readers(self) -> list[Reader]:
+        return [member.reader for member in self.members if member.reader is not None]
+
+    def uses(self, topic: Topic) -> bool:
+        return bool(self.committed.get(topic.topic_id)) or topic.topic_id in self.assigned
+
+    @property
     def moved(self) -> bool:
         return SUCCESSOR in self.names
 
@@ -206,7 +212,7 @@ class Group:
         self.owners.clear()
         if not self.has_members:
             return
-        wanted: dict[str, SimTopic] = {}
+        wanted: dict[str, Topic] = {}
         for member in self.members:
             if member.reader is not None:
                 member.reader.catch_up()
@@ -219,7 +225,7 @@ class Group:
         world.tell("group %s rebalances: %s", self.name, ", ".join(sorted(f"{t}-{p}" for t, p in self.owners)))
         self.assign()
 
-    def _subscribed(self, member: Member) -> list[SimTopic]:
+    def _subscribed(self, member: Member) -> list[Topic]:
         topics = self.world.topics
         if member.reader is None:
             return [topics[name] for name in self.names if name in topics]
@@ -258,7 +264,7 @@ class Group:
                 committed = self._start(topic, partition, member)
             self.positions[topic_id, partition] = max(committed, log.log_start)
 
-    def _start(self, topic: SimTopic, partition: int, member: Member) -> int:
+    def _start(self, topic: Topic, partition: int, member: Member) -> int:
         log = topic.logs[partition]
         own = None
         if member.reader is not None:
@@ -275,7 +281,7 @@ class Group:
         if self.world.judge.may_skip(topic, used_before=used_before):
             self.excused |= {n for n in log.records[:start] if n != MARKER}
         # As aware clients do: a start that is not committed would be another one after a restart. Behind a gate: later.
-        if self.aware and not (self.world.chains and self.world.is_successor(topic)):
+        if self.aware and not (self.world.chains and self.world.judge.is_successor(topic)):
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
         return start
 
@@ -284,7 +290,7 @@ class Group:
         remain = (each for each in topics_before(topic, before) if each.successor and not each.successor.gone)
         return any(self._held(each) for each in remain)
 
-    def _latest(self, topic: SimTopic, partition: int, member: Member) -> int:
+    def _latest(self, topic: Topic, partition: int, member: Member) -> int:
         """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
         log = topic.logs[partition]
         view = member.reader.view_of(topic.name) if member.reader is not None and self.world.chains else None
@@ -318,7 +324,7 @@ class Group:
             if position is None or not log.available or not self._may_read(topic, partition, member):
                 continue
             position = max(position, log.log_start)
-            end = min(log.last_stable, position + most)
+            end = min(log.stable, position + most)
             last = None
             for offset in range(position, end):
                 number = log.records[offset]
@@ -328,9 +334,9 @@ class Group:
             # A client's position moves by the records that it is given; it passes over nothing at the end.
             self.positions[topic_id, partition] = position if last is None else last + 1
 
-    def _may_read(self, topic: SimTopic, partition: int, member: Member) -> bool:
+    def _may_read(self, topic: Topic, partition: int, member: Member) -> bool:
         before = member.reader.before() if member.reader is not None else {}
-        has_gate = self.world.is_successor(topic) or (self.world.chains and topic.name in before)
+        has_gate = self.world.judge.is_successor(topic) or (self.world.chains and topic.name in before)
         if member.reader is None or not has_gate:
             return True
         if topic.name in before:
@@ -360,7 +366,7 @@ class Group:
                 continue
             held = self.committed.setdefault(topic_id, {})
             started = self.aware or position > topic.logs[partition].log_start or partition in held
-            if self.world.is_successor(topic) and self.aware and partition not in held:
+            if self.world.judge.is_successor(topic) and self.aware and partition not in held:
                 continue  # its gate is shut
             if started:
                 held[partition] = position
@@ -410,5 +416,5 @@ class Group:
             self.world.hit("set back")
 
 
-def log_starts(topic: SimTopic) -> dict[int, int]:
+def log_starts(topic: Topic) -> dict[int, int]:
     return {partition: log.log_start for partition, log in enumerate(topic.logs)}

@@ -9,8 +9,9 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
+from tests.simulation.broker import NAME, SUCCESSOR
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.succession.world import INTERVAL_MS, NAME, SUCCESSOR, World
+from tests.simulation.world import INTERVAL_MS, World
 
 if TYPE_CHECKING:
     from tests.simulation.succession.schedule import Actions
@@ -30,7 +31,7 @@ def settle(world: World, actions: Actions) -> None:
             continue
         person(world, actions)
     else:
-        raise Violation("I2", f"a replacement does not finish: {reasons_of(world.record)} {world.record}")
+        raise Violation("I2", f"a replacement does not finish: {reasons_of(world.first_record)} {world.first_record}")
     read_to_the_end(world)
     _check_end(world)
 
@@ -40,7 +41,7 @@ def calm_down(world: World) -> None:
     world.calm = True
     world.log.settle_pending(commit=True)
     while world.late:
-        world.late.pop()()
+        world.carry_out(*world.late.pop())
     world.doubtful = world.gitops = False
     world.policy = "delete"
     for controller in world.controllers:
@@ -162,7 +163,7 @@ _A_TURN_MORE = (reasons.GROUP_LAG, reasons.GROUP_NOT_MOVED, reasons.NOT_FENCED, 
 
 def _check_end(world: World) -> None:
     """The name leads where the record says, and producers write there."""
-    record = world.record
+    record = world.first_record
     now = record.replacement if record is not None else None
     if now is None or now.switched_ms is None:
         return

@@ -11,14 +11,15 @@ from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
 from modeaware.modelog.records import CLAIM_KEY, Replacement, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.topic_view import TopicView
+from tests.simulation.broker import SUCCESSOR
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.succession.world import SUCCESSOR
 
 if TYPE_CHECKING:
+    from tests.simulation.broker import Sent, Topic
+    from tests.simulation.controller import Controller
     from tests.simulation.modelog import Reader
     from tests.simulation.succession.clients import Group, Producer
-    from tests.simulation.succession.controller import ReplacingController
-    from tests.simulation.succession.world import Sent, SimTopic, World
+    from tests.simulation.world import World
 
 
 class Judge:
@@ -36,9 +37,7 @@ class Judge:
 
     # The mode log
 
-    def appended(
-        self, truth: Replay, key: str, value: bytes | None, writer: ReplacingController, *, late: bool
-    ) -> None:
+    def appended(self, truth: Replay, key: str, value: bytes | None, writer: Controller, *, late: bool) -> None:
         before = truth.records.get(key)
         truth.apply(key, value)
         if key == CLAIM_KEY:
@@ -68,7 +67,7 @@ class Judge:
     def others_wrote(self, truth: Replay) -> None:
         """Nobody else writes here."""
 
-    def memory(self, controller: ReplacingController) -> None:
+    def memory(self, controller: Controller) -> None:
         if controller.claimed and controller.epoch == self.epoch:
             truth = self.world.log.truth.records
             for record in controller.engine.records:
@@ -92,7 +91,7 @@ class Judge:
         if before is not None and before.replacement is not None and before.replacement.switched_ms is not None:
             raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a successor")
 
-    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: ReplacingController) -> None:
+    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         was = before.replacement if before is not None else None
         now = after.replacement
         if was is not None and was.switched_ms is not None:
@@ -130,7 +129,7 @@ class Judge:
         is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
         return is_lost and was.let_go_ms is None
 
-    def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
+    def _adopted(self, now: Replacement, writer: Controller) -> None:
         topic = self.world.by_id[now.successor_id or ""]
         landed = [log.written_at for log in topic.logs if log.records]
         if (
@@ -142,7 +141,7 @@ class Judge:
         if len(topic.logs) != now.num_partitions:
             raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has {len(topic.logs)} partitions")
 
-    def _switched(self, after: TopicRecord, now: Replacement, writer: ReplacingController) -> None:
+    def _switched(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
         if now.pause_before_switch:
             raise Violation("switch", "it switches though it is to pause")
         if now.undone_ms is not None:
@@ -164,9 +163,7 @@ class Judge:
         self.required[after.topic_id] = set(after.required_groups)
         self.world.switched_at[now.successor] = self.world.steps
 
-    def _sealed(
-        self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: ReplacingController
-    ) -> None:
+    def _sealed(self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: Controller) -> None:
         topic = self.world.by_id[after.topic_id]
         log = topic.logs[partition]
         self.sealed[after.topic_id, partition] = seal
@@ -176,7 +173,7 @@ class Judge:
         if any(self.world.is_data(number) for number in log.records[seal:]) and log.written_at < writer.looked.at:
             raise Violation("seal", f"partition {partition} is sealed at {seal}, and more had been appended")
 
-    def _let_go(self, after: TopicRecord, now: Replacement, writer: ReplacingController) -> None:
+    def _let_go(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
         """Every required group has read the predecessor, and has an offset on the successor (I2)."""
         world = self.world
         topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
@@ -202,7 +199,12 @@ class Judge:
 
     # Effects
 
-    def effect_sent(self, controller: ReplacingController, effect: Effect) -> None:
+    def effect_begins(self, controller: Controller, effect: Effect) -> None:
+        """Right before a request the controller must have seen that it was not replaced (I5)."""
+        if controller.epoch != self.epoch and controller.own_steps > 0:
+            raise Violation("I5", f"controller {controller.index} was replaced before it began {type(effect).__name__}")
+
+    def effect_sent(self, controller: Controller, effect: Effect) -> None:
         if controller.epoch != self.epoch:
             raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
         record = self.world.log.truth.records.get(effect.topic_id)
@@ -215,11 +217,11 @@ class Judge:
         if isinstance(effect, DeletePredecessor) and (now is None or None in (now.let_go_ms, now.deleting_ms)):
             raise Violation("record", f"{effect.topic_id} is to be deleted, and its record does not say so first")
 
-    def deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def deleted(self, controller: Controller, topic: Topic) -> None:
         if topic.touched and topic.touched_at < controller.looked_again:
             raise Violation("I1", f"{topic.name} is deleted, and somebody has written to it")
 
-    def predecessor_deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def predecessor_deleted(self, controller: Controller, topic: Topic) -> None:
         """Nothing that happened before the last checks speaks against it; what happens after them no one can see."""
         world, looked = self.world, controller.looked
         record = world.log.truth.records.get(topic.topic_id)
@@ -245,7 +247,7 @@ class Judge:
             if name in required and not group.waived:
                 self._has_read(controller, topic, group)
 
-    def _fenced_at_the_end(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def _fenced_at_the_end(self, controller: Controller, topic: Topic) -> None:
         proved = controller.proved_again
         for partition, log in enumerate(topic.logs):
             if not log.fenced and max(log.lifted_at, log.elected_at, log.made_at) < proved:
@@ -254,7 +256,7 @@ class Judge:
         if 0 <= topic.lifted_at < controller.looked.at and controller.proved_again_ms < until_ms:
             raise Violation("fence", f"{topic.topic_id} is deleted a moment after its fence was lifted")
 
-    def _has_read(self, controller: ReplacingController, topic: SimTopic, group: Group) -> None:
+    def _has_read(self, controller: Controller, topic: Topic, group: Group) -> None:
         """The group was given all that was acknowledged, and does not have to read any of it again (I1)."""
         held = group.committed.get(topic.topic_id, {})
         for partition, (log, end) in enumerate(zip(topic.logs, controller.ends_again, strict=False)):
@@ -269,17 +271,17 @@ class Judge:
 
     # Records
 
-    def is_successor(self, topic: SimTopic) -> bool:
+    def is_successor(self, topic: Topic) -> bool:
         return topic.name == SUCCESSOR
 
-    def may_skip(self, topic: SimTopic, *, used_before: bool) -> bool:
+    def may_skip(self, topic: Topic, *, used_before: bool) -> bool:
         """Whether a group may begin at the end: one from before the switch has to be given all that followed."""
         return not (self.is_successor(topic) and used_before)
 
-    def written(self, producer: Producer, topic: SimTopic) -> None:
+    def written(self, producer: Producer, topic: Topic) -> None:
         """A producer has a record for the topic."""
 
-    def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+    def acknowledged(self, topic: Topic, partition: int, offset: int, sent: Sent) -> None:
         seal = self.sealed.get((topic.topic_id, partition))
         if seal is not None and offset >= seal and not self.lifted and not sent.aborted:
             record = self.world.log.truth.records.get(topic.topic_id)
@@ -288,7 +290,7 @@ class Judge:
                     "seal", f"{topic.name}-{partition}: offset {offset} is acknowledged, the seal is {seal}"
                 )
 
-    def given(self, group: Group, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+    def given(self, group: Group, topic: Topic, partition: int, offset: int, sent: Sent) -> None:
         if sent.number in group.given:
             return
         if group.aware and not self.lifted:
@@ -309,13 +311,13 @@ class Judge:
     @property
     def _has_fence(self) -> bool:
         """Whether what arrives behind a seal is a breach: without a fence it is drained, and late."""
-        record = self.world.record
+        record = self.world.first_record
         return record is None or record.replacement is None or record.replacement.has_fence
 
     @property
     def _chain(self) -> set[str | None]:
         """The topics that the name has led to. Another one of the name is nobody's (I8)."""
-        record = self.world.record
+        record = self.world.first_record
         now = record.replacement if record is not None else None
         return {"id-1", now.successor_id if now is not None and now.switched_ms is not None else None}
 
@@ -336,6 +338,6 @@ class Judge:
 
     def _is_for(self, group: Group, _sent: Sent) -> bool:
         """Whether the group has to be given such a record: not a stock one that was not moved, and now cannot be."""
-        record = self.world.record
+        record = self.world.first_record
         now = record.replacement if record is not None else None
         return now is None or now.gone_ms is None or group.aware or group.moved

@@ -9,10 +9,11 @@ from itertools import accumulate
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand, TopicCommand
-from tests.simulation.faults import Fault
+from tests.simulation.broker import NAME, SUCCESSOR, Log, Topic
+from tests.simulation.faults import Coverage, Fault, Kind
 from tests.simulation.succession.clients import Group, Producer
 from tests.simulation.succession.ending import ROUNDS, settle, work
-from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, SimTopic, World
+from tests.simulation.world import World
 
 DELETE_FROM = 3_500_000_000
 """From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
@@ -64,7 +65,7 @@ class Actions:
 
     def move_stock_group(self) -> None:
         for group in self.world.groups.values():
-            record = self.world.record
+            record = self.world.first_record
             switched = record is not None and record.replacement is not None and record.replacement.switched_ms
             if not group.aware and switched and self.world.random() < 0.5:
                 group.move()
@@ -105,7 +106,7 @@ class Actions:
 
     # Brokers
 
-    def _some_partition(self) -> tuple[SimTopic, int] | None:
+    def _some_partition(self) -> tuple[Topic, int] | None:
         topics = list(self.world.topics.values())
         if not topics:
             return None
@@ -139,9 +140,7 @@ class Actions:
         topic, partition = found
         log, world = topic.logs[partition], self.world
         world.hit("election")
-        for number in log.records[log.replicated :]:
-            if number >= 0:
-                world.sent[number].lost = True
+        world.lose(log.records[log.replicated :])
         log.truncate(log.replicated, log.log_start, world.steps)
         log.truncated_at = -1
         log.elected_at = world.steps
@@ -167,20 +166,17 @@ class Actions:
                 self.expire(log, 1 << 30)
         self.expire(topic.logs[partition], 1 + self.world.below(3))
 
-    def expire(self, log: Partition, count: int) -> None:
+    def expire(self, log: Log, count: int) -> None:
         before = log.log_start
-        log.log_start = max(before, min(before + count, log.last_stable))
-        for number in log.records[before : log.log_start]:
-            if number >= 0:
-                self.world.sent[number].lost = True
+        log.log_start = max(before, min(before + count, log.stable))
+        self.world.lose(log.records[before : log.log_start])
         self.world.hit(Fault.RETENTION)
 
     def grow(self) -> None:
-        """Another tool adds a partition. A broker has the topic's configs when it creates a log: those of before."""
+        """Another tool adds a partition."""
         topic = self.world.topics.get(NAME)
         if topic is not None and len(topic.logs) < 6:
-            fenced = topic.is_fenced
-            topic.logs.append(Partition(fenced=fenced, followers_fenced=fenced, made_at=self.world.steps))
+            topic.grow(len(topic.logs) + 1, self.world.steps)
             self.world.hit(Fault.FOREIGN_GROWTH)
 
     def lift(self) -> None:
@@ -189,7 +185,7 @@ class Actions:
         if topic is not None and topic.is_fenced:
             self.lift_from(topic)
 
-    def lift_from(self, topic: SimTopic) -> None:
+    def lift_from(self, topic: Topic) -> None:
         self.world.hit("fence lifted")
         self.world.judge.lifted = True
         topic.configs.clear()
@@ -203,7 +199,7 @@ class Actions:
 
     def own_configs(self) -> None:
         """Somebody sets configs of the predecessor, before a controller has noted them."""
-        topic, record = self.world.topics.get(NAME), self.world.record
+        topic, record = self.world.topics.get(NAME), self.world.first_record
         replacement = record.replacement if record is not None else None
         if topic is not None and (replacement is None or replacement.own_configs is None) and not topic.is_fenced:
             topic.configs["max.message.bytes"] = "2000000"
@@ -228,7 +224,7 @@ class Actions:
                 self.world.foreign_record(topic)
 
     def foreign_record(self) -> None:
-        topic, record = self.world.topics.get(SUCCESSOR), self.world.record
+        topic, record = self.world.topics.get(SUCCESSOR), self.world.first_record
         if topic is not None and (
             record is None or record.replacement is None or record.replacement.switched_ms is None
         ):
@@ -237,7 +233,7 @@ class Actions:
     def lose_successor(self) -> None:
         """Somebody deletes the successor, and what was written to it."""
         topic = self.world.topics.get(SUCCESSOR)
-        record = self.world.record
+        record = self.world.first_record
         let_go = record is not None and record.replacement is not None and record.replacement.let_go_ms is not None
         if topic is not None and (not let_go or (self.world.deletes and self.world.random() < 0.2)):
             self.world.hit("successor deleted")
@@ -246,8 +242,7 @@ class Actions:
 
     def late_request(self) -> None:
         if self.world.late:
-            self.world.hit(Fault.LATE_CREATE)
-            self.world.late.pop(self.world.below(len(self.world.late)))()
+            self.world.carry_out(*self.world.late.pop(self.world.below(len(self.world.late))))
 
     def compaction(self) -> None:
         self.world.log.compact(self.world.below(len(self.world.log.entries) + 1))
@@ -343,8 +338,8 @@ SOMETIMES: tuple[tuple[Event, float], ...] = (
 DELETING: tuple[tuple[Event, float], ...] = ((Actions.gitops, 0.5),)
 
 
-def run(seed: int, story: list[str] | None = None) -> World:
-    world = World(seed, story, deletes=seed >= DELETE_FROM)
+def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
+    world = World(seed, Kind.DELETIONS if seed >= DELETE_FROM else Kind.REPLACEMENTS, coverage, story)
     actions = Actions(world)
     make_clients(world)
     weighted = list(ALWAYS)
@@ -382,7 +377,7 @@ def make_clients(world: World) -> None:
 
 
 def is_let_go(world: World) -> bool:
-    now = world.record.replacement if world.record is not None else None
+    now = world.first_record.replacement if world.first_record is not None else None
     return now is not None and now.let_go_ms is not None
 
 
