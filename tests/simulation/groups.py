@@ -51,6 +51,7 @@ class Group:
     held: set[int] = field(default_factory=set)
     reset_at: int = -1
 
+    waived: bool = False
     ever = True
 
     def uses(self, _topic: Topic) -> bool:
@@ -259,3 +260,39 @@ class Group:
         self.positions.pop(partition, None)
         self.consumed.difference_update(log.records[log.log_start :])
         self.reset_at = self.world.steps
+
+    # At the end of a schedule
+
+    def calm_down(self) -> None:
+        if self.in_use:
+            self.join()
+
+    def begin_at_last(self) -> None:
+        """One that is not in use stays away."""
+
+    def read_all(self) -> None:
+        if self.has_members:
+            self.rebalance()
+            self.poll(10_000, behind=False)
+
+    @property
+    def sits_at_the_end(self) -> bool:
+        """Retention went past a latest group's commit: it waits at the end, and commits nothing before one comes."""
+        topic = self.world.topic
+        assert topic is not None
+        return self.latest and any(
+            offset < topic.logs[p].log_start and self.positions.get(p) == topic.logs[p].end
+            for p, (offset, _) in self.committed.items()
+        )
+
+    def set_back_to_what_it_read(self) -> None:
+        """``kafka-consumer-groups --reset-offsets``: to where the log still is what the group has read."""
+        topic = self.world.topic
+        assert topic is not None
+        for partition, (offset, epoch) in list(self.committed.items()):
+            log = topic.logs[partition]
+            if offset < log.log_start and self.positions.get(partition) == log.end:
+                self.committed[partition] = (log.end, log.epoch)
+            else:
+                self.committed[partition] = (max(min(offset, log.epoch_end(epoch)), log.log_start), log.epoch)
+                self.positions.pop(partition, None)

@@ -10,31 +10,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median_high
-from typing import Protocol
 
 from tests.simulation.controller import seams
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import IMPOSSIBLE, PHASES, REPLACED, Coverage, Fault
-from tests.simulation.schedule import run as run_resizes
-from tests.simulation.succession.chain_schedule import CHAIN_FROM as CHAIN_FROM
-from tests.simulation.succession.chain_schedule import run as run_chain
-from tests.simulation.succession.schedule import DELETE_FROM as DELETE_FROM
-from tests.simulation.succession.schedule import run as run_replacement
+from tests.simulation.schedule import CHAIN_FROM as CHAIN_FROM
+from tests.simulation.schedule import DELETE_FROM as DELETE_FROM
+from tests.simulation.schedule import REPLACE_FROM as REPLACE_FROM
+from tests.simulation.schedule import run as run_schedule
+from tests.simulation.world import World
 
 BATCH = 500
-REPLACE_FROM = 3_000_000_000
-"""From this seed on, topics are replaced, not resized."""
 MOST_FAILURES = 10
 LEAST_STEPS = 100
 LEAST_SHRUNK = 0.5
 """Half of the schedules complete a shrink, and half of them have so many steps."""
-
-
-class Outcome(Protocol):
-    """What became of one schedule: its steps, and how many changes were completed."""
-
-    steps: int
-    shrinks: int
 
 
 @dataclass
@@ -139,11 +129,9 @@ def run_range(first: int, count: int) -> Report:
     return report
 
 
-def run(seed: int, report: Report, story: list[str] | None = None) -> Outcome:
+def run(seed: int, report: Report, story: list[str] | None = None) -> World:
     """Run the schedule of a seed; ``report`` is told what happened in it."""
-    if seed < REPLACE_FROM:
-        return run_resizes(seed, report.coverage, story)
-    return (run_chain if seed >= CHAIN_FROM else run_replacement)(seed, report.coverage, story)
+    return run_schedule(seed, report.coverage, story)
 
 
 def run_one(seed: int, report: Report) -> None:

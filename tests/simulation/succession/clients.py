@@ -415,6 +415,26 @@ class Group:
             self.set_back_at = self.world.steps
             self.world.hit("set back")
 
+    # At the end of a schedule
+
+    def calm_down(self) -> None:
+        self.stateful = False
+        if not self.has_members and self.ever:
+            self.start()
+
+    def begin_at_last(self) -> None:
+        if not self.has_members:
+            self.start()
+
+    def read_all(self) -> None:
+        for reader in self.readers:
+            reader.catch_up()
+        self.commit()
+        self.rebalance()
+        for _ in range(3):
+            self.poll(10_000)
+            self.commit()
+
 
 def log_starts(topic: Topic) -> dict[int, int]:
     return {partition: log.log_start for partition, log in enumerate(topic.logs)}
