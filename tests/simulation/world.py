@@ -18,8 +18,6 @@ from tests.simulation.drain_invariants import by_order
 from tests.simulation.faults import PHASES, REPLACED, Coverage, Fault, Kind
 from tests.simulation.invariants import Judge
 from tests.simulation.modelog import Reader, SharedLog
-from tests.simulation.succession.chain_judge import ChainJudge
-from tests.simulation.succession.judge import Judge as ReplacementJudge
 
 if TYPE_CHECKING:
     from tests.simulation.groups import Group
@@ -82,7 +80,7 @@ class World(Chance):
         self.switched_at: dict[str, int] = {}
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
-        self.judge = ChainJudge(self) if self.chains else ReplacementJudge(self) if self.replaces else Judge(self)
+        self.judge = Judge(self)
         self.log = SharedLog(self)
         self.coordinator = Coordinator()
         self._begin()

@@ -162,7 +162,7 @@ class Group:
         self.committed: dict[str, dict[int, int]] = {}
         self.positions: dict[tuple[str, int], int] = {}
         self.owners: dict[tuple[str, int], Member] = {}
-        self.given: dict[int, int] = {}
+        self.given: set[int] = set()
         self.excused: set[int] = set()
         self.began: int | None = None
 
@@ -329,7 +329,7 @@ class Group:
             for offset in range(position, end):
                 number = log.records[offset]
                 if self.world.is_data(number):
-                    self.world.judge.given(self, topic, partition, offset, self.world.sent[number])
+                    self.world.judge.given(self, topic, partition, self.world.sent[number])
                     last = offset
             # A client's position moves by the records that it is given; it passes over nothing at the end.
             self.positions[topic_id, partition] = position if last is None else last + 1
