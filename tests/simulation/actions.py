@@ -74,7 +74,7 @@ class Actions(BrokerActions):
     def make_clients(self) -> None:
         """A topic in use: some groups have read a part of it, a controller has its first turn."""
         world = self.world
-        world.producers = [Producer(world, aware=True), Producer(world, aware=True), Producer(world, aware=False)]
+        world.producers = [Producer(world, number, aware=number < 2) for number in range(3)]
         for name in ("billing", "audit", "share", "streams", "console-consumer-1")[: 1 + world.below(5)]:
             aware = name != "console-consumer-1" and world.random() < 0.75
             latest = name == "console-consumer-1" or world.random() < 0.4
@@ -249,7 +249,7 @@ class Actions(BrokerActions):
         elif world.random() < 0.2 and world.odds[Fault.HANGING_TRANSACTION]:
             producer.hang()
         else:
-            producer.end(commit=world.random() < 0.6)
+            producer.finish(commit=world.random() < 0.6)
 
     def modes_away(self) -> None:
         world = self.world

@@ -13,7 +13,6 @@ from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import NAME
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Fault
-from tests.simulation.producers import end_transaction
 from tests.simulation.world import INTERVAL_MS, World
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def reasons_of(record: TopicRecord) -> list[str]:
 def end_hanging_transactions(world: World) -> None:
     """``kafka-transactions abort``."""
     while world.hanging:
-        end_transaction(world, world.hanging.pop(), commit=False)
+        world.hanging.pop().end(world, commit=False)
 
 
 # A person

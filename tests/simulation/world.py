@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.commands import CreatePartitions, DeleteRecords
@@ -12,8 +12,7 @@ from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.simulation import faults
 from tests.simulation.broker import MARKER, NAME, Coordinator, Log, Sent, Topic
-from tests.simulation.chance import Chance
-from tests.simulation.controller import Controller
+from tests.simulation.controller import Controller, Crash
 from tests.simulation.drain_invariants import by_order
 from tests.simulation.faults import PHASES, REPLACED, Coverage, Fault, Kind
 from tests.simulation.invariants import Judge
@@ -23,13 +22,18 @@ if TYPE_CHECKING:
     from tests.simulation.groups import Group
     from tests.simulation.producers import Producer, Transaction
 
+MOST_NESTED = 2
+"""How deep pauses nest: a controller paused while another one is, and a third time for good measure."""
 QUIET_MS, INTERVAL_MS, FENCE_AFTER_MS = 10_000, 300_000, 60_000
 
 
-class World(Chance):
+class World:
     """Everything there is; also the clock of the controllers (modeaware.clock.Clock).
 
     Attributes:
+        act: the next event of the schedule.
+        steps: actions of clients and people, and requests of controllers, so far.
+        odds: by fault, how likely it is to strike where it can.
         kind: what the schedule is about; ``replaces``, ``deletes`` and ``chains`` say whether it is, or more.
         topics, by_id: those that are there, by name; all that ever were.
         topic: the one that has the first name now.
@@ -46,7 +50,7 @@ class World(Chance):
     """
 
     def __init__(self, seed: int, kind: Kind, coverage: Coverage, story: list[str] | None = None) -> None:
-        super().__init__(story)
+        self.story = story
         self.kind = kind
         self.replaces, self.deletes, self.chains = (kind >= each for each in list(Kind)[1:])
         dice = random.Random(f"succession {seed}" if self.replaces else seed)
@@ -54,6 +58,13 @@ class World(Chance):
         self.side_random = dice.random if self.replaces else random.Random(f"side {seed}").random
         self.ids_are_watched = not self.replaces and seed % 4 == 1
         self.tells_ids = not self.replaces and seed % 2 == 1
+        self.act: Callable[[], None] = lambda: None
+        self.steps = 0
+        self.calm = False
+        self.time_ms = 1_000_000
+        self.odds = [0.0] * len(Fault)
+        self.pause_odds = 0.0
+        self._nested = 0
         self.coverage = coverage
         self.config = ControllerConfig(
             check_interval_ms=INTERVAL_MS, seal_quiet_ms=QUIET_MS, fence_after_ms=FENCE_AFTER_MS
@@ -95,6 +106,71 @@ class World(Chance):
         if self.random() < 0.6:
             self.pause_odds = 0.05 * self.random() if self.replaces else 0.06 * (0.3 + self.random())
         self.make(NAME, partitions or 2 + self.below(3))
+
+    # Time and dice
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_s(self) -> float:
+        return self.time_ms / 1000
+
+    def tell(self, text: str, *args: Any) -> None:
+        """One line of the story; an argument that is callable is called for its text."""
+        if self.story is not None:
+            shown = tuple(arg() if callable(arg) else arg for arg in args)
+            self.story.append(f"{self.steps:5d} {self.time_ms / 1000:9.1f} s {'  ' * self._nested}{text % shown}")
+
+    def strikes(self, fault: Fault, phase: int | None = None) -> bool:
+        if self.happens(fault):
+            self.hit(fault, phase)
+            return True
+        return False
+
+    def happens(self, fault: Fault) -> bool:
+        """Throw the dice for a fault that is counted later, when it takes effect."""
+        odds = self.odds[fault]
+        return odds > 0 and not self.calm and self.random() < odds
+
+    def below(self, limit: int) -> int:
+        return int(self.random() * limit)
+
+    def io(self, controller: Controller, what: str, *, own: bool = True) -> None:
+        """A controller is about to ask something of the cluster: here it may die, or others may move first."""
+        self.steps += 1
+        if own:
+            controller.own_steps += 1
+        self.tell("controller %d %s", controller.index, what)
+        if self.calm:
+            return
+        if self.pause_odds and self._nested < MOST_NESTED and self.random() < self.pause_odds:
+            self._pause(controller)
+        if self.strikes(Fault.CRASH):
+            self.tell("controller %d dies", controller.index)
+            raise Crash
+
+    def _pause(self, controller: Controller) -> None:
+        self.hit(Fault.PAUSE)
+        controller.member.frozen = stopped = self.random() < 0.5
+        if stopped:
+            controller.member.polled_ms = self.time_ms
+        self.tell("controller %d is %s here", controller.index, "stopped" if stopped else "held up")
+        self._nested += 1
+        for _ in range(1 + self.below(12)):
+            self.act()
+        if stopped and self.random() < 0.5:
+            self.time_ms += 11_000
+            self.coordinator.expire(self.time_ms)
+            for _ in range(3 + self.below(12)):
+                self.controllers[1 - controller.index].step()
+                self.act()
+        self._nested -= 1
+        if stopped:
+            self.coordinator.expire(self.time_ms)
+            if controller.member.gone:
+                self.hit(Fault.SESSION_LOST)
+            controller.member.frozen = False
+        self.tell("controller %d goes on", controller.index)
 
     def hit(self, what: Fault | str, phase: int | None = None) -> None:
         """Count a fault, or what else happens now; in the phase of the topic, unless it is given."""

@@ -12,8 +12,11 @@ from tests.simulation.broker import NAME, SUCCESSOR, Log, Topic
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.ending import ROUNDS, work
 from tests.simulation.faults import Fault, Kind
-from tests.simulation.succession.clients import Group, Producer
+from tests.simulation.producers import Producer
+from tests.simulation.succession.clients import Group
 from tests.simulation.world import World
+
+KEYS = 5
 
 
 class ReplaceActions(Actions):
@@ -137,7 +140,7 @@ class ReplaceActions(Actions):
     def produce(self) -> None:
         producer = self._producer()
         for _ in range(1 + self.world.below(3)):
-            producer.hand_over()
+            producer.hand_over_some(KEYS)
 
     def flush(self) -> None:
         self._producer().flush(1 + self.world.below(4))
@@ -153,8 +156,7 @@ class ReplaceActions(Actions):
             producer.begin()
         else:
             producer.flush()
-            producer.queue.clear()
-            producer.end(commit=self.world.random() < 0.7)
+            producer.finish(commit=self.world.random() < 0.7)
 
     # Brokers
 

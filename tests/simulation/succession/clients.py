@@ -1,4 +1,4 @@
-"""Producers, aware and not, with records in flight; and groups: aware ones before the gate, and stock ones."""
+"""Groups of a name that leads through a chain of topics: aware ones before the gate, and stock ones."""
 
 from __future__ import annotations
 
@@ -12,112 +12,11 @@ from modeaware.clients.gate import (
     read_topics,
     start_offset,
     topics_before,
-    written_topic,
 )
 from modeaware.topic_view import TopicView
-from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Log, Sent, Topic
+from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Topic
 from tests.simulation.modelog import Reader
 from tests.simulation.world import World
-
-KEYS = 5
-
-
-@dataclass(eq=False, slots=True)
-class InFlight:
-    """A record that was handed to the client library: its topic and partition are settled (I7)."""
-
-    topic: Topic
-    partition: int
-    sent: Sent
-
-
-class Producer:
-    """Without a ``reader`` it is not aware. What it has handed over lands in its order."""
-
-    def __init__(self, world: World, number: int, *, aware: bool) -> None:
-        self.world = world
-        self.number = number
-        self.named = NAME
-        self.reader = Reader(world.log, NAME) if aware else None
-        self.queue: list[InFlight] = []
-        self.refused = 0
-        self.transaction: list[tuple[Topic, int, Sent]] | None = None
-        self.announced: dict[tuple[str, int], Topic] = {}
-
-    def target(self) -> Topic | None:
-        """The topic that its next record goes to."""
-        world = self.world
-        if self.reader is None:
-            return world.topics.get(self.named)
-        view = written_topic(self.named, self.reader.view_of)
-        topic = world.topics.get(view.topic)
-        if world.chains:  # by its name, as client libraries do; the judge looks whose topic that is
-            return topic
-        return topic if topic is not None and view.applies_to(topic.topic_id) else None
-
-    def hand_over(self) -> None:
-        topic = self.target()
-        if topic is None or len(self.queue) > 5:
-            return
-        self.world.judge.written(self, topic)
-        key = self.world.below(KEYS)
-        sent = self.world.new_record(self.number, key)
-        self.queue.append(InFlight(topic, key % len(topic.logs), sent))
-
-    def flush(self, most: int = 1 << 30) -> None:
-        """What was handed over reaches the leaders. A refusal is told to the application, and never retried (I7)."""
-        world, left, blocked = self.world, [], set()
-        for each in self.queue:
-            log = each.topic.logs[each.partition]
-            if world.by_id[each.topic.topic_id] is not world.topics.get(each.topic.name):
-                continue  # an error: the topic is gone
-            if most <= 0 or not log.available or (each.topic, each.partition) in blocked:
-                left.append(each)
-                blocked.add((each.topic, each.partition))
-                continue
-            most -= 1
-            if log.fenced:
-                world.hit("refused by the fence")
-                self.refused += 1
-                if self.transaction is not None:
-                    self.end(commit=False)
-                continue
-            self._land(each, log)
-        self.queue = left
-
-    def _land(self, each: InFlight, log: Log) -> None:
-        world = self.world
-        offset = len(log.records)
-        world.append(log, each.sent.number)
-        each.topic.touched_at = world.steps
-        each.sent.where = (each.topic.topic_id, each.partition, offset)
-        world.tell(
-            "record %d (producer %d, key %d) lands at %s-%d@%d",
-            each.sent.number, self.number, each.sent.key, each.topic.name, each.partition, offset,
-        )  # fmt: skip
-        if self.transaction is not None:
-            log.open.setdefault(self.number, offset)
-            self.transaction.append((each.topic, each.partition, each.sent))
-
-    def begin(self) -> None:
-        """It may have announced a partition to the coordinator that it writes nothing to: that gets a marker, too."""
-        topic = self.target()
-        if self.transaction is None and not self.queue and topic is not None:
-            self.transaction = []
-            self.announced = {(topic.topic_id, self.world.below(len(topic.logs))): topic}
-
-    def end(self, commit: bool) -> None:
-        """Markers go wherever it has records, past any fence; of aborted records readers are given none."""
-        transaction, self.transaction = self.transaction, None
-        if transaction is None:
-            return
-        touched = self.announced | {(topic.topic_id, partition): topic for topic, partition, _ in transaction}
-        for _, _, sent in transaction:
-            sent.aborted = sent.aborted or not commit
-        for (_, partition), topic in touched.items():
-            log = topic.logs[partition]
-            log.open.pop(self.number, None)
-            self.world.append(log, MARKER)
 
 
 @dataclass(eq=False, slots=True)

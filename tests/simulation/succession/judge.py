@@ -16,7 +16,8 @@ from tests.simulation.drain_invariants import DrainJudge, Violation
 if TYPE_CHECKING:
     from tests.simulation.broker import Sent, Topic
     from tests.simulation.controller import Controller
-    from tests.simulation.succession.clients import Group, Producer
+    from tests.simulation.producers import Producer
+    from tests.simulation.succession.clients import Group
     from tests.simulation.world import World
 
 
