@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from modeaware.clients.gate import (
     awaits_group,
     has_read,
@@ -17,14 +15,6 @@ from modeaware.topic_view import TopicView
 from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Topic
 from tests.simulation.modelog import Reader
 from tests.simulation.world import World
-
-
-@dataclass(eq=False, slots=True)
-class Member:
-    """One consumer of a group. ``reader`` is None for a stock one."""
-
-    reader: Reader | None
-    paused: set[tuple[str, int]] = field(default_factory=set)
 
 
 class Group:
@@ -50,7 +40,7 @@ class Group:
         self.latest = latest
         self.stateful = False
         self.stateful_at = -1  # the step since which that is so
-        self.members = [Member(Reader(world.log, NAME) if aware else None) for _ in range(members)]
+        self.members = [Reader(world.log, NAME) if aware else None for _ in range(members)]
         self.has_members = False
         self.named = NAME
         self.names = [NAME]
@@ -60,14 +50,14 @@ class Group:
         self.ever = False
         self.committed: dict[str, dict[int, int]] = {}
         self.positions: dict[tuple[str, int], int] = {}
-        self.owners: dict[tuple[str, int], Member] = {}
+        self.owners: dict[tuple[str, int], Reader | None] = {}
         self.given: set[int] = set()
         self.excused: set[int] = set()
         self.began: int | None = None
 
     @property
     def readers(self) -> list[Reader]:
-        return [member.reader for member in self.members if member.reader is not None]
+        return [reader for reader in self.members if reader is not None]
 
     def uses(self, topic: Topic) -> bool:
         return bool(self.committed.get(topic.topic_id)) or topic.topic_id in self.assigned
@@ -113,8 +103,8 @@ class Group:
             return
         wanted: dict[str, Topic] = {}
         for member in self.members:
-            if member.reader is not None:
-                member.reader.catch_up()
+            if member is not None:
+                member.catch_up()
             for topic in self._subscribed(member):
                 wanted[topic.topic_id] = topic
         for topic in wanted.values():
@@ -124,22 +114,22 @@ class Group:
         world.tell("group %s rebalances: %s", self.name, ", ".join(sorted(f"{t}-{p}" for t, p in self.owners)))
         self.assign()
 
-    def _subscribed(self, member: Member) -> list[Topic]:
+    def _subscribed(self, reader: Reader | None) -> list[Topic]:
         topics = self.world.topics
-        if member.reader is None:
+        if reader is None:
             return [topics[name] for name in self.names if name in topics]
-        ids = {self.named: member.reader.view_of(self.named).topic_id}
+        ids = {self.named: reader.view_of(self.named).topic_id}
 
         def needs(view: TopicView) -> bool:
             assert view.successor is not None, "its topic is replaced"
             ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
             has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
-            before = member.reader.before().get(view.topic)
+            before = reader.before().get(view.topic)
             is_awaited = before is not None and awaits_group(before, self.name, self._held(before))
             owes = is_awaited and len(self._held(view)) < len(view.modes)
             return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
 
-        names = read_topics(self.named, member.reader.view_of, needs)
+        names = read_topics(self.named, reader.view_of, needs)
         found = [topics[name] for name in names if name in topics]
         return [each for each in found if self.world.chains or ids[each.name] in (None, each.topic_id)]
 
@@ -153,26 +143,26 @@ class Group:
 
     def assign(self) -> None:
         """Every start offset is explicit; it is resolved when the partition comes to a member."""
-        for (topic_id, partition), member in self.owners.items():
+        for (topic_id, partition), reader in self.owners.items():
             if (topic_id, partition) in self.positions:
                 continue
             topic = self.world.by_id[topic_id]
             log = topic.logs[partition]
             committed = self.committed.get(topic_id, {}).get(partition)
             if committed is None:
-                committed = self._start(topic, partition, member)
+                committed = self._start(topic, partition, reader)
             self.positions[topic_id, partition] = max(committed, log.log_start)
 
-    def _start(self, topic: Topic, partition: int, member: Member) -> int:
+    def _start(self, topic: Topic, partition: int, reader: Reader | None) -> int:
         log = topic.logs[partition]
         own = None
-        if member.reader is not None:
-            before = member.reader.before()
+        if reader is not None:
+            before = reader.before()
             if (view := before.get(topic.name)) is not None:
                 own = start_offset(view, self.name, has_used=self._has_used(topic.name, before))
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
-        start = self._latest(topic, partition, member)
+        start = self._latest(topic, partition, reader)
         if (self.world.chains or topic.topic_id == "id-1") and self.aware and self.began is None:
             self.began = self.world.steps
         switched_at = self.world.switched_at.get(topic.name)
@@ -189,38 +179,36 @@ class Group:
         remain = (each for each in topics_before(topic, before) if each.successor and not each.successor.gone)
         return any(self._held(each) for each in remain)
 
-    def _latest(self, topic: Topic, partition: int, member: Member) -> int:
+    def _latest(self, topic: Topic, partition: int, reader: Reader | None) -> int:
         """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
         log = topic.logs[partition]
-        view = member.reader.view_of(topic.name) if member.reader is not None and self.world.chains else None
+        view = reader.view_of(topic.name) if reader is not None and self.world.chains else None
         resume = view.resume_offsets.get(partition) if view is not None and view.applies_to(topic.topic_id) else None
         return log.replicated if resume is None else max(resume, log.log_start)
 
     def refresh(self) -> None:
         """Members take in what the mode log says; one that sees other topics asks for a rebalance."""
         before = self._seen()
-        for member in self.members:
-            if member.reader is not None:
-                member.reader.catch_up(1 + self.world.below(3))
+        for reader in self.readers:
+            reader.catch_up(1 + self.world.below(3))
         if self.has_members and before != self._seen():
             self.rebalance()
 
     def _seen(self) -> list[dict[str, tuple[str, bool]]]:
         """What decides about the subscription, by each member's views."""
-        views = [member.reader.views() for member in self.members if member.reader is not None]
         return [
-            {name: (view.successor.topic_id, view.successor.let_go) for name, view in each.items() if view.successor}
-            for each in views
+            {name: (v.successor.topic_id, v.successor.let_go) for name, v in reader.views().items() if v.successor}
+            for reader in self.readers
         ]
 
     def poll(self, most: int) -> None:
         if not self.has_members:
             return
-        for (topic_id, partition), member in list(self.owners.items()):
+        for (topic_id, partition), reader in list(self.owners.items()):
             topic = self.world.by_id[topic_id]
             log = topic.logs[partition]
             position = self.positions.get((topic_id, partition))
-            if position is None or not log.available or not self._may_read(topic, partition, member):
+            if position is None or not log.available or not self._may_read(topic, partition, reader):
                 continue
             position = max(position, log.log_start)
             end = min(log.stable, position + most)
@@ -233,10 +221,10 @@ class Group:
             # A client's position moves by the records that it is given; it passes over nothing at the end.
             self.positions[topic_id, partition] = position if last is None else last + 1
 
-    def _may_read(self, topic: Topic, partition: int, member: Member) -> bool:
-        before = member.reader.before() if member.reader is not None else {}
+    def _may_read(self, topic: Topic, partition: int, reader: Reader | None) -> bool:
+        before = reader.before() if reader is not None else {}
         has_gate = self.world.judge.is_successor(topic) or (self.world.chains and topic.name in before)
-        if member.reader is None or not has_gate:
+        if reader is None or not has_gate:
             return True
         if topic.name in before:
             if not self._is_open(before[topic.name], before):
