@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import (
@@ -13,12 +14,18 @@ from modeaware.lifecycle.commands import (
     DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.modes import ReplicaState
+from tests.simulation.broker import NAME
 from tests.simulation.broker_actions import BrokerActions
+from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.groups import Group
+from tests.simulation.modelog import Reader
 from tests.simulation.producers import KEYS, Producer
+from tests.simulation.world import World
 
-WAITS_MS = (0, 100, 1_000, 1_000, 10_000, 10_000, 30_000, 60_000, 300_000)
+ANEW_FROM = 1_000_000_000
+"""From this seed on, topics are made anew, records of the mode log come twice, and groups rebalance all the time."""
 ANSWERS = frozenset(
     {
         ErrorCode.NONE,
@@ -37,8 +44,98 @@ ANSWERS = frozenset(
 )
 
 
+Event = Callable[[Any], None]
+Weighted = tuple[Event, float]
+
+
 class Actions(BrokerActions):
-    """The events of one world; whoever holds this decides which one comes next."""
+    """The events of one world, those of shrinks and growths; whoever holds this decides which one comes next.
+
+    Attributes:
+        share: how likely one of ``sometimes`` is to be in a schedule.
+        fewest, spread: a schedule has so many events, and up to so many more.
+        persons_turns: how often at its end people read the reasons.
+        late_odds: how likely what was given up is to be carried out before an event; None: as an event alone.
+    """
+
+    share, fewest, spread, persons_turns = 0.45, 50, 70, 32
+    late_odds: float | None = None
+    answers = ANSWERS
+    always: tuple[Weighted, ...]
+    """Event and weight, of those that are in every schedule."""
+    sometimes: tuple[Weighted, ...]
+    """Those that a schedule has or has not."""
+    waits_ms: tuple[int, ...] = (0, 100, 1_000, 1_000, 10_000, 10_000, 30_000, 60_000, 300_000)
+
+    def __init__(self, world: World, seed: int) -> None:
+        super().__init__(world)
+        self.anew = seed >= ANEW_FROM
+
+    def make_clients(self) -> None:
+        """A topic in use: some groups have read a part of it, a controller has its first turn."""
+        world = self.world
+        world.producers = [Producer(world, number, aware=number < 2) for number in range(3)]
+        for name in ("billing", "audit", "share", "streams", "console-consumer-1")[: 1 + world.below(5)]:
+            aware = name != "console-consumer-1" and world.random() < 0.75
+            latest = name == "console-consumer-1" or world.random() < 0.4
+            readers = [Reader(world.log, NAME) for _ in range(1 + (world.random() < 0.3))]
+            kind = name if name in ("share", "streams") else "classic"
+            commits = name != "console-consumer-1"
+            group = Group(world, name, aware, latest, kind, commits, name == "audit", readers if aware else [])
+            group.stateful = name == "streams" and world.random() < 0.5
+            world.groups[name] = group
+        assert world.topic is not None
+        for producer in world.producers:
+            for log in world.topic.logs:
+                if world.random() < 0.5:
+                    log.append(world.new_record().number, 0, 0, replicated=True)
+            producer.flush()
+        for group in world.groups.values():
+            if world.random() < 0.6:
+                group.join()
+                group.poll(world.below(3), behind=False)
+        world.controllers[0].step()
+
+    def more(self) -> list[tuple[Event, float]]:
+        """Events that are in this schedule besides."""
+        world, found = self.world, list[tuple[Event, float]]()
+        if world.odds[Fault.LATE_CREATE] or world.odds[Fault.LATE_DELETE]:  # what is late finds things changed
+            found += [(Actions.grow, 0.4), (Actions.recreate_before_late, 3.0)]
+        if self.anew:
+            found += [(Actions.recreate, 1.5), (Actions.duplicates, 8.0), (Actions.shrink, 6.0), (Actions.join, 6.0)]
+        self.late_odds = 0.15 if world.random() < 0.5 else 0.0
+        return found
+
+    def head_start(self) -> None:
+        """What happens before anything fails."""
+
+    # At the end (``ending``)
+
+    def look_again(self) -> None:
+        """See what is under way, before a person does what reasons say."""
+
+    def ask_for_more(self) -> bool:
+        """All that was asked for is done; whether there is more. Growths that were given up, of a topic that was made
+        anew since."""
+        late = self.world.late
+        had_some = bool(late)
+        while late:
+            self.world.carry_out(*late.pop())
+        return had_some
+
+    def check_end(self) -> None:
+        """What is called deleted is deleted."""
+        world, record = self.world, self.world.record
+        if record is None:
+            return
+        assert world.topic is not None
+        for partition, retired in record.retired.items():
+            log = world.topic.logs[partition]
+            left = world.judge.wanted(log.records[log.log_start :])
+            if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL and left:
+                raise Violation("I2", f"partition {partition} is done, and {left} is still there")
+
+    # Time, controllers and people
 
     def controller(self) -> None:
         """A controller's thread takes a turn; often the clock has moved to when something is due there."""
@@ -56,7 +153,7 @@ class Actions(BrokerActions):
 
     def wait(self) -> None:
         world = self.world
-        world.time_ms += WAITS_MS[world.below(len(WAITS_MS))]
+        world.time_ms += self.waits_ms[world.below(len(self.waits_ms))]
         world.coordinator.expire(world.time_ms)
 
     def shrink(self) -> None:
@@ -67,14 +164,14 @@ class Actions(BrokerActions):
         accept = ("streams",) if world.random() < 0.7 else ()
         to = world.below(count + 1) if world.random() < 0.15 else 1 + world.below(max(count - 1, 1))
         immediate = world.random() < 0.1
-        self.command(DeletePartitionsCommand(world.name, to, delay_ms, immediate, accept))
+        self.command(DeletePartitionsCommand(NAME, to, delay_ms, immediate, accept))
 
     def grow(self) -> None:
         world = self.world
         exist = 4 if world.topic is None else len(world.topic.logs)
         count = max(len(world.modes), exist)  # with all that another tool added
         to = min(count, 7) if world.random() < 0.5 else 1 + world.below(7)
-        self.command(CreatePartitionsCommand(world.name, to, validate_only=world.random() < 0.05))
+        self.command(CreatePartitionsCommand(NAME, to, validate_only=world.random() < 0.05))
 
     def rule(self) -> None:
         world = self.world
@@ -99,7 +196,7 @@ class Actions(BrokerActions):
                 result = controller.execute(command)
                 if result is not None:
                     self.world.tell("the answer: %s %s", result.code.name, result.message)
-                    assert result.code in ANSWERS, result
+                    assert result.code in self.answers, result
                     return result
         return None
 
@@ -152,7 +249,7 @@ class Actions(BrokerActions):
         elif world.random() < 0.2 and world.odds[Fault.HANGING_TRANSACTION]:
             producer.hang()
         else:
-            producer.end(commit=world.random() < 0.6)
+            producer.finish(commit=world.random() < 0.6)
 
     def modes_away(self) -> None:
         world = self.world
@@ -237,7 +334,7 @@ class Actions(BrokerActions):
         logs = [log for log in (world.topic.logs[p] for p in retired) if log.log_start > 0]
         for log in logs:
             start = world.below(log.log_start)
-            world.gone.update(log.records[start : log.log_start])
+            world.lose(log.records[start : log.log_start])
             log.truncate(log.end, start, world.steps)
         if logs:
             world.hit(Fault.TRUNCATION)
@@ -248,13 +345,11 @@ class Actions(BrokerActions):
         if any(fault is Fault.LATE_CREATE for fault, _ in self.world.late):
             self.recreate()
             if self.world.topic is None:
-                self.world.make_topic()
+                self.world.make_again()
             self.shrink()
 
 
-Weighted = tuple[Callable[[Actions], None], float]
-
-ALWAYS: tuple[Weighted, ...] = (
+Actions.always = (
     (Actions.controller, 34),
     (Actions.wait, 5),
     (Actions.shrink, 6.5),
@@ -266,9 +361,8 @@ ALWAYS: tuple[Weighted, ...] = (
     (Actions.poll_behind, 4),
     (Actions.join, 2),
 )
-"""Event and weight, of those that are in every schedule."""
 
-SOMETIMES: tuple[Weighted, ...] = (
+Actions.sometimes = (
     (Actions.produce_behind, 6),
     (Actions.produce_explicit, 2),
     (Actions.produce_unaware, 2),
@@ -295,4 +389,3 @@ SOMETIMES: tuple[Weighted, ...] = (
     (Actions.rubbish_in_use, 0.7),
     (Actions.late_append, 1),
 )
-"""Those that a schedule has or has not."""

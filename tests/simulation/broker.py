@@ -1,9 +1,12 @@
-"""The brokers' side: logs with leader epochs and transactions, a topic that may be replaced; the controllers' group."""
+"""The brokers' side: topics with replicated logs, leader epochs and transactions; and the controllers' group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from modeaware.lifecycle.replacement import is_fence
+
+NAME, SUCCESSOR, THIRD = "orders", "orders-v2", "orders-v3"
 MARKER = -1
 """What lies at the offset of a control record; other entries are the numbers of records."""
 
@@ -12,11 +15,18 @@ MARKER = -1
 class Log:
     """One partition's log. ``records[offset]`` is a record's number or :data:`MARKER`.
 
+    Its leader applies the topic's configs a moment after they were altered.
+
     Attributes:
         retained_from: how far the topic's own retention (or an unclean election) moved the log start.
         open: transaction -> its first offset, for those that are not ended.
         epochs: ``(leader epoch, its first offset)``, ascending.
         truncated_at: the step at which an unclean election last changed it.
+        replicated: the high watermark: what lies below was acknowledged.
+        fenced: its leader refuses data.
+        followers_fenced: so would any follower, once it is elected.
+        lifted_at, elected_at: the step at which the fence was last taken off, and at which it was last led anew.
+        made_at: the step at which another tool added it; -1: it came with the topic.
     """
 
     records: list[int] = field(default_factory=list)
@@ -29,6 +39,12 @@ class Log:
     was_end: int = 0
     written_at: int = -1
     written_ms: int = 0
+    replicated: int = 0
+    fenced: bool = False
+    followers_fenced: bool = False
+    lifted_at: int = -1
+    elected_at: int = -1
+    made_at: int = -1
 
     @property
     def end(self) -> int:
@@ -36,8 +52,8 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: the first one of an open transaction, else the end."""
-        return min(self.open.values()) if self.open else len(self.records)
+        """The last stable offset: the first one of an open transaction, else the high watermark."""
+        return min(self.replicated, *self.open.values()) if self.open else self.replicated
 
     @property
     def epoch(self) -> int:
@@ -50,8 +66,10 @@ class Log:
                 return start
         return len(self.records)
 
-    def append(self, entry: int, step: int, now_ms: int) -> None:
+    def append(self, entry: int, step: int, now_ms: int, *, replicated: bool) -> None:
         self.records.append(entry)
+        if replicated:
+            self.replicated = len(self.records)
         self.written_at = step
         self.written_ms = now_ms
 
@@ -64,6 +82,7 @@ class Log:
         self.was_end = len(self.records)
         epoch = self.epoch + 1
         del self.records[to:]
+        self.replicated = min(self.replicated, to)
         self.epochs = [(e, start) for e, start in self.epochs if start < to] or [(0, 0)]
         self._begin_epoch(epoch)
         self.log_start = min(log_start, to)
@@ -82,18 +101,49 @@ class Log:
         self.retained_from = self.log_start
 
 
+@dataclass(eq=False, slots=True)
+class Sent:
+    """A record: who sent it, and where and at which step it landed. ``number`` is its name in the logs.
+
+    Attributes:
+        lost: somebody deleted it, or it was deleted and has come back since: readers have no right to it.
+    """
+
+    number: int
+    producer: int
+    key: int
+    acknowledged: bool = False
+    aborted: bool = False
+    lost: bool = False
+    where: tuple[str, int, int] | None = None
+    landed_at: int = -1
+
+
 class Topic:
     """One topic; another one under the same name is another object, with another id."""
 
-    def __init__(self, topic_id: str, partitions: int) -> None:
+    def __init__(self, name: str, topic_id: str, partitions: int) -> None:
+        self.name = name
         self.topic_id = topic_id
         self.logs = [Log() for _ in range(partitions)]
-        self.cleanup_policy = "delete"
-        self.policy_changed_at = -1
+        self.configs: dict[str, str] = {}
+        self.touched_at = self.lifted_ms = self.lifted_at = -1
 
-    def grow(self, total_count: int) -> None:
-        """CreatePartitions; fewer than there are changes nothing."""
-        self.logs += [Log() for _ in range(total_count - len(self.logs))]
+    @property
+    def touched(self) -> bool:
+        """Whether somebody has written to it."""
+        return self.touched_at >= 0
+
+    @property
+    def is_fenced(self) -> bool:
+        return is_fence(self.configs)
+
+    def grow(self, total_count: int, step: int) -> None:
+        """CreatePartitions; fewer than there are changes nothing. A broker has the topic's configs when it creates a
+        log: those of before."""
+        fenced = self.is_fenced
+        new = range(total_count - len(self.logs))
+        self.logs += [Log(fenced=fenced, followers_fenced=fenced, made_at=step) for _ in new]
 
 
 SESSION_MS = 10_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from tests.simulation.broker import Log
+from tests.simulation.broker import NAME, Topic
 from tests.simulation.faults import Fault
 from tests.simulation.modelog import FOR_NEWER_READERS, RUBBISH
 from tests.simulation.world import World
@@ -19,34 +19,35 @@ class BrokerActions:
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def _some_partition(self) -> tuple[int, Log]:
+    def _some_partition(self) -> tuple[Topic, int] | None:
         """One of a topic that is there; retired ones are more often met."""
         world = self.world
-        assert world.topic is not None
+        if world.topic is None:
+            return None
         retired = [p for p, mode in enumerate(world.modes) if not mode.writable and p < len(world.topic.logs)]
         among = retired if retired and world.random() < 0.5 else range(len(world.topic.logs))
-        partition = among[world.below(len(among))]
-        return partition, world.topic.logs[partition]
+        return world.topic, among[world.below(len(among))]
 
     def leader(self) -> None:
-        """A leader goes or comes back; sometimes another one is elected with nothing lost."""
-        world = self.world
-        if world.topic is None:
+        """A leader goes or comes back; where elections are no events of their own, as another one with nothing lost."""
+        found, world = self._some_partition(), self.world
+        if found is None:
             return
-        partition, log = self._some_partition()
+        log = found[0].logs[found[1]]
         if log.available:
             world.hit(Fault.NO_LEADER)
         log.available = not log.available
-        if log.available:
+        if log.available and not world.replaces:
             log.elect()
-        world.tell("partition %d %s", partition, "has a leader again" if log.available else "has no leader")
+        world.tell("%s-%d %s", found[0].name, found[1], "has a leader again" if log.available else "has no leader")
 
     def truncate(self) -> None:
         """An unclean election: the end is lost, or the log start goes back; often it grows to its old end again."""
-        world = self.world
-        if world.topic is None:
+        found, world = self._some_partition(), self.world
+        if found is None:
             return
-        partition, log = self._some_partition()
+        topic, partition = found
+        log = topic.logs[partition]
         end = log.end
         if end == 0:
             return
@@ -56,7 +57,7 @@ class BrokerActions:
             to, start = end, world.below(start)  # brokers note log starts once a minute, and forget them when killed
         elif world.random() < 0.2:
             start = world.below(start + 1)
-        world.gone.update(log.records[start : log.log_start])  # they come back, and nobody has a right to them any more
+        world.lose(log.records[start : log.log_start])  # they come back, and nobody has a right to them any more
         log.truncate(to, start, world.steps)
         world.tell("partition %d is truncated to %d, and begins at %d", partition, to, log.log_start)
         if world.random() < 0.3:
@@ -67,10 +68,11 @@ class BrokerActions:
             producer.flush()
 
     def retention(self) -> None:
-        world = self.world
-        if world.topic is None:
+        found, world = self._some_partition(), self.world
+        if found is None:
             return
-        partition, log = self._some_partition()
+        topic, partition = found
+        log = topic.logs[partition]
         before = log.log_start
         log.expire(1 << 30 if world.random() < 0.4 else 1 + world.below(4))
         if log.log_start != before:
@@ -79,34 +81,34 @@ class BrokerActions:
         record = world.record
         if record is not None and record.deletion is not None and record.deletion.policy == "retention":
             for each in record.closed:
-                if each < len(world.topic.logs) and world.random() < 0.5:
-                    world.topic.logs[each].expire(1 << 30)
+                if each < len(topic.logs) and world.random() < 0.5:
+                    topic.logs[each].expire(1 << 30)
 
     def cleanup_policy(self) -> None:
-        topic = self.world.topic
-        if topic is not None:
-            self.world.hit(Fault.CLEANUP_POLICY)
-            topic.policy_changed_at = self.world.steps
-            topic.cleanup_policy = "compact" if topic.cleanup_policy == "delete" else "delete"
-            self.world.tell("cleanup.policy is %s", topic.cleanup_policy)
+        world = self.world
+        if world.topics:
+            world.hit(Fault.CLEANUP_POLICY)
+            world.policy_changed_at = world.steps
+            world.policy = "compact" if world.policy == "delete" else "delete"
+            world.tell("cleanup.policy is %s", world.policy)
 
     def recreate(self) -> None:
         """The topic goes, and comes again at once or later."""
         world = self.world
         if world.topic is None:
-            world.make_topic()
+            world.make_again()
             return
         world.hit(Fault.RECREATED)
         at_once = world.random() < 0.5
-        world.delete_topic()
+        world.delete(NAME)
         if at_once:
-            world.make_topic()
+            world.make_again()
 
     def grow_by_another_tool(self) -> None:
         topic = self.world.topic
-        if topic is not None and len(topic.logs) < 8:
+        if topic is not None and len(topic.logs) < (6 if self.world.replaces else 8):
             self.world.hit(Fault.FOREIGN_GROWTH)
-            topic.grow(len(topic.logs) + 1)
+            topic.grow(len(topic.logs) + 1, self.world.steps)
             self.world.tell("another tool grows the topic to %d", len(topic.logs))
 
     def late_request(self) -> None:
@@ -156,7 +158,7 @@ class BrokerActions:
         if record is None:
             modes = (PartitionMode.READ_ONLY,) * len(world.topic.logs)
             retired = dict.fromkeys(range(len(modes)), RetiredPartition())
-            stray = TopicRecord(world.name, world.topic.topic_id, 0, epoch - 1, modes, None, retired)
+            stray = TopicRecord(NAME, world.topic.topic_id, 0, epoch - 1, modes, None, retired)
             return stray.topic_id, stray.to_json(), None
         if record.controller_epoch != epoch:
             return None

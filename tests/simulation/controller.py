@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from unittest.mock import patch
 
 from modeaware.cluster import cluster, effects
@@ -19,10 +19,22 @@ from modeaware.controller.election import Election, LeasedEffects
 from modeaware.controller.engine import Engine
 from modeaware.controller.failures import Failures
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
-from modeaware.lifecycle.commands import Command, CommandResult, CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import (
+    Command,
+    CommandResult,
+    CommitOffsets,
+    CreatePartitions,
+    CreateTopic,
+    DeletePredecessor,
+    DeleteRecords,
+    DeleteTopic,
+    Effect,
+    FenceTopic,
+    RemoveConfigs,
+)
 from modeaware.modelog.records import TopicRecord
-from tests.simulation.broker import SESSION_MS
-from tests.simulation.faults import Fault, phase_of
+from tests.simulation.broker import NAME, SESSION_MS, Topic
+from tests.simulation.faults import Fault
 from tests.simulation.modelog import LogSession
 from tests.simulation.observer import Looked, SimObserver, ids_of_each_broker, ids_of_one_broker
 
@@ -46,13 +58,14 @@ class SimEffects(LeasedEffects):
     def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         for effect in effects:
             record = {record.topic_id: record for record in self._controller.engine.records}.get(effect.topic_id)
-            self._cluster.phase = phase_of(record)  # of the record it is done for
+            self._cluster.phase = self._world.phase_of(record)  # of the record it is done for
             self._world.judge.effect_begins(self._controller, effect)
         return super().perform(effects)
 
 
 class SimCluster(Cluster):
-    """The real check of the topic's id, over simulated brokers: itself (see seams)."""
+    """The real check of the topic's id, over simulated brokers: itself (see seams). Carries out effects, or loses them,
+    or does so later."""
 
     def __init__(self, world: World, controller: Controller) -> None:
         self._world = world
@@ -65,22 +78,36 @@ class SimCluster(Cluster):
 
     def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
         """Asking for the id takes its time here; how things stand right before the request is read without any."""
-        failures: list[ClusterError | None] = []
-        for effect in effects:
-            self._may_be_recreated()
-            self._world.io(self._controller, "asks for the topic's id")
-            replaced = replaced_topics(self.brokers, {effect.topic: effect.topic_id}).get(effect.topic)
-            failures += [replaced] if replaced is not None else super().perform([effect], check)
-        return failures
+        return each_alone(effects, lambda effect: self._one(effect, check))
+
+    def _one(self, effect: Effect, check: Check) -> None:
+        self._may_be_recreated()
+        if isinstance(effect, DeletePredecessor):
+            self._check_at_rest(effect)
+        self._world.io(self._controller, "asks for the topic's id")
+        self._check_id(effect)
+        if type(effect) in self.REPLACING:
+            self._replace(effect, check)
+            return
+        for failure in super().perform([effect], check):
+            if failure is not None:
+                raise failure
 
     def ids_of_each_broker(self, names: Sequence[str]) -> dict[int, Mapping[str, str | None]]:
-        return {0: dict.fromkeys(names, None if self._world.topic is None else self._world.topic.topic_id)}
+        topics = self._world.topics
+        return {0: {name: topics[name].topic_id if name in topics else None for name in names}}
 
     def _may_be_recreated(self) -> None:
         """The topic may be replaced right before the check of its id, which must notice; or right after it."""
         if self._world.strikes(Fault.RECREATED_AT_EFFECT, self.phase):
-            self._world.delete_topic()
-            self._world.make_topic()
+            self._world.delete(NAME)
+            self._world.make_again()
+
+    def _check_id(self, effect: Effect) -> None:
+        for replaced in replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
+            raise replaced
+
+    # Of shrinks and growths
 
     def delete_records(self, effects: Sequence[DeleteRecords], check: Check = no_check) -> list[ClusterError | None]:
         return each_alone(effects, lambda effect: self._delete_records(effect, check))
@@ -93,15 +120,14 @@ class SimCluster(Cluster):
         if not led:
             raise ClusterError("put off: other leaders by now")
         request = world.new_deletion(replace(effect, offsets=led))
-        self._check(effect, check)
+        self._check_id(effect)
+        check()
         world.judge.effect_sent(self._controller, effect)
         world.judge.delete_sent(self._controller, replace(effect, offsets=led))
         world.io(self._controller, "sends DeleteRecords")
         self._may_be_recreated()
         self._may_be_refused()
-        if world.happens(Fault.LATE_DELETE):
-            world.late.append((Fault.LATE_DELETE, request))
-            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        self._may_come_late(Fault.LATE_DELETE, request)
         error = request()
         if error is not None:
             raise ClusterError(error)
@@ -118,11 +144,6 @@ class SimCluster(Cluster):
                 led[partition] = offset
         return led
 
-    def _check(self, effect: Effect, check: Check) -> None:
-        for replaced in replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
-            raise replaced
-        check()
-
     def grow(
         self, effects: Sequence[CreatePartitions], check: Check = no_check, *, validate_only: bool = False
     ) -> list[ClusterError | None]:
@@ -132,7 +153,8 @@ class SimCluster(Cluster):
         world = self._world
         world.io(self._controller, "looks for the brokers' controller")
         if not validate_only:
-            self._check(effect, check)
+            self._check_id(effect)
+            check()
             world.judge.effect_sent(self._controller, effect)
         world.io(self._controller, "checks CreatePartitions" if validate_only else "sends CreatePartitions")
         self._may_be_refused()
@@ -142,9 +164,7 @@ class SimCluster(Cluster):
         if validate_only:
             return
         request = world.new_creation(effect)
-        if world.happens(Fault.LATE_CREATE):
-            world.late.append((Fault.LATE_CREATE, request))
-            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        self._may_come_late(Fault.LATE_CREATE, request)
         request()
         self._may_lose_answer()
 
@@ -164,9 +184,114 @@ class SimCluster(Cluster):
                 group.committed[partition] = (offset, log.epoch)
         self._may_lose_answer()
 
+    # Of replacements
+
+    def _replace(self, effect: Effect, check: Check) -> None:
+        if isinstance(effect, DeleteTopic):
+            self._check_untouched(effect)
+        check()
+        self._world.judge.effect_sent(self._controller, effect)
+        self._world.io(self._controller, f"sends {type(effect).__name__}")
+        self.REPLACING[type(effect)](self, effect)
+        self._may_lose_answer()
+
+    def _create_topic(self, effect: CreateTopic) -> None:
+        world = self._world
+
+        def create() -> None:
+            if effect.successor not in world.topics:
+                world.make(effect.successor, effect.num_partitions).configs |= effect.configs
+
+        self._may_be_refused()
+        if effect.successor in world.topics:
+            raise ClusterError("exists", code=ErrorCode.TOPIC_ALREADY_EXISTS)
+        self._may_come_late(Fault.LATE_CREATE, create)
+        create()
+
+    def _delete_topic(self, effect: DeleteTopic) -> None:
+        self._world.judge.deleted(self._controller, self._found(effect.successor, effect.successor_id))
+        self._world.delete(effect.successor)
+
+    def _delete_predecessor(self, effect: DeletePredecessor) -> None:
+        self._may_be_refused()
+        self._world.judge.predecessor_deleted(self._controller, self._found(effect.topic, effect.topic_id))
+        self._world.delete(effect.topic)
+
+    def _found(self, name: str, topic_id: str) -> Topic:
+        topic = self._world.topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            raise ClusterError("no such topic", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+
+    def _fence(self, effect: FenceTopic) -> None:
+        self._may_be_refused()
+        world = self._world
+        topic = world.topics.get(effect.topic)
+        if topic is not None:
+            world.tell("topic %s (%s) gets the fence", topic.name, topic.topic_id)
+            topic.configs |= effect.configs
+            for partition in range(len(topic.logs)):
+                if world.random() < 0.5:
+                    world.apply_configs(topic, partition)
+
+    def _remove_configs(self, effect: RemoveConfigs) -> None:
+        topic = self._world.topics.get(effect.topic)
+        for name in effect.names if topic is not None else ():
+            topic.configs.pop(name, None)
+
+    REPLACING: ClassVar[dict[type[Effect], Callable[..., None]]] = {
+        CreateTopic: _create_topic,
+        DeleteTopic: _delete_topic,
+        DeletePredecessor: _delete_predecessor,
+        FenceTopic: _fence,
+        RemoveConfigs: _remove_configs,
+    }
+
+    def _check_untouched(self, effect: DeleteTopic) -> None:
+        world = self._world
+        found = world.topics.get(effect.successor)
+        if found is not None and not world.calm and world.side_random() < 0.1:
+            world.foreign_record(found)
+        world.io(self._controller, "asks for the successor's ends")
+        self._controller.looked_again = world.steps
+        found = world.topics.get(effect.successor)
+        if found is not None and found.touched:
+            raise ClusterError("it has records")
+
+    def _check_at_rest(self, effect: DeletePredecessor) -> None:
+        world, controller = self._world, self._controller
+        world.io(controller, "proves the fence once more")
+        controller.proved_again, controller.proved_again_ms = world.steps, world.time_ms
+        found = world.topics.get(effect.topic)
+        logs = found.logs if found is not None else []
+        fenced = {p: log.epoch for p, log in enumerate(logs) if log.available and log.fenced and log.followers_fenced}
+        world.io(controller, "asks for the ends once more")
+        controller.looked_again = world.steps
+        found = world.topics.get(effect.topic)
+        logs = found.logs if found is not None else []
+        controller.ends_again = tuple(log.replicated for log in logs)
+        if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+            raise ClusterError("a leader does not refuse data")
+        if [len(log.records) for log in logs] != [effect.seal_offsets.get(p) for p in range(len(logs))]:
+            raise ClusterError("a log does not end at its seal")
+
+    def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        if not self._world.replaces:
+            return super().validate(effects)
+        self._world.io(self._controller, "has brokers check effects")
+        denied = ClusterError("denied", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return [denied if isinstance(effect, FenceTopic) and self._world.denied else None for effect in effects]
+
+    # What becomes of a request
+
     def _may_be_refused(self) -> None:
         if self._world.strikes(Fault.EFFECT_REFUSED):
             raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
+
+    def _may_come_late(self, fault: Fault, request: Callable[[], object]) -> None:
+        if self._world.happens(fault):
+            self._world.late.append((fault, request))
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
     def _may_lose_answer(self) -> None:
         if self._world.strikes(Fault.EFFECT_ANSWER_LOST, self.phase):
@@ -231,7 +356,15 @@ class Controller:
         looked: what it saw when it last looked at the topic.
         not_for_it: the keys of the mode log whose record was for newer readers when it read the log.
         without_rules: the rules about groups could not be read then, and have not been written since.
+        probed: the partitions whose leaders answered the last probes of a fence.
+        looked_again, proved_again: the steps of the last look right before a topic is deleted, and of the last proof of
+            its fence.
+        ends_again: what was replicated of each log then.
     """
+
+    probed: frozenset[int] = frozenset()
+    looked_again = proved_again = proved_again_ms = -1
+    ends_again: tuple[int, ...] = ()
 
     def __init__(self, world: World, index: int, config: ControllerConfig) -> None:
         self.world = world

@@ -56,7 +56,7 @@ class DrainJudge:
     (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
 
     Attributes:
-        issued: (topic id, version) -> the modes that were written under it.
+        issued: (topic id, version) -> the record that was written under it.
         required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
         epoch: the controller epoch of the last claim.
         given_up: the records that an immediate_delete takes unread: those before the first seal after it was asked for.
@@ -64,7 +64,7 @@ class DrainJudge:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.issued: dict[tuple[str, tuple[int, int]], tuple[PartitionMode, ...]] = {}
+        self.issued: dict[tuple[str, tuple[int, int]], TopicRecord] = {}
         self.required: dict[str, set[str]] = {}
         self.rules = Rules()
         self.epoch = -1
@@ -81,6 +81,7 @@ class DrainJudge:
             raise Violation("I5", f"a client follows {after.version}, a record that does not count")
         if after.topic_id == before.topic_id and after.version < before.version:
             raise Violation("I4", f"a client's view goes from {before.version} back to {after.version}")
+        self._leads(before, after)
 
     def verified(self, view: TopicView) -> None:
         """A client has compared topic ids and acts on ``view`` next: it is none of another topic of that name (I8)."""
@@ -116,6 +117,9 @@ class DrainJudge:
     def at_the_end(self) -> None:
         """Everybody had time: every record that is there was delivered to every group that is in use (I2)."""
         world = self.world
+        if world.replaces:
+            self._all_given()
+            return
         if world.topic is None:
             return
         for name, group in world.groups.items():
@@ -129,8 +133,8 @@ class DrainJudge:
 
     def wanted(self, records: list[int]) -> list[int]:
         """Those of a log's entries that groups have a right to."""
-        world = self.world
-        return [r for r in records if r >= 0 and r not in world.aborted and r not in world.gone]
+        sent = self.world.sent
+        return [r for r in records if r >= 0 and not (sent[r].aborted or sent[r].lost)]
 
     def _shrink_begins(self, topic_id: str) -> None:
         self._sealed_once = {sealed for sealed in self._sealed_once if sealed[0] != topic_id}
@@ -200,9 +204,9 @@ class DrainJudge:
     def _not_compacted(self, record: TopicRecord, controller: Controller, what: str) -> None:
         """The latest value of each key of a compacted topic must be kept."""
         topic = self.world.topic
-        if topic is None or topic.topic_id != record.topic_id or topic.policy_changed_at >= controller.looked.step:
+        if topic is None or topic.topic_id != record.topic_id or self.world.policy_changed_at >= controller.looked.step:
             return
-        if topic.cleanup_policy != "delete":
+        if self.world.policy != "delete":
             raise Violation("I1", f"{what} though the topic is compacted")
 
     def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:

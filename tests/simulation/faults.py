@@ -10,6 +10,17 @@ from modeaware.modelog.records import TopicRecord
 
 PHASES = ("none", "seal", "drain", "reclaim", "done", "opening")
 """The phase of the topic: ``none`` while no partition is retired; the others are modeaware.lifecycle.state'."""
+REPLACED = len(PHASES)
+"""The phase under which is counted what happens in schedules that replace topics."""
+
+
+class Kind(IntEnum):
+    """What a schedule is about; each has all that those before it have, from replacements on."""
+
+    RESIZES = 0
+    REPLACEMENTS = auto()
+    DELETIONS = auto()
+    CHAINS = auto()
 
 
 class Fault(IntEnum):
@@ -76,6 +87,35 @@ class Fault(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
+RESIZING: dict[Fault, float] = {
+    Fault.CRASH: 0.03,
+    Fault.APPEND_LOST: 0.04,
+    Fault.APPEND_ANSWER_LOST: 0.04,
+    Fault.APPEND_LATE: 0.04,
+    Fault.LOG_UNREACHABLE: 0.2,
+    Fault.OBSERVE_FAILED: 0.03,
+    Fault.STALE_BROKER: 0.03,
+    Fault.EFFECT_REFUSED: 0.15,
+    Fault.EFFECT_ANSWER_LOST: 0.3,
+    Fault.LATE_DELETE: 0.5,
+    Fault.LATE_CREATE: 0.7,
+    Fault.RECREATED_AT_EFFECT: 0.1,
+    Fault.HANGING_TRANSACTION: 1.0,
+}
+"""How likely a fault is at each request where it can strike, in a schedule that has it."""
+REPLACING: dict[Fault, float] = {
+    Fault.CRASH: 0.02,
+    Fault.APPEND_LOST: 0.03,
+    Fault.APPEND_ANSWER_LOST: 0.03,
+    Fault.APPEND_LATE: 0.03,
+    Fault.LOG_UNREACHABLE: 0.15,
+    Fault.OBSERVE_FAILED: 0.03,
+    Fault.EFFECT_REFUSED: 0.1,
+    Fault.EFFECT_ANSWER_LOST: 0.3,
+    Fault.LATE_CREATE: 0.3,
+}
+"""The same, of schedules that replace topics."""
+
 IMPOSSIBLE = frozenset(
     {
         # counted when a record lands in a retired partition, or in a sealed one (a growth past the last opens them all)
@@ -103,5 +143,5 @@ def phase_of(record: TopicRecord | None) -> int:
     return PHASES.index(topic_phase(record))
 
 
-Coverage = Counter[tuple[Fault, int]]
-"""How often each pair of fault and phase (an index in :data:`PHASES`) was met."""
+Coverage = Counter[tuple[Fault | str, int]]
+"""How often each pair of a fault, or other event, and a phase (an index in :data:`PHASES`) was met."""

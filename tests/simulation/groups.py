@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeaware.clients.assignment import hidden, owned, possible_hidden, range_deal, share
 from modeaware.modes import PartitionMode
-from tests.simulation.broker import MARKER, Log
+from tests.simulation.broker import Log, Topic
 from tests.simulation.modelog import Reader
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ class Group:
     held: set[int] = field(default_factory=set)
     reset_at: int = -1
 
+    waived: bool = False
+    ever = True
+
+    def uses(self, _topic: Topic) -> bool:
+        return self.in_use
+
     @property
     def in_use(self) -> bool:
         return self.has_members or bool(self.committed)
@@ -82,7 +88,7 @@ class Group:
             elif self.latest and self.commits and partition in self.positions:
                 self._commit_start(partition)
 
-    def forget(self) -> None:
+    def forget(self, _topic_id: str) -> None:
         self.committed.clear()
         self.positions.clear()
         self.owners.clear()
@@ -194,8 +200,8 @@ class Group:
 
     def _need_not(self, records: list[int], *, all_of_them: bool) -> None:
         """Records that lay there before its members came up are none of a latest group's business."""
-        landed, joined = self.world.landed, self.joined_at
-        self.consumed.update(r for r in records if r >= 0 and (all_of_them or landed[r] <= joined))
+        sent, joined = self.world.sent, self.joined_at
+        self.consumed.update(r for r in records if r >= 0 and (all_of_them or sent[r].landed_at <= joined))
 
     def _commit_start(self, partition: int) -> None:
         if self.commits and partition not in self.committed and self.world.log_of(partition) is not None:
@@ -208,12 +214,12 @@ class Group:
         if log is None or position is None or not log.available:
             return
         position = self._validated(partition, position, log)
-        records, aborted, stable = log.records, self.world.aborted, log.stable
+        records, is_data, stable = log.records, self.world.is_data, log.stable
         behind_last = None
         while position < stable and count:
             record = records[position]
             position += 1
-            if record != MARKER and record not in aborted:
+            if is_data(record):
                 self.consumed.add(record)
                 behind_last = position
                 count -= 1
@@ -254,3 +260,39 @@ class Group:
         self.positions.pop(partition, None)
         self.consumed.difference_update(log.records[log.log_start :])
         self.reset_at = self.world.steps
+
+    # At the end of a schedule
+
+    def calm_down(self) -> None:
+        if self.in_use:
+            self.join()
+
+    def begin_at_last(self) -> None:
+        """One that is not in use stays away."""
+
+    def read_all(self) -> None:
+        if self.has_members:
+            self.rebalance()
+            self.poll(10_000, behind=False)
+
+    @property
+    def sits_at_the_end(self) -> bool:
+        """Retention went past a latest group's commit: it waits at the end, and commits nothing before one comes."""
+        topic = self.world.topic
+        assert topic is not None
+        return self.latest and any(
+            offset < topic.logs[p].log_start and self.positions.get(p) == topic.logs[p].end
+            for p, (offset, _) in self.committed.items()
+        )
+
+    def set_back_to_what_it_read(self) -> None:
+        """``kafka-consumer-groups --reset-offsets``: to where the log still is what the group has read."""
+        topic = self.world.topic
+        assert topic is not None
+        for partition, (offset, epoch) in list(self.committed.items()):
+            log = topic.logs[partition]
+            if offset < log.log_start and self.positions.get(partition) == log.end:
+                self.committed[partition] = (log.end, log.epoch)
+            else:
+                self.committed[partition] = (max(min(offset, log.epoch_end(epoch)), log.log_start), log.epoch)
+                self.positions.pop(partition, None)

@@ -208,7 +208,7 @@ a fence is proved for one leader epoch  seal 3000000044
     lifecycle.replacement: fenced = self._fence.proved.get(partition) == log.leader_epoch
         => fenced = self._in_force
 the brokers of all replicas show the fence  seal 3000002345
-    tests.simulation.succession.controller: if log.followers_fenced] => ]
+    tests.simulation.observer: if log.followers_fenced] => ]
 a seal waits for the followers  seal 3000000140
     lifecycle.replacement: and log.log_end <= log.end_offset =>
 a record behind a seal is drained  I2 3500000001
@@ -234,13 +234,13 @@ a topic without a fence is never deleted  fence 3500000010
     lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
     lifecycle.replacement: elif replacement.let_go_ms is not None and replacement.has_fence:
         => elif replacement.let_go_ms is not None:
-    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+    tests.simulation.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
 the fence is proved before a deletion  fence 3500000010
     lifecycle.topic_deletion: or _not_fenced(replacement, facts, now_ms)\n => \n
-    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+    tests.simulation.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
 a deletion looks at the fence and the ends once more  fence 3500001599
-    tests.simulation.succession.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
-    tests.simulation.succession.controller: if [len(log.records) for log in logs] != [
+    tests.simulation.controller: if not all(fenced.get(p) == log.epoch for p, log in enumerate(logs)):
+    tests.simulation.controller: if [len(log.records) for log in logs] != [
         => if False and [len(log.records) for log in logs] != [
 a fence is in force for a while before a deletion  fence 3500000138
     lifecycle.topic_deletion: return Stay(reasons.NOT_FENCED, settled_ms) if now_ms < settled_ms else None
@@ -272,10 +272,10 @@ a name leads on without its topic  I8 3000000103
 there is no undo after the switch  I8 3000000141
     lifecycle.objections: return back if switched else None => return None
 an undo looks once more before it deletes  I1 3000000408
-    tests.simulation.succession.controller: if found is not None and found.touched:
+    tests.simulation.controller: if found is not None and found.touched:
 only an untouched successor is deleted  I1 3000000408
     lifecycle.replacement: if not (is_own or _as_intended(found, replacement)): => if False:
-    tests.simulation.succession.controller: if found is not None and found.touched:
+    tests.simulation.controller: if found is not None and found.touched:
 a group reads the predecessor first  order 3000000134
     clients.gate: or (has_read and is_next) or has_moved => or True or has_moved
 all partitions of the predecessor are read first  order 3000000827

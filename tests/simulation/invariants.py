@@ -14,8 +14,9 @@ from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode
-from tests.simulation.drain_invariants import DrainJudge, Violation
-from tests.simulation.faults import Fault, phase_of
+from tests.simulation.drain_invariants import Violation
+from tests.simulation.faults import Fault
+from tests.simulation.succession.judge import ChainJudge
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
@@ -26,7 +27,7 @@ NO_RULES = GroupRulesRecord()
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
 
-class Judge(DrainJudge):
+class Judge(ChainJudge):
     """Knows what really happened."""
 
     def __init__(self, world: World) -> None:
@@ -56,14 +57,16 @@ class Judge(DrainJudge):
         truth.apply(key, value)
         if truth.rejected != rejected:
             raise Violation("I5", f"controller {writer.index} appended a record that no reader takes")
-        if value is not None:
+        if value is None:
+            self._removed(before)
+        else:
             after = truth.records[key]
             if after.controller_epoch != self.epoch:
                 raise Violation("I5", f"controller {writer.index} of epoch {after.controller_epoch} appends after "
                                 f"epoch {self.epoch} has taken over")  # fmt: skip
             if after.to_json() != value:
                 raise Violation("I4", "a record is not what it was before it was written")
-            self._successor(before, after, writer)
+            self._changed(before, after, writer)
         self.world.record_changed()
 
     def others_wrote(self, truth: Replay) -> None:
@@ -87,24 +90,27 @@ class Judge(DrainJudge):
             raise Violation("I5", f"{made_by} claims what a newer controller holds")
         self.epoch, self._holder = epoch, made_by
 
-    def _successor(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
+    def _changed(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         self.world.tell(
             "controller %d appends %s: %s", writer.index, after.version,
             lambda: f"{after.view().describe()}; {sorted({str(r.reason) for r in after.retired.values()})}",
         )  # fmt: skip
-        self._shape(after)
-        issued = self.issued.setdefault((after.topic_id, after.version), after.modes)
-        if issued != after.modes:
-            raise Violation("I4", f"version {after.version} was issued before with other modes")
+        if after.replacement is None or after.replacement.gone_ms is None:  # of one that is gone the modes are kept
+            self._shape(after)
+        if self.issued.setdefault((after.topic_id, after.version), after) != after:
+            raise Violation("I4", f"version {after.version} was issued before with other content")
         self._note_required(before, after, writer)
-        self._sealed(before, after, writer)
+        self._replaced(before, after, writer)
+        if after.replacement is None:
+            self._sealed(before, after, writer)
         if before is None:
             return
         if after.version <= before.version or after.epoch != before.epoch + 1:
             raise Violation("I4", f"version {after.version} comes after {before.version}")
         if after.waived and not after.waived.keys() <= before.waived.keys():
-            self.world.hit(Fault.WAIVER, phase_of(before))  # the topic may have gone since it was looked at
-        for partition, (old, new) in enumerate(zip(before.modes, after.modes, strict=False)):
+            self.world.hit(Fault.WAIVER, self.world.phase_of(before))  # the topic may have gone since it was looked at
+        modes = zip(before.modes, after.modes, strict=False) if after.replacement is None else ()
+        for partition, (old, new) in enumerate(modes):
             self._transition(partition, old, new, before, after, writer)
 
     @staticmethod
@@ -219,6 +225,7 @@ class Judge(DrainJudge):
         """A request leaves a controller: the brokers take it from anybody, so it must still be the one (I5)."""
         if controller.epoch != self.epoch:
             raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
+        self._of_chain_sent(effect)
 
     def memory(self, controller: Controller) -> None:
         """What the active controller believes is what the log says (I5)."""

@@ -106,7 +106,7 @@ class SharedLog:
                 else:
                     held = truth.records[key]
                     record = replace(held, controller_epoch=judge.epoch, epoch=held.epoch + 1)
-                    judge.issued[key, record.version] = record.modes
+                    judge.issued[key, record.version] = record
                     self.write([(key, record.to_json())], None)
 
     def settle_pending(self, commit: bool) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from modeaware.cluster.observer import Look
+from modeaware.cluster.observer import ANY_ID, Look
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
+from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.state import drains, in_progress
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
-from tests.simulation.broker import Log
+from tests.simulation.broker import NAME, Log, Topic
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
+    from tests.simulation.groups import Group
     from tests.simulation.world import World
 
 
@@ -42,6 +44,7 @@ class Looked:
 GONE_AFTER_MS = 30_000
 OTHERS_SHARE = 0.1
 NO_FACTS: frozenset[int] = frozenset()
+NOT_LISTED = GroupsDoubt("not listed: nothing is in progress")
 
 
 class SimObserver:
@@ -52,12 +55,18 @@ class SimObserver:
         self._controller = controller
         self._seen: dict[tuple[str, int], tuple[int, int, int, bool]] = {}
         self._missing_since_ms: dict[str, int] = {}
+        self._deleted: set[str] = set()
         self._retired: dict[str, list[int]] = {}
         self._at_rest: object = None
+
+    def deleted(self, topic_id: str) -> None:
+        self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
         """Whether the logs of the retired partitions start and end where they did at the last call."""
         world, before, self._at_rest = self._world, self._at_rest, None
+        if world.replaces:
+            return False
         self._ask("looks whether the topic is at rest")
         topic_id = None if world.topic is None else world.topic.topic_id
         if topic_id is None or set(topic_ids) != {topic_id}:
@@ -69,51 +78,57 @@ class SimObserver:
         return self._at_rest == before
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
-        """Looks at the world's topic; what concerns the others of the pass takes its time before anything follows."""
-        facts: list[TopicFacts | ClusterError] = [self._observe(topic, record, rules) for topic, record, *_ in looks]
-        if self._world.side_random() < OTHERS_SHARE:
+        """Look at topics; what concerns others of the pass takes its time before anything follows."""
+        facts = self._observe_all(looks, rules)
+        if not self._world.replaces and self._world.side_random() < OTHERS_SHARE:
             self._world.io(self._controller, "looks at other topics")
         return facts
 
-    def _observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]) -> TopicFacts:
+    def _observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule]) -> list[TopicFacts | ClusterError]:
         world = self._world
-        self._ask("asks for the topic")
-        found = None if world.strikes(Fault.STALE_BROKER) else world.topic  # one that knows no such topic
-        if found is None:
-            return TopicFacts(topic, None, gone=record is not None and self._gone(record))
-        topic_id, count, policy = found.topic_id, len(found.logs), "delete"
-        if record is not None and topic_id != record.topic_id:
-            return TopicFacts(topic, topic_id, count, gone=self._gone(record))
-        self._missing_since_ms.pop(topic_id, None)
-        self._ask("asks for the stable offsets")
-        wanted = range(count) if record is None else [p for p in record.closed if p < count]
-        if record is not None:
-            self._retired[topic_id] = list(wanted)
-        stable = self._stable_offsets(wanted)
-        self._ask("asks for the ends")
-        looked_at = world.steps + 1  # what others did while this was asked for has happened, and is seen
-        self._controller.looked = Looked(looked_at, step=world.steps, now_ms=world.time_ms)
-        partitions = self._partitions(topic_id, record, stable)
-        groups: dict[str, GroupFacts] = {}
-        doubt: GroupsDoubt | None = GroupsDoubt("not asked for")
-        if record is None or in_progress(record):
-            self._ask("lists the groups")
-            groups, doubt = self._groups(record, partitions, rules)
-            committed = {name: frozenset(world.groups[name].committed) for name in groups}
-            self._controller.looked = Looked(
-                looked_at, world.steps, world.time_ms, tuple(groups), doubt is None, committed
+        self._ask("asks for the topics")
+        topics = {} if world.strikes(Fault.STALE_BROKER) else dict(world.topics)  # one that knows no such topic
+        there: dict[Look, Topic] = {}
+        for look in looks:
+            topic = topics.get(look.topic)
+            if topic is not None and look.is_of(topic.topic_id):
+                self._missing_since_ms.pop(look.expected_id or topic.topic_id, None)
+                there[look] = topic
+        if there or world.replaces:  # in a chain there is always another topic to ask about
+            fences = {look: self._fence(look, topic) for look, topic in there.items()}
+            log_ends = {look: [len(log.records) for log in topic.logs] for look, topic in there.items()}
+            self._ask("asks for the stable offsets")
+            stable = {look: self._stable(look, topic, len(log_ends[look])) for look, topic in there.items()}
+            self._ask("asks for the ends")
+            at = world.steps + 1  # what others did while this was asked for has happened, and is seen
+            logs = {
+                look: self._partitions(look.record, topic, stable[look], log_ends[look], fences[look])
+                for look, topic in there.items()
+            }
+            groups = self._groups(there, logs, rules, at)
+        found: list[TopicFacts | ClusterError] = []
+        for look in looks:
+            topic = there.get(look)
+            if topic is None:
+                other = topics.get(look.topic)
+                found.append(TopicFacts(look.topic, other and other.topic_id, gone=self._gone(look)))
+                continue
+            listed, doubt = groups[look]
+            found.append(
+                TopicFacts(
+                    look.topic,
+                    topic.topic_id,
+                    partition_count=len(log_ends[look]),
+                    cleanup_policy=world.policy if is_asked_about(look) else "delete",
+                    partitions=logs[look],
+                    groups=listed,
+                    groups_doubt=doubt,
+                    fence=fences[look],
+                    configs=dict(topic.configs) if (look.topic_id or "").startswith(ANY_ID) else None,
+                    listed_ms=self._controller.looked.now_ms,
+                )
             )
-            policy = "delete" if world.topic is None else world.topic.cleanup_policy
-        return TopicFacts(
-            topic,
-            topic_id,
-            partition_count=count,
-            cleanup_policy=policy,
-            partitions=partitions,
-            groups=groups,
-            groups_doubt=doubt,
-            listed_ms=self._controller.looked.now_ms,
-        )
+        return found
 
     def _ask(self, what: str) -> None:
         world = self._world
@@ -122,24 +137,54 @@ class SimObserver:
             world.tell("controller %d: no answer", self._controller.index)
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
-    def _stable_offsets(self, wanted: Sequence[int]) -> dict[int, int]:
-        logs = {p: self._world.log_of(p) for p in wanted}
-        return {p: log.stable for p, log in logs.items() if log is not None and log.available}
+    def _fence(self, look: Look, topic: Topic) -> FenceFacts | None:
+        now = is_followed(look.record)
+        if now is None or not now.has_fence:
+            return None
+        configs = {name: topic.configs[name] for name in FENCE_CONFIGS if name in topic.configs}
+        shown = [p for p, log in enumerate(topic.logs) if log.followers_fenced]
+        self._ask("probes the fence")
+        if self._world.denied:
+            self._controller.probed = frozenset()
+            return FenceFacts(configs, failure=ClusterError("denied", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        refused = {p: log.epoch for p, log in enumerate(topic.logs) if log.available and log.fenced}
+        self._controller.probed = frozenset(p for p, log in enumerate(topic.logs) if log.available)
+        return FenceFacts(configs, {p: refused[p] for p in shown if p in refused}, self._controller.probed)
+
+    def _logs_now(self, topic: Topic) -> list[Log]:
+        """What brokers tell of the topic by now: they are asked by its name."""
+        found = topic if self._world.replaces else self._world.topic
+        return [] if found is None else found.logs
+
+    def _stable(self, look: Look, topic: Topic, count: int) -> dict[int, int]:
+        """The stable offsets of the partitions that are looked at."""
+        record = look.record
+        wanted = range(count) if record is None else [p for p in record.closed if p < count]
+        if record is not None:
+            self._retired[topic.topic_id] = list(wanted)
+        logs = self._logs_now(topic)
+        return {p: logs[p].stable for p in wanted if p < len(logs) and logs[p].available}
 
     def _partitions(
-        self, topic_id: str, record: TopicRecord | None, stable: dict[int, int]
+        self,
+        record: TopicRecord | None,
+        topic: Topic,
+        stable: dict[int, int],
+        log_ends: list[int],
+        fence: FenceFacts | None,
     ) -> dict[int, PartitionFacts]:
-        facts = {}
+        facts, logs = {}, self._logs_now(topic)
         for partition, last_stable in stable.items():
-            log = self._world.log_of(partition)
-            if log is not None and log.available:
-                facts[partition] = self._partition(topic_id, partition, log, last_stable, record)
+            if partition < len(logs) and logs[partition].available:
+                log = logs[partition]
+                found = self._partition((topic.topic_id, partition), log, last_stable, record)
+                if record is not None and record.replacement is not None:
+                    found = self._replaced(found, partition, log, log_ends[partition], record, fence)
+                facts[partition] = found
         return facts
 
-    def _partition(
-        self, topic_id: str, partition: int, log: Log, stable: int, record: TopicRecord | None
-    ) -> PartitionFacts:
-        now_ms, end, key = self._world.time_ms, len(log.records), (topic_id, partition)
+    def _partition(self, key: tuple[str, int], log: Log, stable: int, record: TopicRecord | None) -> PartitionFacts:
+        now_ms, end = self._world.time_ms, log.replicated
         last = self._seen.get(key)
         if last is None or last[:2] != (end, log.epoch):
             last = (end, log.epoch, now_ms, last is not None and last[0] != end)
@@ -147,65 +192,131 @@ class SimObserver:
                 self._seen[key] = last
         seal_epoch_end, writers = None, ()
         if record is not None:
-            retired = record.retired.get(partition, RetiredPartition())
+            retired = record.retired.get(key[1], RetiredPartition())
             if retired.seal_leader_epoch is not None and retired.seal_leader_epoch != log.epoch:
-                seal_epoch_end = log.epoch_end(retired.seal_leader_epoch)
-            if retired.seal_offset is not None and end > retired.seal_offset:
+                seal_epoch_end = min(log.epoch_end(retired.seal_leader_epoch), end)
+            if retired.seal_offset is not None and end > retired.seal_offset and record.replacement is None:
                 writers = (WriterFacts(7, 0, now_ms),)
-        return PartitionFacts(log.log_start, end, stable, log.epoch, last[2], last[3], seal_epoch_end, writers)
+        return PartitionFacts(
+            log.log_start, end, min(stable, end), log.epoch, last[2], last[3], seal_epoch_end, writers
+        )
+
+    def _replaced(
+        self,
+        facts: PartitionFacts,
+        partition: int,
+        log: Log,
+        log_end: int,
+        record: TopicRecord,
+        fence: FenceFacts | None,
+    ) -> PartitionFacts:
+        """With what is asked for besides where the topic is replaced."""
+        assert record.replacement is not None
+        retired, end = record.retired[partition], facts.end_offset
+        is_proved = fence is not None and fence.proved.get(partition) == log.epoch
+        is_final = (is_proved and log_end <= end) or not record.replacement.has_fence or retired.seal_offset is not None
+        has_end = is_final or retired.seal_offset == end
+        return replace(facts, log_end=log_end, read_up_to=self._world.read_up_to(log) if has_end else None)
 
     def _groups(
-        self, record: TopicRecord | None, partitions: dict[int, PartitionFacts], rules: Sequence[GroupRule]
-    ) -> tuple[dict[str, GroupFacts], GroupsDoubt | None]:
-        """The groups that use the topic; ``omitted`` and ``hidden`` ones are left out, as brokers do it: with a doubt.
+        self,
+        there: Mapping[Look, Topic],
+        logs: Mapping[Look, Mapping[int, PartitionFacts]],
+        rules: Sequence[GroupRule],
+        at: int,
+    ) -> dict[Look, tuple[dict[str, GroupFacts], GroupsDoubt | None]]:
+        """The groups that use each topic; ``omitted`` and ``hidden`` ones are left out, as brokers do it: with a doubt.
 
         Those that a rule requires by name are asked for all the same.
         """
-        world, topic = self._world, self._world.topic
-        named = {rule.group for rule in rules if rule.kind == REQUIRE and rule.applies(world.name, world.time_ms)}
+        world, controller = self._world, self._controller
+        if not (any(map(is_asked_about, there)) or world.replaces):
+            controller.looked = Looked(at, step=world.steps, now_ms=world.time_ms)
+            return dict.fromkeys(there, ({}, NOT_LISTED))
+        self._ask("lists the groups")
         doubt = None
-        if world.omitted:
+        if world.omitted or world.doubtful:
             doubt = GroupsDoubt("the offsets topic has moved")
         elif world.hidden:
             doubt = GroupsDoubt("no right to DESCRIBE the cluster", hidden=True)
-        seals: dict[int, int] = {}
-        if record is not None and record.deletion is not None:
-            seals = {
-                p: r.seal_offset
-                for p, r in record.retired.items()
-                if r.seal_offset is not None and p in partitions and in_progress(record) and drains(p, record)
-            }
-        found = {}
-        for name, group in world.groups.items():
-            if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
-                if group.in_use:
-                    world.hit(Fault.GROUP_OMITTED if name in world.omitted else Fault.GROUPS_HIDDEN)
+        named = {rule.group for rule in rules if rule.kind == REQUIRE and rule.applies(NAME, world.time_ms)}
+        using = {look: self._using(look.record, topic, logs[look], named) for look, topic in there.items()}
+        world.group_begins()
+        if any(look.topic_id is None for look in there):  # a look at successors comes after that at predecessors
+            seen = tuple(name for look in there if look.topic_id is None for name in using[look])
+            committed = {name: frozenset(world.groups[name].committed) for name in seen}
+            controller.looked = Looked(at, world.steps, world.time_ms, seen, doubt is None, committed)
+        found: dict[Look, tuple[dict[str, GroupFacts], GroupsDoubt | None]] = {}
+        for look in there:
+            if not is_asked_about(look):  # nothing depends on groups
+                found[look] = {}, NOT_LISTED
                 continue
-            truncated, epochless, caught_up = NO_FACTS, NO_FACTS, NO_FACTS
-            if topic is not None:
-                truncated = frozenset(p for p, c in group.committed.items() if self._truncated(topic.logs[p], *c))
-                if group.epochless:
-                    truncated, epochless = NO_FACTS, frozenset(group.committed)
+            listed = {
+                name: group
+                for name, group in using[look].items()
+                if not world.doubtful or name in named or world.side_random() < 0.5
+            }
+            found[look] = listed, doubt
+        return found
+
+    def _using(
+        self, record: TopicRecord | None, topic: Topic, logs: Mapping[int, PartitionFacts], named: set[str]
+    ) -> dict[str, GroupFacts]:
+        world, found = self._world, {}
+        for name, group in world.groups.items():
+            if not group.uses(topic):
+                continue
+            if (name in world.omitted or name in world.hidden) and name not in named:
+                world.hit(Fault.GROUP_OMITTED if name in world.omitted else Fault.GROUPS_HIDDEN)
+                continue
+            found[name] = self._of_chain(group, topic) if world.replaces else self._of_resized(group, record, logs)
+        return found
+
+    def _of_resized(
+        self, group: Group, record: TopicRecord | None, partitions: Mapping[int, PartitionFacts]
+    ) -> GroupFacts:
+        world, topic = self._world, self._world.topic
+        truncated, epochless, caught_up = NO_FACTS, NO_FACTS, NO_FACTS
+        if topic is not None:
+            truncated = frozenset(p for p, c in group.committed.items() if self._truncated(topic.logs[p], *c))
+            if group.epochless:
+                truncated, epochless = NO_FACTS, frozenset(group.committed)
+            if record is not None and record.deletion is not None and in_progress(record):
+                seals = {p: r.seal_offset for p, r in record.retired.items() if p in partitions and drains(p, record)}
                 caught_up = frozenset(
-                    p for p, seal in seals.items() if p < len(topic.logs) and world.clear(topic.logs[p], group, p, seal)
-                )
-            committed = {p: c[0] for p, c in group.committed.items()}
-            found[name] = GroupFacts(
-                committed, caught_up, group.has_members, group.kind, group.stateful, truncated, epochless
-            )
-        return found, doubt
+                    p for p, seal in seals.items()
+                    if seal is not None and p < len(topic.logs) and world.clear(topic.logs[p], group, p, seal)
+                )  # fmt: skip
+        committed = {p: c[0] for p, c in group.committed.items()}
+        return GroupFacts(committed, caught_up, group.has_members, group.kind, group.stateful, truncated, epochless)
+
+    def _of_chain(self, group: Group, topic: Topic) -> GroupFacts:
+        world, committed = self._world, group.committed.get(topic.topic_id, {})
+        caught_up = frozenset(p for p, log in enumerate(topic.logs) if world.has_all(log, committed.get(p, 0)))
+        subscribed: bool | None = topic.topic_id in group.assigned
+        if world.deletes and group.has_members and not world.calm and world.side_random() < 0.05:  # in a rebalance
+            subscribed = None
+        return GroupFacts(dict(committed), caught_up, group.has_members, stateful=group.stateful, subscribed=subscribed)
 
     def _truncated(self, log: Log, offset: int, epoch: int) -> bool:
         """Whether what the group has read there was truncated, and something else was written since (or may be)."""
         end = max(log.epoch_end(epoch), log.log_start)
         return end < offset and (offset > log.end or not self._world.nothing_in(log, end, offset))
 
-    def _gone(self, record: TopicRecord) -> bool:
-        now_ms, topic = self._world.time_ms, self._world.topic
-        if topic is not None and topic.topic_id == record.topic_id:
-            self._missing_since_ms.pop(record.topic_id, None)
+    def _gone(self, look: Look) -> bool:
+        now_ms, wanted = self._world.time_ms, look.expected_id
+        topic = self._world.topics.get(look.topic)
+        if wanted is None or wanted in self._deleted:
+            return wanted is not None
+        if topic is not None and topic.topic_id == wanted:
+            self._missing_since_ms.pop(wanted, None)
             return False
-        return now_ms - self._missing_since_ms.setdefault(record.topic_id, now_ms) >= GONE_AFTER_MS
+        return now_ms - self._missing_since_ms.setdefault(wanted, now_ms) >= GONE_AFTER_MS
+
+
+def is_asked_about(look: Look) -> bool:
+    """Whether anything depends on the groups of the topic."""
+    return look.record is None or in_progress(look.record)
 
 
 def ids_of_one_broker(world: World, names: Sequence[str]) -> Mapping[str, str | None]:

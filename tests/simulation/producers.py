@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from modeaware.chain import written_topic
 from modeaware.clients.routes import route_for
 from modeaware.topic_view import TopicView
 from partitioners import PURE_HASHES, Hash, named
-from tests.simulation.broker import MARKER, Topic
+from tests.simulation.broker import MARKER, NAME, Log, Sent, Topic
 from tests.simulation.faults import Fault
 from tests.simulation.modelog import Reader
 
@@ -22,30 +23,60 @@ CRC32 = PURE_HASHES[Hash.CRC32]
 
 @dataclass(eq=False, slots=True)
 class InFlight:
-    """A record that was handed to the client library: its partition is settled (invariant I7)."""
+    """A record that was handed to the client library: its topic and partition are settled (invariant I7)."""
 
     topic: Topic
     partition: int
     view: TopicView | None
+    sent: Sent
 
 
 @dataclass(eq=False, slots=True)
 class Transaction:
+    """Markers are written wherever it ``touched`` a log; of aborted records readers are given none."""
+
     number: int
-    topic: Topic
-    touched: list[int] = field(default_factory=list)
-    records: list[int] = field(default_factory=list)
+    touched: list[Log] = field(default_factory=list)
+    records: list[Sent] = field(default_factory=list)
+
+    def end(self, world: World, commit: bool) -> None:
+        """Markers go past any fence."""
+        world.tell("transaction %d is %s", self.number, "committed" if commit else "aborted")
+        if not commit and self.records:
+            world.hit(Fault.ABORTED_TRANSACTION)
+            for sent in self.records:
+                sent.aborted = True
+        for log in self.touched:
+            log.open.pop(self.number, None)
+            world.append(log, MARKER)
 
 
 class Producer:
-    """A producer. Without a ``reader`` it is not aware; in ``queue`` is what has not reached its leader."""
+    """A producer. Without a ``reader`` it is not aware; in ``queue`` is what has not reached its leader.
 
-    def __init__(self, world: World, aware: bool) -> None:
+    Attributes:
+        named: the topic that its application names.
+    """
+
+    def __init__(self, world: World, number: int, *, aware: bool) -> None:
         self.world = world
-        self.reader = Reader(world.log, world.name) if aware else None
+        self.number = number
+        self.named = NAME
+        self.reader = Reader(world.log, NAME) if aware else None
         self.queue: list[InFlight] = []
         self.transaction: Transaction | None = None
         self.verified_id: str | None = None
+
+    def target(self) -> Topic | None:
+        """The topic that its next record goes to."""
+        world = self.world
+        if self.reader is None or not world.replaces:
+            return world.topics.get(self.named)
+        view = written_topic(self.named, self.reader.view_of)
+        topic = world.topics.get(view.topic)
+        if world.chains:  # by its name, as client libraries do; the judge looks whose topic that is
+            return topic
+        return topic if topic is not None and view.applies_to(topic.topic_id) else None
 
     def pick(self, key: bytes, topic: Topic, explicit: int | None = None) -> tuple[int, TopicView | None] | None:
         """The partition for a record, and the view that decided; None where it is refused."""
@@ -78,59 +109,82 @@ class Producer:
             self.reader.catch_up(count)
 
     def hand_over(self, key: bytes, explicit: int | None = None) -> None:
-        topic = self.world.topic
+        topic = self.target()
         if topic is None or len(self.queue) > 4:
             return
         picked = self.pick(key, topic, explicit)
         if picked is not None:
-            sent = InFlight(topic, *picked)
-            self.world.judge.handed_over(sent)
-            self.queue.append(sent)
+            self._queue(topic, *picked, 0)
 
-    def flush(self) -> None:
-        """What was handed over reaches the leaders that answer; for another topic of the name it is an error."""
+    def hand_over_some(self, keys: int) -> None:
+        """A record of one of so many keys, each with a partition of its own at every topic: by their order."""
+        topic = self.target()
+        if topic is None or len(self.queue) > 5:
+            return
+        self.world.judge.written(self, topic)
+        key = self.world.below(keys)
+        self._queue(topic, key % len(topic.logs), None, key)
+
+    def _queue(self, topic: Topic, partition: int, view: TopicView | None, key: int) -> None:
+        each = InFlight(topic, partition, view, self.world.new_record(self.number, key))
+        self.world.judge.handed_over(each)
+        self.queue.append(each)
+
+    def flush(self, most: int = 1 << 30) -> None:
+        """What was handed over reaches the leaders that answer, in its order; for another topic of the name it is an
+        error. A refusal is told to the application, and never retried (I7)."""
         world, left = self.world, []
-        for sent in self.queue:
-            if sent.topic is not world.topic:
+        blocked: set[tuple[Topic, int]] = set()
+        for each in self.queue:
+            topic, partition = each.topic, each.partition
+            if world.topics.get(topic.name) is not topic:
                 continue
-            log = sent.topic.logs[sent.partition] if sent.partition < len(sent.topic.logs) else None
-            if log is None or not log.available:
-                left.append(sent)
+            log = topic.logs[partition] if partition < len(topic.logs) else None
+            if most <= 0 or log is None or not log.available or (topic, partition) in blocked:
+                left.append(each)
+                blocked.add((topic, partition))
                 continue
-            self._land(sent)
+            most -= 1
+            if not log.fenced:
+                self._land(each, log)
+                continue
+            world.hit("refused by the fence")
+            if self.transaction is not None:
+                self.end(commit=False)
         self.queue = left
 
-    def _land(self, sent: InFlight) -> None:
-        world, partition = self.world, sent.partition
-        log = sent.topic.logs[partition]
-        record = world.new_record()
-        offset = len(log.records)
-        log.append(record, world.steps, world.time_ms)
+    def _land(self, each: InFlight, log: Log) -> None:
+        world, sent, offset = self.world, each.sent, len(log.records)
+        world.append(log, sent.number)
+        each.topic.touched_at = world.steps
+        sent.where = (each.topic.topic_id, each.partition, offset)
         if world.story is not None:
-            how = "unaware" if sent.view is None else f"view {sent.view.version}"
-            world.tell("record %d lands at %d-%d (%s)", record, partition, offset, how)
-        transaction = self.transaction
-        if transaction is not None and transaction.topic is sent.topic:
-            if not transaction.records:
+            how = "unaware" if self.reader is None else f"view {each.view and each.view.version}"
+            where = f"{each.topic.name}-{each.partition}@{offset}"
+            world.tell(
+                "record %d (producer %d, key %d, %s) lands at %s", sent.number, self.number, sent.key, how, where
+            )
+        if self.transaction is not None:
+            if not self.transaction.records:
                 world.hit(Fault.OPEN_TRANSACTION)
-            log.open.setdefault(transaction.number, offset)
-            if partition not in transaction.touched:
-                transaction.touched.append(partition)
-            transaction.records.append(record)
+            log.open.setdefault(self.transaction.number, offset)
+            if log not in self.transaction.touched:
+                self.transaction.touched.append(log)
+            self.transaction.records.append(sent)
         if log.truncated_at >= 0 and offset + 1 >= log.was_end > 0:
             log.was_end = 0
             world.hit(Fault.REGROWTH)
-        self._count(sent, partition)
-        world.judge.landed(sent, log)
+        self._count(each)
+        world.judge.landed(each, log)
 
-    def _count(self, sent: InFlight, partition: int) -> None:
-        world = self.world
+    def _count(self, each: InFlight) -> None:
+        world, partition = self.world, each.partition
         if partition >= len(world.modes) or world.modes[partition].writable:
             return
-        if sent.view is None:
+        if each.view is None:
             world.hit(Fault.UNAWARE)
             return
-        behind = self.reader is not None and sent.view is not self.reader.view
+        behind = self.reader is not None and each.view is not self.reader.view
         world.hit(Fault.RETRY_ACROSS_SWITCH if behind else Fault.STALE_PRODUCER)
         record = world.record
         retired = record.retired.get(partition) if record is not None else None
@@ -141,18 +195,23 @@ class Producer:
             world.hit(Fault.LONG_PAUSED_PRODUCER)
 
     def begin(self) -> None:
-        if self.transaction is None and self.world.topic is not None and not self.queue:
-            self.transaction = Transaction(self.world.new_number(), self.world.topic)
+        """It may announce a partition to the coordinator that it writes nothing to: that gets a marker, too."""
+        topic = self.target()
+        if self.transaction is None and topic is not None and not self.queue:
+            self.transaction = Transaction(self.world.new_number())
+            if self.world.replaces:
+                self.transaction.touched.append(topic.logs[self.world.below(len(topic.logs))])
 
     def end(self, commit: bool) -> None:
-        """Markers are written wherever it has records; of aborted records nobody is given any."""
-        world, transaction = self.world, self.transaction
-        if transaction is None:
-            return
+        transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            transaction.end(self.world, commit)
+
+    def finish(self, commit: bool) -> None:
+        """End the transaction when all that can be sent was."""
         self.flush()
         self.queue.clear()
-        self.transaction = None
-        end_transaction(world, transaction, commit)
+        self.end(commit)
 
     def hang(self) -> None:
         """It never ends the transaction; somebody else will have to."""
@@ -160,15 +219,3 @@ class Producer:
             self.world.hit(Fault.HANGING_TRANSACTION)
             self.world.hanging.append(self.transaction)
             self.transaction = None
-
-
-def end_transaction(world: World, transaction: Transaction, commit: bool) -> None:
-    """Its markers go to every partition it touched."""
-    world.tell("transaction %d is %s", transaction.number, "committed" if commit else "aborted")
-    if not commit and transaction.records:
-        world.hit(Fault.ABORTED_TRANSACTION)
-        world.aborted.update(transaction.records)
-    for partition in transaction.touched:
-        log = transaction.topic.logs[partition]
-        log.open.pop(transaction.number, None)
-        log.append(MARKER, world.steps, world.time_ms)

@@ -10,31 +10,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median_high
-from typing import Protocol
 
 from tests.simulation.controller import seams
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.faults import IMPOSSIBLE, PHASES, Coverage, Fault
-from tests.simulation.schedule import run as run_resizes
-from tests.simulation.succession.chain_schedule import CHAIN_FROM as CHAIN_FROM
-from tests.simulation.succession.chain_schedule import run as run_chain
-from tests.simulation.succession.schedule import DELETE_FROM as DELETE_FROM
-from tests.simulation.succession.schedule import run as run_replacement
+from tests.simulation.faults import IMPOSSIBLE, PHASES, REPLACED, Coverage, Fault
+from tests.simulation.schedule import CHAIN_FROM as CHAIN_FROM
+from tests.simulation.schedule import DELETE_FROM as DELETE_FROM
+from tests.simulation.schedule import REPLACE_FROM as REPLACE_FROM
+from tests.simulation.schedule import run as run_schedule
+from tests.simulation.world import World
 
 BATCH = 500
-REPLACE_FROM = 3_000_000_000
-"""From this seed on, topics are replaced, not resized."""
 MOST_FAILURES = 10
 LEAST_STEPS = 100
 LEAST_SHRUNK = 0.5
 """Half of the schedules complete a shrink, and half of them have so many steps."""
-
-
-class Outcome(Protocol):
-    """What became of one schedule: its steps, and how many changes were completed."""
-
-    steps: int
-    shrinks: int
 
 
 @dataclass
@@ -42,15 +32,13 @@ class Report:
     """What became of a range of seeds.
 
     Attributes:
-        coverage: what struck in schedules that resize a topic: (fault, phase) -> how often.
-        met: what happened in schedules that replace topics: its name -> how often.
+        coverage: what struck: (fault, phase) -> how often.
         steps: how many schedules had how many steps.
         shrunk: in how many a shrink was completed.
         failures: seed -> (invariant, or the kind of error; what it says).
     """
 
     coverage: Coverage = field(default_factory=Counter)
-    met: Counter[str] = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     shrunk: int = 0
     failures: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -64,9 +52,21 @@ class Report:
     def median_steps(self) -> int:
         return median_high(self.steps.elements()) if self.steps else 0
 
+    @property
+    def met(self) -> dict[str, int]:
+        """What happened in schedules that replace topics: its name -> how often."""
+        return {
+            what.label if isinstance(what, Fault) else what: count
+            for (what, phase), count in self.coverage.items()
+            if phase == REPLACED
+        }
+
+    @property
+    def _resizes(self) -> bool:
+        return any(phase != REPLACED for _, phase in self.coverage)
+
     def add(self, other: Report) -> None:
         self.coverage.update(other.coverage)
-        self.met.update(other.met)
         self.steps.update(other.steps)
         self.shrunk += other.shrunk
         self.failures.update(other.failures)
@@ -77,7 +77,7 @@ class Report:
     def problems(self, at_least: int) -> list[str]:
         """What a run has to show and does not: pairs met too seldom, pairs that cannot be, short schedules, shrinks."""
         found = []
-        for fault in Fault if self.coverage else ():
+        for fault in Fault if self._resizes else ():
             for index, phase in enumerate(PHASES):
                 count, impossible = self.coverage[fault, index], (fault, phase) in IMPOSSIBLE
                 if impossible and count:
@@ -93,9 +93,9 @@ class Report:
     def text(self) -> str:
         rate = self.schedules / self.seconds if self.seconds else 0.0
         lines = [f"{what:<22}{count:>10}" for what, count in sorted(self.met.items())]
-        if self.coverage:
+        if self._resizes:
             lines.append(f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES))
-        for fault in Fault if self.coverage else ():
+        for fault in Fault if self._resizes else ():
             counts = (self.coverage[fault, index] for index in range(len(PHASES)))
             lines.append(f"{fault.label:<22}" + "".join(f"{count:>10}" for count in counts))
         lines += [
@@ -129,13 +129,9 @@ def run_range(first: int, count: int) -> Report:
     return report
 
 
-def run(seed: int, report: Report, story: list[str] | None = None) -> Outcome:
+def run(seed: int, report: Report, story: list[str] | None = None) -> World:
     """Run the schedule of a seed; ``report`` is told what happened in it."""
-    if seed < REPLACE_FROM:
-        return run_resizes(seed, report.coverage, story)
-    world = run_chain(seed, story) if seed >= CHAIN_FROM else run_replacement(seed, story)
-    report.met.update(world.hits)
-    return world
+    return run_schedule(seed, report.coverage, story)
 
 
 def run_one(seed: int, report: Report) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.faults import PHASES, Fault
+from tests.simulation.faults import PHASES, REPLACING, Fault
 from tests.simulation.guards import FIRST_SEED
 from tests.simulation.report import (
     CHAIN_FROM,
@@ -15,7 +15,6 @@ from tests.simulation.report import (
     run_many,
     tell_story,
 )
-from tests.simulation.succession.world import FAULTS
 
 SCHEDULES = 400
 WITH_REPLACEMENTS = 400
@@ -37,19 +36,14 @@ def test_no_schedule_with_replacements_breaks_an_invariant() -> None:
     report = run_many(REPLACE_FROM, WITH_REPLACEMENTS, processes=1)
     assert report.failures == {}, report.text()
     assert report.problems(at_least=1) == []
-    assert {fault.label for fault in FAULTS} <= report.met.keys()
+    assert {fault.label for fault in REPLACING} <= report.met.keys()
 
 
-def test_no_schedule_with_deletions_breaks_an_invariant() -> None:
-    report = run_many(DELETE_FROM, WITH_DELETIONS, processes=1)
+@pytest.mark.parametrize(("first", "count"), [(DELETE_FROM, WITH_DELETIONS), (CHAIN_FROM, WITH_CHAINS)])
+def test_no_schedule_with_deletions_or_chains_breaks_an_invariant(first: int, count: int) -> None:
+    report = run_many(first, count, processes=1)
     assert report.failures == {}, report.text()
-    assert report.shrunk >= WITH_DELETIONS * LEAST_SHRUNK
-
-
-def test_no_schedule_with_chains_breaks_an_invariant() -> None:
-    report = run_many(CHAIN_FROM, WITH_CHAINS, processes=1)
-    assert report.failures == {}, report.text()
-    assert report.shrunk >= WITH_CHAINS * LEAST_SHRUNK
+    assert report.shrunk >= count * LEAST_SHRUNK
 
 
 def test_schedules_are_long_complete_shrinks_and_meet_every_fault_where_it_can_strike(report: Report) -> None:

@@ -5,50 +5,70 @@ They begin when the first name leads to its successor, or when its topic is let 
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.modelog.records import Replacement, TopicRecord
+from tests.simulation.broker import NAME, SUCCESSOR, THIRD, Topic
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.succession.chain_judge import ChainJudge
+from tests.simulation.succession.actions import ReplaceActions, is_let_go
 from tests.simulation.succession.clients import Group
-from tests.simulation.succession.ending import (
-    PERSONS_TURNS,
-    calm_down,
-    person,
-    read_to_the_end,
-    reasons_of,
-    rounds,
-    unfinished,
-)
-from tests.simulation.succession.schedule import ALWAYS, Actions, head_start, is_let_go, make_clients
-from tests.simulation.succession.world import NAME, SUCCESSOR, THIRD, SimTopic, World
+from tests.simulation.world import World
 
-CHAIN_FROM = 4_000_000_000
-"""From this seed on, schedules are about chains and aliases."""
 OTHER = "returns"
-Event = Callable[["ChainActions"], None]
 
 
-class ChainActions(Actions):
-    """What happens to a chain, one event at a time. ``command`` is about its last link."""
+class ChainActions(ReplaceActions):
+    """What happens to a chain, one event at a time. ``request`` is about its last link.
 
-    def __init__(self, world: World, *, skips_second: bool) -> None:
-        super().__init__(world)
-        self.skips_second = skips_second
-        self.command = replace(self.command, delay_ms=(0, 0, 0, None)[world.below(4)])
-        assert isinstance(world.judge, ChainJudge)
+    Attributes:
+        links: how many of them are requested.
+        skips_second: nothing is written to the second topic, and a group comes that has not read the first.
+    """
+
+    fewest, spread, persons_turns = 100, 200, 40
+
+    def __init__(self, world: World, seed: int) -> None:
+        super().__init__(world, seed)
+        self.skips_second = seed % 16 == 9
+        self.request = replace(self.request, delay_ms=(0, 0, 0, None)[world.below(4)])
         self.judge = world.judge
         self.links = (2, 2, 3, 4)[world.below(4)]
-        if skips_second:
-            self.command = replace(self.command, delay_ms=None)
+        if self.skips_second:
+            self.request = replace(self.request, delay_ms=None)
+
+    def head_start(self) -> None:
+        world = self.world
+        until = (_is_gone, _is_gone, is_let_go, _is_switched)[world.below(4)]
+        if self.skips_second:
+            world.groups["late"] = Group(world, "late", 1, aware=True, latest=False)
+            until = self.is_at_the_third
+        self.calm_start(until)
+
+    # At the end
+
+    def ask_for_more(self) -> bool:
+        if self.is_complete:
+            return False
+        self.go_away()
+        self.delete_unfenced()
+        self.delete_left_over()
+        self.replace()
+        return True
+
+    def check_end(self) -> None:
+        """Every name that led to a successor leads to the last topic."""
+        self.world.shrinks = int(len(self.judge.chain) > 2)
+        for producer in self.world.producers:
+            target = producer.target()
+            if producer.reader is not None and target is not self.last:
+                raise Violation("I8", f"producer {producer.number} writes to {target and target.topic_id}, "
+                                      f"{producer.named} has led to {self.last.topic_id}")  # fmt: skip
 
     @property
-    def last(self) -> SimTopic:
+    def last(self) -> Topic:
         """The topic that is written to."""
         return self.world.by_id[self.judge.last]
 
@@ -70,7 +90,7 @@ class ChainActions(Actions):
 
     def replace(self) -> None:
         self.look_again()
-        if self.command.topic != self.last.name or (not self.asked and self.world.random() < 0.2):
+        if self.request.topic != self.last.name or (not self.asked and self.world.random() < 0.2):
             self._plan()
         if not self.is_complete:
             super().replace()
@@ -81,7 +101,7 @@ class ChainActions(Actions):
         now = record.replacement if record is not None else None
         self.asked = now is not None
         if now is not None:
-            self.command = ReplaceTopicCommand(
+            self.request = ReplaceTopicCommand(
                 self.last.name, now.successor, now.num_partitions, delay_ms=now.delay_ms, fence=now.fence
             )
 
@@ -94,11 +114,11 @@ class ChainActions(Actions):
             delay_ms = None if self.skips_second else (None, 0, 0, 0)[world.below(4)]
             fence = "none" if world.random() < 0.05 else "config"
             count = 1 + world.below(3)
-            self.command = ReplaceTopicCommand(self.last.name, name, count, delay_ms=delay_ms, fence=fence)
+            self.request = ReplaceTopicCommand(self.last.name, name, count, delay_ms=delay_ms, fence=fence)
 
     def undo(self) -> None:
-        if self.asked and self.command.topic == self.last.name:
-            result = self.ask(replace(self.command, undo=True))
+        if self.asked and self.request.topic == self.last.name:
+            result = self.command(replace(self.request, undo=True))
             if result is not None and result.code is ErrorCode.NONE:
                 self.world.hit("undone")
 
@@ -117,7 +137,7 @@ class ChainActions(Actions):
 
     def set_back(self) -> None:
         names = [record.topic for record, _ in self.switched()]
-        group = self._some_group()
+        group = self._group()
         if names:
             group.set_back(names[self.world.below(len(names))])
             group.start()
@@ -171,7 +191,7 @@ class ChainActions(Actions):
     def delete_left_over(self) -> None:
         """The owner deletes a topic that keeps the next one from its name: a successor that stayed when its replacement
         was undone, because somebody had written to it, or one that somebody has created in its place."""
-        topic = self.world.topics.get(self.command.successor)
+        topic = self.world.topics.get(self.request.successor)
         if topic is None or topic.topic_id in self.judge.chain:
             return
         if topic.touched or topic.topic_id not in self.judge.announced:
@@ -181,7 +201,7 @@ class ChainActions(Actions):
         """Somebody takes a topic that has come up under an alias for the one that clients use."""
         for record, _ in self.aliases():
             if record.topic in self.world.topics and OTHER not in self.world.topics:
-                self.ask(ReplaceTopicCommand(record.topic, OTHER, 1))
+                self.command(ReplaceTopicCommand(record.topic, OTHER, 1))
 
     def forget(self) -> None:
         """All clients are moved to the name that an alias leads to first."""
@@ -195,15 +215,16 @@ class ChainActions(Actions):
             if group.named == record.topic:
                 group.named = now.successor
                 group.rebalance()
-        self.ask(ReplaceTopicCommand(record.topic, now.successor, now.num_partitions, forget=True))
+        self.command(ReplaceTopicCommand(record.topic, now.successor, now.num_partitions, forget=True))
 
 
-MORE: tuple[tuple[Event, float], ...] = (
+ChainActions.always = (
+    *ReplaceActions.always,
     (ChainActions.controller, 16),
     (ChainActions.replace, 4),
-    (ChainActions.time, 3),
+    (ChainActions.wait, 3),
 )
-CHAINED: tuple[tuple[Event, float], ...] = (
+ChainActions.sometimes = (
     (ChainActions.undo, 0.3),
     (ChainActions.set_back, 0.5),
     (ChainActions.transaction, 3),
@@ -225,65 +246,9 @@ CHAINED: tuple[tuple[Event, float], ...] = (
 )
 
 
-def run(seed: int, story: list[str] | None = None) -> World:
-    world = World(seed, story, deletes=True, chains=True)
-    actions = ChainActions(world, skips_second=seed % 16 == 9)
-    make_clients(world)
-    weighted: list[tuple[Event, float]] = [*ALWAYS, *MORE]
-    weighted += [(event, weight * (0.5 + 2 * world.random())) for event, weight in CHAINED if world.random() < 0.4]
-    sums = list(accumulate(weight for _, weight in weighted))
-
-    def act() -> None:
-        world.steps += 1
-        weighted[bisect(sums, world.random() * sums[-1])][0](actions)
-
-    until = (_is_gone, _is_gone, is_let_go, _is_switched)[world.below(4)]
-    if actions.skips_second:
-        world.groups["late"] = Group(world, "late", 1, aware=True, latest=False)
-        until = actions.is_at_the_third
-    head_start(world, actions, until)
-    world.act = act
-    for _ in range(100 + world.below(200)):
-        act()
-    settle(world, actions)
-    world.shrinks = int(len(actions.judge.chain) > 2)
-    return world
-
-
 def _is_switched(world: World) -> bool:
-    assert isinstance(world.judge, ChainJudge)
     return len(world.judge.chain) > 1
 
 
 def _is_gone(world: World) -> bool:
-    return world.record is not None and world.record.is_alias
-
-
-def settle(world: World, actions: ChainActions) -> None:
-    """Nothing fails any more; every change must finish, and every record reach every group."""
-    calm_down(world)
-    for _ in range(2 * PERSONS_TURNS):
-        if not rounds(world):
-            actions.look_again()
-            person(world, actions)
-        elif actions.is_complete:
-            break
-        else:
-            actions.go_away()
-            actions.delete_unfenced()
-            actions.delete_left_over()
-            actions.replace()
-    else:
-        left = [(record.topic, reasons_of(record)) for record in unfinished(world)]
-        raise Violation("I2", f"a chain of {len(actions.judge.chain)} does not finish: {left}; {actions.command}")
-    read_to_the_end(world)
-    _check_end(world, actions)
-
-
-def _check_end(world: World, actions: ChainActions) -> None:
-    """Every name that led to a successor leads to the last topic."""
-    for producer in world.producers:
-        target = producer.target()
-        if producer.reader is not None and target is not actions.last:
-            raise Violation("I8", f"producer {producer.number} writes to {target and target.topic_id}, "
-                                  f"{producer.named} has led to {actions.last.topic_id}")  # fmt: skip
+    return world.first_record is not None and world.first_record.is_alias

@@ -1,124 +1,13 @@
-"""Producers, aware and not, with records in flight; and groups: aware ones before the gate, and stock ones."""
+"""Groups of a name that leads through a chain of topics: aware ones before the gate, and stock ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from modeaware.chain import read_topics, topics_before, written_topic
+from modeaware.chain import read_topics, topics_before
 from modeaware.clients.gate import awaits_group, has_read, is_open, needs_predecessor, start_offset
 from modeaware.topic_view import TopicView
-from tests.simulation.broker import MARKER
+from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Topic
 from tests.simulation.modelog import Reader
-from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, Sent, SimTopic, World
-
-KEYS = 5
-
-
-@dataclass(eq=False, slots=True)
-class InFlight:
-    """A record that was handed to the client library: its topic and partition are settled (I7)."""
-
-    topic: SimTopic
-    partition: int
-    sent: Sent
-
-
-class Producer:
-    """Without a ``reader`` it is not aware. What it has handed over lands in its order."""
-
-    def __init__(self, world: World, number: int, *, aware: bool) -> None:
-        self.world = world
-        self.number = number
-        self.named = NAME
-        self.reader = Reader(world.log, NAME) if aware else None
-        self.queue: list[InFlight] = []
-        self.refused = 0
-        self.transaction: list[tuple[SimTopic, int, Sent]] | None = None
-        self.announced: dict[tuple[str, int], SimTopic] = {}
-
-    def target(self) -> SimTopic | None:
-        """The topic that its next record goes to."""
-        world = self.world
-        if self.reader is None:
-            return world.topics.get(self.named)
-        view = written_topic(self.named, self.reader.view_of)
-        topic = world.topics.get(view.topic)
-        if world.chains:  # by its name, as client libraries do; the judge looks whose topic that is
-            return topic
-        return topic if topic is not None and view.applies_to(topic.topic_id) else None
-
-    def hand_over(self) -> None:
-        topic = self.target()
-        if topic is None or len(self.queue) > 5:
-            return
-        self.world.judge.written(self, topic)
-        key = self.world.below(KEYS)
-        sent = Sent(len(self.world.sent), self.number, key)
-        self.world.sent.append(sent)
-        self.queue.append(InFlight(topic, key % len(topic.logs), sent))
-
-    def flush(self, most: int = 1 << 30) -> None:
-        """What was handed over reaches the leaders. A refusal is told to the application, and never retried (I7)."""
-        world, left, blocked = self.world, [], set()
-        for each in self.queue:
-            log = each.topic.logs[each.partition]
-            if world.by_id[each.topic.topic_id] is not world.topics.get(each.topic.name):
-                continue  # an error: the topic is gone
-            if most <= 0 or not log.available or (each.topic, each.partition) in blocked:
-                left.append(each)
-                blocked.add((each.topic, each.partition))
-                continue
-            most -= 1
-            if log.fenced:
-                world.hit("refused by the fence")
-                self.refused += 1
-                if self.transaction is not None:
-                    self.end(commit=False)
-                continue
-            self._land(each, log)
-        self.queue = left
-
-    def _land(self, each: InFlight, log: Partition) -> None:
-        world = self.world
-        offset = len(log.records)
-        log.append(each.sent.number, world.steps, world.time_ms)
-        each.topic.touched, each.topic.touched_at = True, world.steps
-        each.sent.where = (each.topic.topic_id, each.partition, offset)
-        world.tell(
-            "record %d (producer %d, key %d) lands at %s-%d@%d",
-            each.sent.number, self.number, each.sent.key, each.topic.name, each.partition, offset,
-        )  # fmt: skip
-        if self.transaction is not None:
-            log.open.setdefault(self.number, offset)
-            self.transaction.append((each.topic, each.partition, each.sent))
-
-    def begin(self) -> None:
-        """It may have announced a partition to the coordinator that it writes nothing to: that gets a marker, too."""
-        topic = self.target()
-        if self.transaction is None and not self.queue and topic is not None:
-            self.transaction = []
-            self.announced = {(topic.topic_id, self.world.below(len(topic.logs))): topic}
-
-    def end(self, commit: bool) -> None:
-        """Markers go wherever it has records, past any fence; of aborted records readers are given none."""
-        transaction, self.transaction = self.transaction, None
-        if transaction is None:
-            return
-        touched = self.announced | {(topic.topic_id, partition): topic for topic, partition, _ in transaction}
-        for _, _, sent in transaction:
-            sent.aborted = sent.aborted or not commit
-        for (_, partition), topic in touched.items():
-            log = topic.logs[partition]
-            log.open.pop(self.number, None)
-            log.append(MARKER, self.world.steps, self.world.time_ms)
-
-
-@dataclass(eq=False, slots=True)
-class Member:
-    """One consumer of a group. ``reader`` is None for a stock one."""
-
-    reader: Reader | None
-    paused: set[tuple[str, int]] = field(default_factory=set)
+from tests.simulation.world import World
 
 
 class Group:
@@ -144,7 +33,7 @@ class Group:
         self.latest = latest
         self.stateful = False
         self.stateful_at = -1  # the step since which that is so
-        self.members = [Member(Reader(world.log, NAME) if aware else None) for _ in range(members)]
+        self.members = [Reader(world.log, NAME) if aware else None for _ in range(members)]
         self.has_members = False
         self.named = NAME
         self.names = [NAME]
@@ -154,10 +43,17 @@ class Group:
         self.ever = False
         self.committed: dict[str, dict[int, int]] = {}
         self.positions: dict[tuple[str, int], int] = {}
-        self.owners: dict[tuple[str, int], Member] = {}
-        self.given: dict[int, int] = {}
+        self.owners: dict[tuple[str, int], Reader | None] = {}
+        self.given: set[int] = set()
         self.excused: set[int] = set()
         self.began: int | None = None
+
+    @property
+    def readers(self) -> list[Reader]:
+        return [reader for reader in self.members if reader is not None]
+
+    def uses(self, topic: Topic) -> bool:
+        return bool(self.committed.get(topic.topic_id)) or topic.topic_id in self.assigned
 
     @property
     def moved(self) -> bool:
@@ -198,10 +94,10 @@ class Group:
         self.owners.clear()
         if not self.has_members:
             return
-        wanted: dict[str, SimTopic] = {}
+        wanted: dict[str, Topic] = {}
         for member in self.members:
-            if member.reader is not None:
-                member.reader.catch_up()
+            if member is not None:
+                member.catch_up()
             for topic in self._subscribed(member):
                 wanted[topic.topic_id] = topic
         for topic in wanted.values():
@@ -211,22 +107,22 @@ class Group:
         world.tell("group %s rebalances: %s", self.name, ", ".join(sorted(f"{t}-{p}" for t, p in self.owners)))
         self.assign()
 
-    def _subscribed(self, member: Member) -> list[SimTopic]:
+    def _subscribed(self, reader: Reader | None) -> list[Topic]:
         topics = self.world.topics
-        if member.reader is None:
+        if reader is None:
             return [topics[name] for name in self.names if name in topics]
-        ids = {self.named: member.reader.view_of(self.named).topic_id}
+        ids = {self.named: reader.view_of(self.named).topic_id}
 
         def needs(view: TopicView) -> bool:
             assert view.successor is not None, "its topic is replaced"
             ids.update({view.topic: view.topic_id, view.successor.topic: view.successor.topic_id})
             has_moved = bool(self.committed.get(view.successor.topic_id)) and not self._held(view)
-            before = member.reader.before().get(view.topic)
+            before = reader.before().get(view.topic)
             is_awaited = before is not None and awaits_group(before, self.name, self._held(before))
             owes = is_awaited and len(self._held(view)) < len(view.modes)
             return needs_predecessor(view, has_read=self._has_read(view), has_moved=has_moved, owes_commit=owes)
 
-        names = read_topics(self.named, member.reader.view_of, needs)
+        names = read_topics(self.named, reader.view_of, needs)
         found = [topics[name] for name in names if name in topics]
         return [each for each in found if self.world.chains or ids[each.name] in (None, each.topic_id)]
 
@@ -240,26 +136,26 @@ class Group:
 
     def assign(self) -> None:
         """Every start offset is explicit; it is resolved when the partition comes to a member."""
-        for (topic_id, partition), member in self.owners.items():
+        for (topic_id, partition), reader in self.owners.items():
             if (topic_id, partition) in self.positions:
                 continue
             topic = self.world.by_id[topic_id]
             log = topic.logs[partition]
             committed = self.committed.get(topic_id, {}).get(partition)
             if committed is None:
-                committed = self._start(topic, partition, member)
+                committed = self._start(topic, partition, reader)
             self.positions[topic_id, partition] = max(committed, log.log_start)
 
-    def _start(self, topic: SimTopic, partition: int, member: Member) -> int:
+    def _start(self, topic: Topic, partition: int, reader: Reader | None) -> int:
         log = topic.logs[partition]
         own = None
-        if member.reader is not None:
-            before = member.reader.before()
+        if reader is not None:
+            before = reader.before()
             if (view := before.get(topic.name)) is not None:
                 own = start_offset(view, self.name, has_used=self._has_used(topic.name, before))
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
-        start = self._latest(topic, partition, member)
+        start = self._latest(topic, partition, reader)
         if (self.world.chains or topic.topic_id == "id-1") and self.aware and self.began is None:
             self.began = self.world.steps
         switched_at = self.world.switched_at.get(topic.name)
@@ -267,7 +163,7 @@ class Group:
         if self.world.judge.may_skip(topic, used_before=used_before):
             self.excused |= {n for n in log.records[:start] if n != MARKER}
         # As aware clients do: a start that is not committed would be another one after a restart. Behind a gate: later.
-        if self.aware and not (self.world.chains and self.world.is_successor(topic)):
+        if self.aware and not (self.world.chains and self.world.judge.is_successor(topic)):
             self.committed.setdefault(topic.topic_id, {}).setdefault(partition, start)
         return start
 
@@ -276,54 +172,52 @@ class Group:
         remain = (each for each in topics_before(topic, before) if each.successor and not each.successor.gone)
         return any(self._held(each) for each in remain)
 
-    def _latest(self, topic: SimTopic, partition: int, member: Member) -> int:
+    def _latest(self, topic: Topic, partition: int, reader: Reader | None) -> int:
         """Where ``latest`` begins: at the seal of a partition that takes no writes any more."""
         log = topic.logs[partition]
-        view = member.reader.view_of(topic.name) if member.reader is not None and self.world.chains else None
+        view = reader.view_of(topic.name) if reader is not None and self.world.chains else None
         resume = view.resume_offsets.get(partition) if view is not None and view.applies_to(topic.topic_id) else None
         return log.replicated if resume is None else max(resume, log.log_start)
 
     def refresh(self) -> None:
         """Members take in what the mode log says; one that sees other topics asks for a rebalance."""
         before = self._seen()
-        for member in self.members:
-            if member.reader is not None:
-                member.reader.catch_up(1 + self.world.below(3))
+        for reader in self.readers:
+            reader.catch_up(1 + self.world.below(3))
         if self.has_members and before != self._seen():
             self.rebalance()
 
     def _seen(self) -> list[dict[str, tuple[str, bool]]]:
         """What decides about the subscription, by each member's views."""
-        views = [member.reader.views() for member in self.members if member.reader is not None]
         return [
-            {name: (view.successor.topic_id, view.successor.let_go) for name, view in each.items() if view.successor}
-            for each in views
+            {name: (v.successor.topic_id, v.successor.let_go) for name, v in reader.views().items() if v.successor}
+            for reader in self.readers
         ]
 
     def poll(self, most: int) -> None:
         if not self.has_members:
             return
-        for (topic_id, partition), member in list(self.owners.items()):
+        for (topic_id, partition), reader in list(self.owners.items()):
             topic = self.world.by_id[topic_id]
             log = topic.logs[partition]
             position = self.positions.get((topic_id, partition))
-            if position is None or not log.available or not self._may_read(topic, partition, member):
+            if position is None or not log.available or not self._may_read(topic, partition, reader):
                 continue
             position = max(position, log.log_start)
-            end = min(log.last_stable, position + most)
+            end = min(log.stable, position + most)
             last = None
             for offset in range(position, end):
                 number = log.records[offset]
                 if self.world.is_data(number):
-                    self.world.judge.given(self, topic, partition, offset, self.world.sent[number])
+                    self.world.judge.given(self, topic, partition, self.world.sent[number])
                     last = offset
             # A client's position moves by the records that it is given; it passes over nothing at the end.
             self.positions[topic_id, partition] = position if last is None else last + 1
 
-    def _may_read(self, topic: SimTopic, partition: int, member: Member) -> bool:
-        before = member.reader.before() if member.reader is not None else {}
-        has_gate = self.world.is_successor(topic) or (self.world.chains and topic.name in before)
-        if member.reader is None or not has_gate:
+    def _may_read(self, topic: Topic, partition: int, reader: Reader | None) -> bool:
+        before = reader.before() if reader is not None else {}
+        has_gate = self.world.judge.is_successor(topic) or (self.world.chains and topic.name in before)
+        if reader is None or not has_gate:
             return True
         if topic.name in before:
             if not self._is_open(before[topic.name], before):
@@ -352,7 +246,7 @@ class Group:
                 continue
             held = self.committed.setdefault(topic_id, {})
             started = self.aware or position > topic.logs[partition].log_start or partition in held
-            if self.world.is_successor(topic) and self.aware and partition not in held:
+            if self.world.judge.is_successor(topic) and self.aware and partition not in held:
                 continue  # its gate is shut
             if started:
                 held[partition] = position
@@ -401,6 +295,26 @@ class Group:
             self.set_back_at = self.world.steps
             self.world.hit("set back")
 
+    # At the end of a schedule
 
-def log_starts(topic: SimTopic) -> dict[int, int]:
+    def calm_down(self) -> None:
+        self.stateful = False
+        if not self.has_members and self.ever:
+            self.start()
+
+    def begin_at_last(self) -> None:
+        if not self.has_members:
+            self.start()
+
+    def read_all(self) -> None:
+        for reader in self.readers:
+            reader.catch_up()
+        self.commit()
+        self.rebalance()
+        for _ in range(3):
+            self.poll(10_000)
+            self.commit()
+
+
+def log_starts(topic: Topic) -> dict[int, int]:
     return {partition: log.log_start for partition, log in enumerate(topic.logs)}

@@ -1,98 +1,70 @@
-"""The invariants of replacements, judged by what really happened."""
+"""The invariants of replacements: where a name leads, what is sealed and let go, and what is deleted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.commands import DeletePredecessor, Effect, FenceTopic
-from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.state import held_up
+from modeaware.lifecycle.replacement import FENCE_CONFIGS, NO_FENCE
 from modeaware.lifecycle.topic_deletion import FENCE_SETTLE_MS
-from modeaware.modelog.records import CLAIM_KEY, Replacement, TopicRecord
-from modeaware.modelog.replay import Replay
+from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.topic_view import TopicView
-from tests.simulation.drain_invariants import Violation
-from tests.simulation.succession.world import SUCCESSOR
+from tests.simulation.broker import SUCCESSOR
+from tests.simulation.drain_invariants import DrainJudge, Violation
 
 if TYPE_CHECKING:
-    from tests.simulation.modelog import Reader
-    from tests.simulation.succession.clients import Group, Producer
-    from tests.simulation.succession.controller import ReplacingController
-    from tests.simulation.succession.world import Sent, SimTopic, World
+    from tests.simulation.broker import Sent, Topic
+    from tests.simulation.controller import Controller
+    from tests.simulation.producers import Producer
+    from tests.simulation.succession.clients import Group
+    from tests.simulation.world import World
 
 
-class Judge:
-    """Raises :class:`Violation` where an invariant breaks."""
+class ChainJudge(DrainJudge):
+    """The part of the judge that watches chains of topics.
+
+    Attributes:
+        sealed: (topic id, partition) -> the seal that is in force.
+        lifted, lost_at: somebody has lifted a fence; the step at which a successor was last deleted by hand.
+        last: the id of the topic that is written to.
+        chain: the ids of the topics that the first name has led to. Another one of the name is nobody's (I8).
+        announced: the ids of successors.
+        early: stock producers that wrote to the new topic of an old name before others did: their keys have no order.
+        acknowledged_at: topic id -> the step at which its first record was acknowledged.
+    """
 
     def __init__(self, world: World) -> None:
-        self.world = world
-        self.epoch = 0
-        self.issued: dict[tuple[str, tuple[int, int]], bytes] = {}
-        self.rules_version = (0, 0)
-        self.required: dict[str, set[str]] = {}
+        super().__init__(world)
         self.sealed: dict[tuple[str, int], int] = {}
         self.lifted = False
         self.lost_at = -1
+        self.last = "id-1"
+        self.chain: set[str | None] = {"id-1"}
+        self.announced: set[str | None] = set()
+        self.early: set[int] = set()
+        self.acknowledged_at: dict[str, int] = {}
 
     # The mode log
 
-    def appended(
-        self, truth: Replay, key: str, value: bytes | None, writer: ReplacingController, *, late: bool
-    ) -> None:
-        before = truth.records.get(key)
-        truth.apply(key, value)
-        if key == CLAIM_KEY:
-            assert truth.claim is not None
-            if truth.claim.controller_epoch < self.epoch:
-                raise Violation("I5", f"a claim of epoch {truth.claim.controller_epoch} after {self.epoch}")
-            self.epoch = truth.claim.controller_epoch
-            return
-        after = truth.records.get(key)
-        if value is None:
-            self._removed(before)
-            return
-        if after is None or after.to_json() != value:
-            return  # the rules
-        if after.controller_epoch != self.epoch:
-            raise Violation("I5", f"epoch {after.controller_epoch} appends after epoch {self.epoch} has taken over")
-        if self.issued.setdefault((after.topic_id, after.version), value) != value:
-            raise Violation("I4", f"version {after.version} was issued before with other content")
-        if before is not None and after.version <= before.version:
-            raise Violation("I4", f"version {after.version} comes after {before.version}")
-        self.world.tell(
-            "controller %d appends %s: %s", writer.index, after.version,
-            lambda: f"{after.view().describe()}; {after.replacement}; {sorted(map(str, held_up(after)))}",
-        )  # fmt: skip
-        self._replaced(before, after, writer)
-
-    def others_wrote(self, truth: Replay) -> None:
-        """Nobody else writes here."""
-
-    def memory(self, controller: ReplacingController) -> None:
-        if controller.claimed and controller.epoch == self.epoch:
-            truth = self.world.log.truth.records
-            for record in controller.engine.records:
-                if record != truth.get(record.topic_id):
-                    raise Violation("I5", f"controller {controller.index} believes {record}")
-
-    def new_view(self, reader: Reader, before: TopicView, after: TopicView) -> None:
-        if after.topic_id == before.topic_id and after.version < before.version:
-            raise Violation("I4", f"a view goes back from {before.version} to {after.version}")
+    def _leads(self, before: TopicView, after: TopicView) -> None:
+        """A client's view changes: a name that has led to a successor leads there for good (I8)."""
         was, now = before.successor, after.successor
         if was is None or not was.switched or (now is not None and now.topic_id == was.topic_id):
             return
+        if self.world.chains and after.topic_id != before.topic_id:
+            return  # its alias has ended: the name is looked at when it is used
         if now is None or self.world.topics.get(was.topic) is self.world.by_id[was.topic_id]:
             raise Violation("I8", f"{before.topic} led to {was.topic_id}, and leads to {now and now.topic_id}")
 
-    def verified(self, view: TopicView) -> None:
-        """Ids are not asked for here."""
-
-    @staticmethod
-    def _removed(before: TopicRecord | None) -> None:
-        if before is not None and before.replacement is not None and before.replacement.switched_ms is not None:
+    def _removed(self, before: TopicRecord | None) -> None:
+        """Only an alias of a chain ends. Where its name leads then is looked at when a client uses it."""
+        if before is None or before.replacement is None or before.replacement.switched_ms is None:
+            return
+        if not (self.world.chains and before.is_alias):
             raise Violation("I8", f"the record of {before.topic} is removed, whose name leads to a successor")
+        self.world.tell("the alias %s of %s ends", before.topic, before.topic_id)
 
-    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: ReplacingController) -> None:
+    def _replaced(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         was = before.replacement if before is not None else None
         now = after.replacement
         if was is not None and was.switched_ms is not None:
@@ -105,6 +77,7 @@ class Judge:
                 raise Violation("I8", f"the replacement of {after.topic} is undone after its switch")
         if now is None:
             return
+        self._leads_on(was, now, after)
         if was is not None and was.own_configs is not None and now.own_configs != was.own_configs:
             raise Violation("fence", f"the configs before the fence were {was.own_configs}, and are {now.own_configs}")
         if now.own_configs is not None and FENCE_CONFIGS.items() <= now.own_configs.items():
@@ -118,31 +91,49 @@ class Judge:
             if retired.seal_offset is None:
                 self.sealed.pop((after.topic_id, partition), None)
             elif held is None or held.seal_offset is None:
-                self._sealed(after, now, partition, retired.seal_offset, writer)
+                self._end_sealed(after, now, partition, retired.seal_offset, writer)
         if now.let_go_ms is not None and now.gone_ms is None:
             if left := [p for p, r in after.retired.items() if r.seal_offset is None or r.reason is not None]:
                 raise Violation("I2", f"it is let go, and partitions {left} are not drained")
             if was is None or was.let_go_ms is None:
-                self._let_go(after, now, writer)
+                self._topic_let_go(after, now, writer)
 
-    def _may_lead_on(self, was: Replacement, _now: Replacement) -> bool:
-        """Whether a name may lead to another successor: that was deleted before groups came to it."""
+    def _leads_on(self, was: Replacement | None, now: Replacement, after: TopicRecord) -> None:
+        """A chain grows at its end alone."""
+        if now.successor_id is not None and now.undone_ms is None:
+            self.announced.add(now.successor_id)
+        if now.switched_ms is None:
+            return
+        if was is None or was.switched_ms is None:
+            if self.world.chains and after.topic_id != self.last:
+                raise Violation("I8", f"the name leads from {after.topic_id} on, and had led to {self.last} already")
+        elif was.successor_id == now.successor_id:
+            return
+        if after.topic_id in self.chain and now.successor_id not in self.chain:
+            self.last = now.successor_id or ""
+            self.chain.add(now.successor_id)
+
+    def _may_lead_on(self, was: Replacement, now: Replacement) -> bool:
+        """Whether a name may lead to another successor: an alias leads on, once the one that it led to is removed; or
+        the successor was deleted by hand before groups came to it."""
+        if self.world.chains:
+            return was.gone_ms is not None and now.successor_id in self.chain
         is_lost = self.world.topics.get(was.successor) is not self.world.by_id[was.successor_id or ""]
         return is_lost and was.let_go_ms is None
 
-    def _adopted(self, now: Replacement, writer: ReplacingController) -> None:
+    def _adopted(self, now: Replacement, writer: Controller) -> None:
         topic = self.world.by_id[now.successor_id or ""]
-        landed = [log.written_at for log in topic.logs if log.records]
-        if (
-            landed
-            and min(landed) < writer.looked.at
-            and not any(log.written_at >= writer.looked.at for log in topic.logs)
-        ):
+        is_there = self.world.topics.get(topic.name) is topic
+        if is_there and now.announced_ms is not None and NO_FENCE.items() & topic.configs.items():
+            raise Violation("fence", f"{topic.topic_id} is announced with configs that override a fence of its name")
+        if now.gone_ms is not None:
+            return
+        if self.acknowledged_at.get(topic.topic_id, writer.looked.at) < writer.looked.at:
             raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has records")
         if len(topic.logs) != now.num_partitions:
             raise Violation("I8", f"{topic.topic_id} is taken for the successor, and has {len(topic.logs)} partitions")
 
-    def _switched(self, after: TopicRecord, now: Replacement, writer: ReplacingController) -> None:
+    def _switched(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
         if now.pause_before_switch:
             raise Violation("switch", "it switches though it is to pause")
         if now.undone_ms is not None:
@@ -164,9 +155,7 @@ class Judge:
         self.required[after.topic_id] = set(after.required_groups)
         self.world.switched_at[now.successor] = self.world.steps
 
-    def _sealed(
-        self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: ReplacingController
-    ) -> None:
+    def _end_sealed(self, after: TopicRecord, now: Replacement, partition: int, seal: int, writer: Controller) -> None:
         topic = self.world.by_id[after.topic_id]
         log = topic.logs[partition]
         self.sealed[after.topic_id, partition] = seal
@@ -176,7 +165,7 @@ class Judge:
         if any(self.world.is_data(number) for number in log.records[seal:]) and log.written_at < writer.looked.at:
             raise Violation("seal", f"partition {partition} is sealed at {seal}, and more had been appended")
 
-    def _let_go(self, after: TopicRecord, now: Replacement, writer: ReplacingController) -> None:
+    def _topic_let_go(self, after: TopicRecord, now: Replacement, writer: Controller) -> None:
         """Every required group has read the predecessor, and has an offset on the successor (I2)."""
         world = self.world
         topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
@@ -202,9 +191,8 @@ class Judge:
 
     # Effects
 
-    def effect_sent(self, controller: ReplacingController, effect: Effect) -> None:
-        if controller.epoch != self.epoch:
-            raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
+    def _of_chain_sent(self, effect: Effect) -> None:
+        """What a record has to say before a topic is fenced, or deleted."""
         record = self.world.log.truth.records.get(effect.topic_id)
         now = record.replacement if record is not None else None
         if isinstance(effect, FenceTopic):
@@ -215,13 +203,17 @@ class Judge:
         if isinstance(effect, DeletePredecessor) and (now is None or None in (now.let_go_ms, now.deleting_ms)):
             raise Violation("record", f"{effect.topic_id} is to be deleted, and its record does not say so first")
 
-    def deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def deleted(self, controller: Controller, topic: Topic) -> None:
         if topic.touched and topic.touched_at < controller.looked_again:
             raise Violation("I1", f"{topic.name} is deleted, and somebody has written to it")
 
-    def predecessor_deleted(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def predecessor_deleted(self, controller: Controller, topic: Topic) -> None:
         """Nothing that happened before the last checks speaks against it; what happens after them no one can see."""
         world, looked = self.world, controller.looked
+        for each in world.log.truth.records.values():  # a chain goes from its beginning
+            is_before = each.replacement is not None and each.replacement.successor_id == topic.topic_id
+            if is_before and world.topics.get(each.topic) is world.by_id[each.topic_id]:
+                raise Violation("I2", f"{topic.topic_id} is deleted before {each.topic_id}, which it replaces")
         record = world.log.truth.records.get(topic.topic_id)
         now = record.replacement if record is not None else None
         assert now is not None, "it has one"
@@ -243,9 +235,9 @@ class Judge:
             if topic.topic_id in group.assigned and group.subscribed_at[topic.topic_id] < looked.at:
                 raise Violation("subscribed", f"{topic.topic_id} is deleted while {name} is subscribed to it")
             if name in required and not group.waived:
-                self._has_read(controller, topic, group)
+                self._topic_read(controller, topic, group)
 
-    def _fenced_at_the_end(self, controller: ReplacingController, topic: SimTopic) -> None:
+    def _fenced_at_the_end(self, controller: Controller, topic: Topic) -> None:
         proved = controller.proved_again
         for partition, log in enumerate(topic.logs):
             if not log.fenced and max(log.lifted_at, log.elected_at, log.made_at) < proved:
@@ -254,7 +246,7 @@ class Judge:
         if 0 <= topic.lifted_at < controller.looked.at and controller.proved_again_ms < until_ms:
             raise Violation("fence", f"{topic.topic_id} is deleted a moment after its fence was lifted")
 
-    def _has_read(self, controller: ReplacingController, topic: SimTopic, group: Group) -> None:
+    def _topic_read(self, controller: Controller, topic: Topic, group: Group) -> None:
         """The group was given all that was acknowledged, and does not have to read any of it again (I1)."""
         held = group.committed.get(topic.topic_id, {})
         for partition, (log, end) in enumerate(zip(topic.logs, controller.ends_again, strict=False)):
@@ -269,17 +261,26 @@ class Judge:
 
     # Records
 
-    def is_successor(self, topic: SimTopic) -> bool:
-        return topic.name == SUCCESSOR
+    def is_successor(self, topic: Topic) -> bool:
+        """Whether aware groups read it behind a gate."""
+        return topic.topic_id in self.announced if self.world.chains else topic.name == SUCCESSOR
 
-    def may_skip(self, topic: SimTopic, *, used_before: bool) -> bool:
+    def may_skip(self, topic: Topic, *, used_before: bool) -> bool:
         """Whether a group may begin at the end: one from before the switch has to be given all that followed."""
         return not (self.is_successor(topic) and used_before)
 
-    def written(self, producer: Producer, topic: SimTopic) -> None:
+    def written(self, producer: Producer, topic: Topic) -> None:
         """A producer has a record for the topic."""
+        if not self.world.chains or topic.topic_id in self.chain:
+            return
+        # One that lags may know the name of a topic that is gone, and that another one has by now: no client can tell.
+        if producer.reader is None:
+            self.early.add(producer.number)
+        elif not producer.reader.behind:
+            raise Violation("I8", f"a record goes to {topic.topic_id}, which no name leads to")
 
-    def acknowledged(self, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+    def acknowledged(self, topic: Topic, partition: int, offset: int, sent: Sent) -> None:
+        self.acknowledged_at.setdefault(topic.topic_id, self.world.steps)
         seal = self.sealed.get((topic.topic_id, partition))
         if seal is not None and offset >= seal and not self.lifted and not sent.aborted:
             record = self.world.log.truth.records.get(topic.topic_id)
@@ -288,54 +289,50 @@ class Judge:
                     "seal", f"{topic.name}-{partition}: offset {offset} is acknowledged, the seal is {seal}"
                 )
 
-    def given(self, group: Group, topic: SimTopic, partition: int, offset: int, sent: Sent) -> None:
+    def given(self, group: Group, topic: Topic, partition: int, sent: Sent) -> None:
+        if group.aware and self.world.chains and topic.topic_id not in self.chain:
+            raise Violation("I8", f"group {group.name} is given a record of {topic.topic_id}, which no name leads to")
         if sent.number in group.given:
             return
-        if group.aware and not self.lifted:
+        if group.aware and not self.lifted and sent.producer not in self.early:
             here = (topic.topic_id, partition)
             earlier = [  # where another tool has grown a topic, its keys have moved
                 other.number for other in self.world.sent[: sent.number]
                 if (other.producer, other.key) == (sent.producer, sent.key)
                 and other.where is not None and (other.where[0] != here[0] or other.where[:2] == here)
-                and other.where[0] in self._chain
-                and other.acknowledged and not (other.aborted or other.lost)
-                and other.number not in group.given and other.number not in group.excused
+                and self._is_owed(other, group)
             ]  # fmt: skip
             if earlier and self._has_fence:
                 raise Violation("order", f"group {group.name} is given {sent.number} before {earlier}")
-        group.given[sent.number] = self.world.steps
+        group.given.add(sent.number)
         self.world.tell("group %s is given record %d", group.name, sent.number)
+
+    def _is_owed(self, sent: Sent, group: Group) -> bool:
+        """Whether the group has not been given a record that it is to be given."""
+        if not sent.acknowledged or sent.aborted or sent.lost or sent.where is None or sent.where[0] not in self.chain:
+            return False
+        return sent.number not in group.given and sent.number not in group.excused
 
     @property
     def _has_fence(self) -> bool:
         """Whether what arrives behind a seal is a breach: without a fence it is drained, and late."""
-        record = self.world.record
-        return record is None or record.replacement is None or record.replacement.has_fence
+        records = self.world.log.truth.records.values()
+        return all(record.replacement is None or record.replacement.has_fence for record in records)
 
-    @property
-    def _chain(self) -> set[str | None]:
-        """The topics that the name has led to. Another one of the name is nobody's (I8)."""
-        record = self.world.record
-        now = record.replacement if record is not None else None
-        return {"id-1", now.successor_id if now is not None and now.switched_ms is not None else None}
-
-    def at_the_end(self) -> None:
+    def _all_given(self) -> None:
         """Every record that was acknowledged was given to every group that has to read it (I2)."""
         for group in self.world.groups.values():
             if group.waived or not group.ever:
                 continue
-            missing = [
-                sent.number for sent in self.world.sent
-                if sent.acknowledged and not sent.aborted and not sent.lost
-                and sent.number not in group.given and sent.number not in group.excused
-                and sent.where is not None and sent.where[0] in self._chain and self._is_for(group, sent)
-            ]  # fmt: skip
+            missing = [each for each in self.world.sent if self._is_owed(each, group) and self._is_for(group, each)]
             if missing:
-                where = [self.world.sent[number].where for number in missing]
+                where = [each.where for each in missing]
                 raise Violation("I2", f"group {group.name} is never given {missing}, at {where}")
 
-    def _is_for(self, group: Group, _sent: Sent) -> bool:
+    def _is_for(self, group: Group, sent: Sent) -> bool:
         """Whether the group has to be given such a record: not a stock one that was not moved, and now cannot be."""
-        record = self.world.record
+        if self.world.chains:
+            return group.aware or (sent.where is not None and sent.where[0] in group.committed)
+        record = self.world.first_record
         now = record.replacement if record is not None else None
         return now is None or now.gone_ms is None or group.aware or group.moved

@@ -1,70 +1,129 @@
-"""One schedule: everything that happens in it follows from its seed."""
+"""What may happen next where topics are replaced."""
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
 
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, ReplaceTopicCommand, TopicCommand
-from tests.simulation.faults import Fault
-from tests.simulation.succession.clients import Group, Producer
-from tests.simulation.succession.ending import ROUNDS, settle, work
-from tests.simulation.succession.world import NAME, SUCCESSOR, Partition, SimTopic, World
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from tests.simulation.actions import ANSWERS, Actions, Weighted
+from tests.simulation.broker import NAME, SUCCESSOR, Log, Topic
+from tests.simulation.drain_invariants import Violation
+from tests.simulation.ending import ROUNDS, work
+from tests.simulation.faults import Fault, Kind
+from tests.simulation.producers import Producer
+from tests.simulation.succession.clients import Group
+from tests.simulation.world import World
 
-DELETE_FROM = 3_500_000_000
-"""From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
-Event = Callable[["Actions"], None]
+KEYS = 5
 
 
-class Actions:
-    """What happens, one event at a time."""
+class ReplaceActions(Actions):
+    """The events of a topic that is replaced. ``request`` is what is asked for, ``asked``: it was accepted."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    share, fewest, spread, persons_turns = 0.4, 120, 160, 20
+    answers = ANSWERS | {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    waits_ms = (100, 1_000, 3_000, 11_000, 61_000, 300_000)
+
+    def __init__(self, world: World, seed: int) -> None:
+        super().__init__(world, seed)
         count = 1 + world.below(4)
         fence = "none" if world.random() < 0.12 else "config"
         delay_ms = (None, 0, 0, 400_000)[world.below(4)] if world.deletes else None
-        self.command = ReplaceTopicCommand(NAME, SUCCESSOR, count, delay_ms=delay_ms, fence=fence)
+        self.request = ReplaceTopicCommand(NAME, SUCCESSOR, count, delay_ms=delay_ms, fence=fence)
         self.asked = False
+        if world.kind is Kind.DELETIONS:
+            self.sometimes = (*self.sometimes, (ReplaceActions.gitops, 0.5))
 
-    # Time and controllers
+    def make_clients(self) -> None:
+        world = self.world
+        world.producers = [Producer(world, number, aware=number < 2) for number in range(3)]
+        for name in ("billing", "audit", "stock", "late")[: 1 + world.below(4)]:
+            aware = name != "stock"
+            group = Group(world, name, 1 + world.below(2), aware=aware, latest=aware and world.random() < 0.4)
+            world.groups[name] = group
+            if name != "late":
+                group.start()
+
+    def more(self) -> list[Weighted]:
+        return []
+
+    def head_start(self) -> None:
+        if self.world.deletes:
+            self.calm_start(is_let_go)
+
+    def calm_start(self, until: Callable[[World], bool]) -> None:
+        """Nothing fails until the predecessor is let go, or nearly so: most of what follows is about its deletion."""
+        world = self.world
+        world.calm = True
+        for _ in range(world.below(8)):
+            self.produce()
+        for _ in range(2 * ROUNDS):
+            work(world)
+            if not self.asked:
+                self.replace()
+            self.move_stock_group()
+            for controller in world.controllers:
+                for _ in range(1 + world.below(4)):
+                    controller.step()
+            if until(world):
+                break
+            world.time_ms += 11_000
+        world.calm = False
+        if world.random() < 0.2:
+            self.lift()
+
+    # At the end
+
+    def ask_for_more(self) -> bool:
+        world = self.world
+        if self.asked or "id-1" not in world.by_id or world.topics.get(NAME) is not world.by_id["id-1"]:
+            return False
+        self.replace()
+        self.asked = True  # it may be refused: the successor's name is taken
+        return True
+
+    def check_end(self) -> None:
+        """The name leads where the record says, and producers write there."""
+        world, record = self.world, self.world.first_record
+        world.shrinks = int(is_let_go(world))
+        now = record.replacement if record is not None else None
+        if record is None or now is None or now.switched_ms is None:
+            return
+        predecessor = world.topics.get(NAME)
+        own = predecessor is not None and predecessor.topic_id == record.topic_id
+        if own and now.fence != "none" and predecessor is not None and not predecessor.is_fenced:
+            raise Violation("fence", "the predecessor is let go, and is not fenced")
+        for producer in world.producers:
+            target = producer.target()
+            if producer.reader is not None and target is not None and target.topic_id != now.successor_id:
+                raise Violation("I8", f"a producer writes to {target.topic_id}, the name leads to {now.successor_id}")
+
+    # Controllers and people
 
     def controller(self) -> None:
         self.world.controllers[self.world.below(2)].step()
 
-    def time(self) -> None:
-        world = self.world
-        world.time_ms += (100, 1_000, 3_000, 11_000, 61_000, 300_000)[world.below(6)]
-        world.coordinator.expire(world.time_ms)
-
-    # People
-
-    def ask(self, command: TopicCommand | AlterGroupRulesCommand) -> CommandResult | None:
-        for controller in self.world.controllers:
-            result = controller.execute(command)
-            if result is not None:
-                self.world.tell("a command is answered: %s %s", result.code.name, result.message)
-                return result
-        return None
-
     def replace(self) -> None:
         if not self.asked or self.world.random() < 0.2:
             pause = not self.world.calm and self.world.random() < 0.15
-            result = self.ask(replace(self.command, pause_before_switch=pause))
+            result = self.command(replace(self.request, pause_before_switch=pause))
             self.asked = self.asked or (result is not None and result.code is ErrorCode.NONE)
 
     def undo(self) -> None:
         if self.asked:
-            result = self.ask(replace(self.command, undo=True))
+            result = self.command(replace(self.request, undo=True))
             if result is not None and result.code is ErrorCode.NONE:
                 self.world.hit("undone")
 
     def move_stock_group(self) -> None:
         for group in self.world.groups.values():
-            record = self.world.record
+            record = self.world.first_record
             switched = record is not None and record.replacement is not None and record.replacement.switched_ms
             if not group.aware and switched and self.world.random() < 0.5:
                 group.move()
@@ -72,19 +131,16 @@ class Actions:
                     group.leave()
 
     def set_back(self) -> None:
-        group = self._some_group()
+        group = self._group()
         group.set_back()
         group.start()
 
     # Producers
 
-    def _producer(self) -> Producer:
-        return self.world.producers[self.world.below(len(self.world.producers))]
-
     def produce(self) -> None:
         producer = self._producer()
         for _ in range(1 + self.world.below(3)):
-            producer.hand_over()
+            producer.hand_over_some(KEYS)
 
     def flush(self) -> None:
         self._producer().flush(1 + self.world.below(4))
@@ -100,12 +156,11 @@ class Actions:
             producer.begin()
         else:
             producer.flush()
-            producer.queue.clear()
-            producer.end(commit=self.world.random() < 0.7)
+            producer.finish(commit=self.world.random() < 0.7)
 
     # Brokers
 
-    def _some_partition(self) -> tuple[SimTopic, int] | None:
+    def _some_partition(self) -> tuple[Topic, int] | None:
         topics = list(self.world.topics.values())
         if not topics:
             return None
@@ -139,9 +194,7 @@ class Actions:
         topic, partition = found
         log, world = topic.logs[partition], self.world
         world.hit("election")
-        for number in log.records[log.replicated :]:
-            if number >= 0:
-                world.sent[number].lost = True
+        world.lose(log.records[log.replicated :])
         log.truncate(log.replicated, log.log_start, world.steps)
         log.truncated_at = -1
         log.elected_at = world.steps
@@ -149,13 +202,6 @@ class Actions:
         if world.random() < 0.5:
             world.apply_configs(topic, partition)
         world.tell("%s-%d has another leader%s", topic.name, partition, ", fenced" if log.fenced else "")
-
-    def leader(self) -> None:
-        found = self._some_partition()
-        if found is not None:
-            log = found[0].logs[found[1]]
-            log.available = not log.available
-            self.world.hit(Fault.NO_LEADER)
 
     def retention(self) -> None:
         found = self._some_partition()
@@ -167,21 +213,11 @@ class Actions:
                 self.expire(log, 1 << 30)
         self.expire(topic.logs[partition], 1 + self.world.below(3))
 
-    def expire(self, log: Partition, count: int) -> None:
+    def expire(self, log: Log, count: int) -> None:
         before = log.log_start
-        log.log_start = max(before, min(before + count, log.last_stable))
-        for number in log.records[before : log.log_start]:
-            if number >= 0:
-                self.world.sent[number].lost = True
+        log.log_start = max(before, min(before + count, log.stable))
+        self.world.lose(log.records[before : log.log_start])
         self.world.hit(Fault.RETENTION)
-
-    def grow(self) -> None:
-        """Another tool adds a partition. A broker has the topic's configs when it creates a log: those of before."""
-        topic = self.world.topics.get(NAME)
-        if topic is not None and len(topic.logs) < 6:
-            fenced = topic.is_fenced
-            topic.logs.append(Partition(fenced=fenced, followers_fenced=fenced, made_at=self.world.steps))
-            self.world.hit(Fault.FOREIGN_GROWTH)
 
     def lift(self) -> None:
         """GitOps, or a person, puts the configs back."""
@@ -189,7 +225,7 @@ class Actions:
         if topic is not None and topic.is_fenced:
             self.lift_from(topic)
 
-    def lift_from(self, topic: SimTopic) -> None:
+    def lift_from(self, topic: Topic) -> None:
         self.world.hit("fence lifted")
         self.world.judge.lifted = True
         topic.configs.clear()
@@ -203,7 +239,7 @@ class Actions:
 
     def own_configs(self) -> None:
         """Somebody sets configs of the predecessor, before a controller has noted them."""
-        topic, record = self.world.topics.get(NAME), self.world.record
+        topic, record = self.world.topics.get(NAME), self.world.first_record
         replacement = record.replacement if record is not None else None
         if topic is not None and (replacement is None or replacement.own_configs is None) and not topic.is_fenced:
             topic.configs["max.message.bytes"] = "2000000"
@@ -217,18 +253,18 @@ class Actions:
         if world.random() < 0.5 and NAME not in world.topics:
             world.make(NAME, 2)
             if world.random() < 0.5:
-                self.ask(self.command)
+                self.command(self.request)
 
     def take_name(self) -> None:
         """Somebody makes a topic of the successor's name, and may write to it."""
         if SUCCESSOR not in self.world.topics:
-            topic = self.world.make(SUCCESSOR, self.command.num_partitions + self.world.below(2))
+            topic = self.world.make(SUCCESSOR, self.request.num_partitions + self.world.below(2))
             self.world.hit("name taken")
             if self.world.random() < 0.5:
                 self.world.foreign_record(topic)
 
     def foreign_record(self) -> None:
-        topic, record = self.world.topics.get(SUCCESSOR), self.world.record
+        topic, record = self.world.topics.get(SUCCESSOR), self.world.first_record
         if topic is not None and (
             record is None or record.replacement is None or record.replacement.switched_ms is None
         ):
@@ -237,49 +273,33 @@ class Actions:
     def lose_successor(self) -> None:
         """Somebody deletes the successor, and what was written to it."""
         topic = self.world.topics.get(SUCCESSOR)
-        record = self.world.record
+        record = self.world.first_record
         let_go = record is not None and record.replacement is not None and record.replacement.let_go_ms is not None
         if topic is not None and (not let_go or (self.world.deletes and self.world.random() < 0.2)):
             self.world.hit("successor deleted")
             self.world.judge.lost_at = self.world.steps
             self.world.delete(SUCCESSOR)
 
-    def late_request(self) -> None:
-        if self.world.late:
-            self.world.hit(Fault.LATE_CREATE)
-            self.world.late.pop(self.world.below(len(self.world.late)))()
-
-    def compaction(self) -> None:
-        self.world.log.compact(self.world.below(len(self.world.log.entries) + 1))
-
-    def duplicates(self) -> None:
-        if self.world.log.entries:
-            self.world.log.duplicate(1 + self.world.below(4))
-
     # Groups
 
-    def _some_group(self) -> Group:
-        groups = list(self.world.groups.values())
-        return groups[self.world.below(len(groups))]
-
     def group_reads(self) -> None:
-        group = self._some_group()
+        group = self._group()
         group.refresh()
         group.poll(1 + self.world.below(5))
         if self.world.random() < 0.5:
             group.commit()
 
     def group_refreshes(self) -> None:
-        self._some_group().refresh()
+        self._group().refresh()
 
     def group_rebalances(self) -> None:
-        group = self._some_group()
+        group = self._group()
         if self.world.random() < 0.5:
             group.commit()
         group.rebalance()
 
     def group_stops(self) -> None:
-        group = self._some_group()
+        group = self._group()
         if group.has_members:
             group.stop(commit=self.world.random() < 0.5)
         else:
@@ -294,114 +314,49 @@ class Actions:
         self.world.hit("probe denied")
 
     def stateful(self) -> None:
-        group = self._some_group()
+        group = self._group()
         group.stateful, group.stateful_at = not group.stateful, self.world.steps
 
-    def policy(self) -> None:
-        self.world.policy = "compact" if self.world.policy == "delete" else "delete"
 
-
-ALWAYS: tuple[tuple[Event, float], ...] = (
-    (Actions.controller, 14),
-    (Actions.time, 5),
-    (Actions.replace, 3),
-    (Actions.produce, 8),
-    (Actions.flush, 8),
-    (Actions.learn, 5),
-    (Actions.replicate, 7),
-    (Actions.configs, 4),
-    (Actions.group_reads, 10),
-    (Actions.group_refreshes, 3),
-    (Actions.move_stock_group, 1),
+ReplaceActions.always = (
+    (ReplaceActions.controller, 14),
+    (ReplaceActions.wait, 5),
+    (ReplaceActions.replace, 3),
+    (ReplaceActions.produce, 8),
+    (ReplaceActions.flush, 8),
+    (ReplaceActions.learn, 5),
+    (ReplaceActions.replicate, 7),
+    (ReplaceActions.configs, 4),
+    (ReplaceActions.group_reads, 10),
+    (ReplaceActions.group_refreshes, 3),
+    (ReplaceActions.move_stock_group, 1),
 )
-SOMETIMES: tuple[tuple[Event, float], ...] = (
-    (Actions.undo, 0.5),
-    (Actions.set_back, 1),
-    (Actions.transaction, 4),
-    (Actions.election, 1.5),
-    (Actions.leader, 1.5),
-    (Actions.retention, 1),
-    (Actions.grow, 0.7),
-    (Actions.lift, 2),
-    (Actions.own_configs, 2),
-    (Actions.recreate, 0.3),
-    (Actions.take_name, 0.2),
-    (Actions.foreign_record, 0.4),
-    (Actions.lose_successor, 0.4),
-    (Actions.late_request, 3),
-    (Actions.compaction, 1),
-    (Actions.duplicates, 2),
-    (Actions.group_rebalances, 3),
-    (Actions.group_stops, 3),
-    (Actions.doubt, 2),
-    (Actions.stateful, 0.5),
-    (Actions.deny, 0.7),
-    (Actions.policy, 0.5),
+ReplaceActions.sometimes = (
+    (ReplaceActions.undo, 0.5),
+    (ReplaceActions.set_back, 1),
+    (ReplaceActions.transaction, 4),
+    (ReplaceActions.election, 1.5),
+    (ReplaceActions.leader, 1.5),
+    (ReplaceActions.retention, 1),
+    (ReplaceActions.grow_by_another_tool, 0.7),
+    (ReplaceActions.lift, 2),
+    (ReplaceActions.own_configs, 2),
+    (ReplaceActions.recreate, 0.3),
+    (ReplaceActions.take_name, 0.2),
+    (ReplaceActions.foreign_record, 0.4),
+    (ReplaceActions.lose_successor, 0.4),
+    (ReplaceActions.late_request, 3),
+    (ReplaceActions.compaction, 1),
+    (ReplaceActions.duplicates, 2),
+    (ReplaceActions.group_rebalances, 3),
+    (ReplaceActions.group_stops, 3),
+    (ReplaceActions.doubt, 2),
+    (ReplaceActions.stateful, 0.5),
+    (ReplaceActions.deny, 0.7),
+    (ReplaceActions.cleanup_policy, 0.5),
 )
-
-
-DELETING: tuple[tuple[Event, float], ...] = ((Actions.gitops, 0.5),)
-
-
-def run(seed: int, story: list[str] | None = None) -> World:
-    world = World(seed, story, deletes=seed >= DELETE_FROM)
-    actions = Actions(world)
-    make_clients(world)
-    weighted = list(ALWAYS)
-    for event, weight in (*SOMETIMES, *(DELETING if world.deletes else ())):
-        if world.random() < 0.4:
-            weighted.append((event, weight * (0.5 + 2 * world.random())))
-    sums = list(accumulate(weight for _, weight in weighted))
-
-    def act() -> None:
-        world.steps += 1
-        weighted[bisect(sums, world.random() * sums[-1])][0](actions)
-
-    if world.deletes:
-        head_start(world, actions, is_let_go)
-    world.act = act
-    for _ in range(120 + world.below(160)):
-        act()
-    settle(world, actions)
-    world.shrinks = int(is_let_go(world))
-    return world
-
-
-def make_clients(world: World) -> None:
-    world.producers = [
-        Producer(world, 0, aware=True),
-        Producer(world, 1, aware=True),
-        Producer(world, 2, aware=False),
-    ]
-    for name in ("billing", "audit", "stock", "late")[: 1 + world.below(4)]:
-        aware = name != "stock"
-        group = Group(world, name, 1 + world.below(2), aware=aware, latest=aware and world.random() < 0.4)
-        world.groups[name] = group
-        if name != "late":
-            group.start()
 
 
 def is_let_go(world: World) -> bool:
-    now = world.record.replacement if world.record is not None else None
+    now = world.first_record.replacement if world.first_record is not None else None
     return now is not None and now.let_go_ms is not None
-
-
-def head_start(world: World, actions: Actions, until: Callable[[World], bool]) -> None:
-    """Nothing fails until the predecessor is let go, or nearly so: most of what follows is about its deletion."""
-    world.calm = True
-    for _ in range(world.below(8)):
-        actions.produce()
-    for _ in range(2 * ROUNDS):
-        work(world)
-        if not actions.asked:
-            actions.replace()
-        actions.move_stock_group()
-        for controller in world.controllers:
-            for _ in range(1 + world.below(4)):
-                controller.step()
-        if until(world):
-            break
-        world.time_ms += 11_000
-    world.calm = False
-    if world.random() < 0.2:
-        actions.lift()
