@@ -114,7 +114,8 @@ class Group:
     def _deal(self, count: int) -> None:
         names = [str(i) for i in range(len(self.readers))]
         given = range_deal(names, range(count))
-        known = [reader.view for reader in self.readers]
+        # A consumer subscribes once it has a first view: one that has read nothing yet takes nothing.
+        known = [reader.view if reader.position or not self.world.log.next_offset else None for reader in self.readers]
         # What was compacted away had been replaced by then: a reading to the log's end tells of that.
         joined = max(self.world.log.compacted_end, *(reader.position for reader in self.readers))
         random = self.world.random
