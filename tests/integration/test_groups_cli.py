@@ -99,7 +99,7 @@ def test_state_that_does_not_move_is_given_up_by_name_only(
     assert "--accept-state-loss" in refused.err
     told = site.run("shrink", filled, "--partitions", "3", "--accept-state-loss", app, *DRAIN)
     assert told.status == 0, told.err
-    assert f"WARNING: group '{app}' keeps state per partition" in told.err
+    assert f"group '{app}' loses the state of the keys that move" in told.err
     described = site.describe(filled)
     assert described["deletion"]["accept_state_loss"] == [app]
     assert [group["stateful"] for group in described["groups"] if group["group"] == app] == [True]
