@@ -63,12 +63,12 @@ class State(NamedTuple):
     name: str
     routed: bool
     limits: Mapping[str, float]
-    in_python: tuple[float, float] | None
+    in_python: tuple[float, float]
     delivered: float
 
 
 FORMS = {"by position": by_position, "key=, value=": by_name, "on_delivery=": with_callback, "headers=": with_headers}
-DIRECT = State("nothing shrunk", False, dict.fromkeys(FORMS, 0.97), None, 0.95)
+DIRECT = State("nothing shrunk", False, dict.fromkeys(FORMS, 0.97), (0.60, 1.0), 0.95)
 BESIDE = State("another topic shrunk", True, {**dict.fromkeys(FORMS, 0.95), "by position": 0.88}, (0.60, 0.85), 0.95)
 SHRUNK = State("shrunk", True, {**dict.fromkeys(FORMS, 0.85), "key=, value=": 1.20}, (0.50, 0.80), 1.0)
 PAUSED = State("before a switch", True, BESIDE.limits, BESIDE.in_python, 0.95)
@@ -152,9 +152,8 @@ def _measure(setting: Setting, topic: str, log: str, state: State, name: str | N
             "empty subclass": Contender(Empty, plain, topic, value),
             "modeaware": Contender(modeaware.Producer, aware, ours, value),
         }
-        if state.in_python is not None:
-            with in_python():
-                contenders["in Python"] = Contender(InPython, aware, ours, value)
+        with in_python():
+            contenders["in Python"] = Contender(InPython, aware, ours, value)
         for contender in contenders.values():
             contender.deliver()  # waits for the first view
         _check_what_is_measured(contenders["modeaware"].producer, state)
@@ -163,9 +162,8 @@ def _measure(setting: Setting, topic: str, log: str, state: State, name: str | N
             enqueue = {each: partial(contender.enqueue, send) for each, contender in contenders.items()}
             times = interleave(enqueue, setting.rounds(ENQUEUE_ROUNDS))
             yield compare(label, times, ENQUEUED, at_least=state.limits[form])
-            if state.in_python is not None:
-                limit = state.in_python[form != "by position"]
-                yield compare(f"{label}, in Python", times, ENQUEUED, at_least=limit, ours="in Python")
+            limit = state.in_python[form != "by position"]
+            yield compare(f"{label}, in Python", times, ENQUEUED, at_least=limit, ours="in Python")
         times = interleave({name: c.deliver for name, c in contenders.items()}, setting.rounds(DELIVER_ROUNDS))
         yield compare(f"produce + flush, {state.name}, {size} B, acks=all", times, DELIVERED, at_least=state.delivered)
         for contender in contenders.values():
