@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     site.commit(filled, f"slow-{filled}", dict.fromkeys(range(6), 0))
     process = site.spawn("shrink", filled, "--partitions", "2", *WAIT)
     try:
-        eventually(lambda: site.describe(filled)["phase"] == "drain", interval_s=0.5)
+        eventually(lambda: site.describe(filled)["phase"] == "drain", 4 * TIMEOUT_S, interval_s=0.5)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TIMEOUT_S)
     finally:
