@@ -102,7 +102,7 @@ class InPython:
         self._following_produce = partial(replace(made, **calls))
 
 
-def both(base: Callable[..., Any], hash_name: Hash = Hash.MURMUR2) -> Iterator[Callable[..., Any]]:
+def every_way(base: Callable[..., Any], hash_name: Hash = Hash.MURMUR2) -> Iterator[Callable[..., Any]]:
     """In C, in Python as a function, and as the method of a producer."""
     function, client = unbound(base)
     for extension in (router.RoutedProduce, None):
@@ -143,7 +143,7 @@ def test_both_mean_the_same(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Non
         seen.append((topic, value, key, partition in range(4) if drawn else partition, called, *others))
         return "queued"
 
-    ends = [outcome(produce, args, kwargs) for produce in both(base)]
+    ends = [outcome(produce, args, kwargs) for produce in every_way(base)]
     assert ends[0] == ends[1]
     assert ends[2] in (ends[0], None)  # a method says how it ends, but returns nothing
     assert len(seen) in (0, 3)
@@ -160,7 +160,7 @@ def stock() -> Iterator[confluent_kafka.Producer]:
 @settings(max_examples=300)
 @given(call=calls())
 def test_librdkafka_refuses_the_same(stock: confluent_kafka.Producer, call: Any) -> None:
-    assert len({outcome(produce, *call) for produce in both(stock.produce)}) == 1
+    assert len({outcome(produce, *call) for produce in every_way(stock.produce)}) == 1
     plain = outcome(stock.produce, *call)
     produce = partial(retarget.Forward(confluent_kafka.Producer.produce), stock)
     assert outcome(produce, *call) == outcome(partial(stock.produce), *call) == plain
@@ -170,7 +170,7 @@ def test_librdkafka_refuses_the_same(stock: confluent_kafka.Producer, call: Any)
 @given(key=st.one_of(st.binary(min_size=1), st.text(min_size=1)))
 def test_each_hash_is_librdkafkas(hash_name: Hash, key: bytes | str) -> None:
     where: list[int] = []
-    for produce in both(lambda topic, value, key, partition, *_: where.append(partition), hash_name):
+    for produce in every_way(lambda topic, value, key, partition, *_: where.append(partition), hash_name):
         for topic in ("routed", "led to routed"):
             produce(topic, None, key)
             produce(topic, key=key)
