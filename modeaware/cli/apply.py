@@ -18,6 +18,7 @@ from modeaware.cli.session import add_change_options, add_connection_options, ad
 from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.objections import objection_to_change
+from modeaware.modelog.records import replaced
 from modeaware.plan.diff import (
     CLEANUP_POLICY,
     PENDING,
@@ -177,8 +178,8 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         return TopicDiff(name, desired.where, refusal=error.message)
     if name == log.topic:
         return TopicDiff(name, desired.where, refusal="the mode log: the controller makes and keeps it")
-    for record in log.replaced:
-        if (now := record.replacement) is None or record.topic != name:
+    for record, now in replaced(log.replaced):
+        if record.topic != name:
             continue
         is_it = current is not None and current.record is record
         has_returned = current is not None and current.topic_id in log.replaces  # that record is of another topic

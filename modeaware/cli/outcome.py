@@ -45,7 +45,8 @@ class Watch:
         return topic.is_settled and not (topic.is_paused and self.undo)
 
     @property
-    def _now(self) -> ReplacementReport | None:
+    def now(self) -> ReplacementReport | None:
+        """The replacement of the topic, as last described."""
         return self.last.replacement if self.last is not None else None
 
     @property
@@ -56,7 +57,7 @@ class Watch:
     @property
     def is_undoable(self) -> bool:
         """Whether a replacement has begun that has not switched."""
-        switched = self._now is not None and self._now.switched_ms is not None
+        switched = self.now is not None and self.now.switched_ms is not None
         return self.replacement is not None and not self.undo and not switched
 
     @property
@@ -71,7 +72,7 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     Raises:
         ModeAwareError: something else than was wanted: the change was given up, or taken back, say.
     """
-    wanted, now = watch.replacement, watch.last.replacement if watch.last is not None else None
+    wanted, now = watch.replacement, watch.now
     if wanted is not None and wanted.undo:
         if session.cluster.shape(wanted.successor) is None:
             return [f"{topic}: undone."]
