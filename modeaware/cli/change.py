@@ -69,7 +69,6 @@ class Situation:
     topic: str
     record: TopicRecord | None
     facts: TopicFacts
-    claim: ClaimRecord | None = None
     rules: tuple[GroupRule, ...] = ()
     replaced: Collection[TopicRecord] = ()
 
@@ -105,7 +104,7 @@ class Seen:
         if facts.topic_id is None:
             raise no_such_topic(topic, self.session.cluster.topic_names(), self.log)
         record = self.log.record(topic, facts.topic_id)
-        return Situation(topic, record, facts, self.log.claim, self.log.rules, self.log.replaced)
+        return Situation(topic, record, facts, self.log.rules, self.log.replaced)
 
 
 class Change:
@@ -149,9 +148,8 @@ class Change:
     def admission(self, command: TopicCommand, situation: Situation) -> Admission:
         """Return what a controller would make of the command; raises RequestRefused where it would refuse."""
         config, now_ms = self.session.controller, self.session.clock.now_ms()
-        epoch = situation.claim.controller_epoch if situation.claim is not None else 0
         record, facts, rules, replaced = situation.record, situation.facts, situation.rules, situation.replaced
-        return admit(command, record, facts, config, epoch, now_ms, rules, replaced)
+        return admit(command, record, facts, config, now_ms, rules, replaced)
 
     def validate(self, topic: str, step: Step, topic_id: str | None = None) -> None:
         """Have the brokers validate what they will have to do for a step. Raises RequestRefused where they refuse."""

@@ -39,7 +39,6 @@ from modeaware.lifecycle.alias import (
     record_after,
 )
 from modeaware.lifecycle.commands import (
-    Advance,
     AlterGroupRulesCommand,
     Command,
     CommandResult,
@@ -53,9 +52,9 @@ from modeaware.lifecycle.commands import (
     ReplaceTopicCommand,
     TopicCommand,
 )
-from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
+from modeaware.lifecycle.passes import Advance, Pass, pass_over
 from modeaware.lifecycle.reasons import SUCCESSOR_GONE
 from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fence
 from modeaware.lifecycle.state import in_progress
@@ -259,7 +258,7 @@ class Engine:
                 if isinstance(command, ReplaceTopicCommand) and command.forget:
                     return Admitted(command, None, facts, forget_alias(command, facts, known))
                 record = self._records.get(facts.topic_id or "")
-                admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules, known)
+                admission = admit(command, record, facts, self._config, now_ms, self.group_rules, known)
         except (RequestRefused, ClusterError) as error:
             return self._not_begun(command, error, record)
         return Admitted(command, record, facts, admission)
@@ -304,7 +303,8 @@ class Engine:
                 logger.warning(
                     "topic %r: the alias is removed, the record of the topic %s", each.command.topic, topic_id
                 )
-            if (record := each.admission.record) is not None:
+            if each.admission.record is not None:
+                record = self._records[each.topic_id]
                 logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
                 if each.new is not None:
                     growths.append(each)
@@ -334,22 +334,24 @@ class Engine:
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
-        gone = [each.record.topic_id for each in passed if each.step.tombstone]
+        gone = [each.this.record.topic_id for each in passed if each.step.tombstone]
         stay = [each for each in passed if not each.step.tombstone]
         failures = self._append([each.step.record for each in stay if each.step.record is not None], gone)
-        stay = [each for each in stay if each.record.topic_id not in failures]
+        stay = [each for each in stay if each.this.record.topic_id not in failures]
         for topic_id in failures:
             self.put_off(topic_id)
         for each in stay:
             if each.step.record is not None:
-                text, waiting = each.step.record.view().describe(), describe_waiting(each.step.record)
-                logger.info("%s, phase %s", text, waiting, extra=about_record(each.step.record))
+                record = self._records[each.this.record.topic_id]
+                logger.info(
+                    "%s, phase %s", record.view().describe(), describe_waiting(record), extra=about_record(record)
+                )
         appended = any(each.step.record is not None for each in stay) or bool(gone)
         performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
         changed = bool(gone)
         for each in stay:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
-            if each.record.topic_id in self._records:  # else an alias has ended
+            if each.this.record.topic_id in self._records:  # else an alias has ended
                 changed |= self._plan(each, own)
         return changed
 
@@ -388,7 +390,8 @@ class Engine:
                 self.watched.looked(record.topic_id, facts, now_ms)
                 if record.is_alias:
                     facts = facts_for_alias(record, facts, self._records)
-                step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
+                this = pass_over(record, facts, self.group_rules, self._config, now_ms)
+                step = advance(this)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
             self.watched.not_looked(record.topic_id, str(error))
@@ -396,11 +399,10 @@ class Engine:
             return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
-        asked = requirement_of(record, facts, self.group_rules, self._config.ignored_groups, now_ms)
-        if (doubt := asked.doubt) is not None and in_progress(record):
+        if (doubt := this.requirement.doubt) is not None and in_progress(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, doubt.detail, extra=about_record(record))
-        return _Checked(record, facts, step)
+        return _Checked(this, step)
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
         """A successor that has the name of an alias overrides what brokers may have kept of that topic's fence."""
@@ -410,21 +412,22 @@ class Engine:
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
         """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
-        topic_id, step = checked.record.topic_id, checked.step
+        record, facts, step = checked.this.record, checked.this.facts, checked.step
+        topic_id = record.topic_id
         changed = step.record is not None or any(performed)
         # A missing topic is not settled: whether it is gone is decided soon.
-        present = checked.facts.topic_id == topic_id
+        present = facts.topic_id == topic_id
         settled = not in_progress(self._records.get(topic_id)) and present and not performed
         # The next pass shows at once what an effect did; one that failed is repeated after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
-        elif checked.record.is_alias and not changed:  # all of them at one look
+        elif record.is_alias and not changed:  # all of them at one look
             due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
             topic_id, elapsed_ms(self._clock), progress=changed, settled=settled, due_in_ms=due_in_ms
         )
-        if settled and step == Advance() and _only_logs_matter(checked.record, checked.facts):
+        if settled and step == Advance() and _only_logs_matter(record, facts):
             self._resting.rests(topic_id)
         else:
             self._resting.stirs(topic_id)
@@ -438,7 +441,7 @@ class Engine:
             if (now := record.replacement) is not None and now.successor_id is not None and now.switched_ms is None:
                 self.check_at_once(topic_id)  # the successor decides what becomes of it
                 continue
-            after = record_after(record, self._epoch, self._clock.now_ms())
+            after = record_after(record, self._clock.now_ms())
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             if after is not None:
                 text = "topic %r was deleted and recreated: its name leads on to the successor of the earlier one, %s"
@@ -534,11 +537,12 @@ class Engine:
     def _append_whole(self, units: Sequence[tuple[list[TopicRecord], list[str]]]) -> dict[str, ClusterError]:
         """Do the same for a record and the tombstones that belong to it, each whole or not at all."""
         held = self._records.values()
-        records = [record for some, _ in units for record in some]
+        stamp = self._epoch, self._clock.now_ms()
+        records = [record.stamped(*stamp) for some, _ in units for record in some]
         ended = [topic_id for record in records for topic_id in ended_by(record, held)]
         gone = [each for each in dict.fromkeys([g for _, some in units for g in some] + ended) if each in self._records]
         if gone:
-            records += led_on(gone, records, held, self._epoch, self._clock.now_ms())
+            records += [alias.stamped(*stamp) for alias in led_on(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
         try:
             if entries:
@@ -576,7 +580,7 @@ class Engine:
                 text = f"{error}; it is retried until it is done"
                 failures[each.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
             else:
-                given_up.append(give_up_opening(record, each.facts, self._epoch, self._clock.now_ms()))
+                given_up.append(give_up_opening(self._records[each.topic_id], each.facts))
         self._append(given_up)
         return failures
 
@@ -589,7 +593,7 @@ class Engine:
             logger.warning("topic %s: refused growth, outcome unknown: %s", record.topic, facts)
             return
         if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
-            self._append([give_up_opening(record, facts, self._epoch, self._clock.now_ms())])
+            self._append([give_up_opening(record, facts)])
             text = "topic %s: its growth to %d is given up: %s"
             logger.error(text, record.topic, effect.total_count, refused, extra=about_record(record))
 
@@ -620,7 +624,7 @@ class Engine:
                 self._refused_fences.add(effect.topic_id)
             elif isinstance(effect, CreateTopic | RemoveConfigs) and error.code in _REFUSED_FOR_GOOD:
                 topic_id = effect.topic_id if isinstance(effect, CreateTopic) else effect.predecessor_id
-                given_up = give_up_successor(self._records[topic_id], self._epoch, self._clock.now_ms())
+                given_up = give_up_successor(self._records[topic_id])
                 if given_up is not None:
                     self._append([given_up])
                     logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)
@@ -653,10 +657,9 @@ class Engine:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A topic that was looked at, and the step that follows."""
+    """A topic that was looked at: the pass, and what follows."""
 
-    record: TopicRecord
-    facts: TopicFacts
+    this: Pass
     step: Advance
 
 

@@ -54,7 +54,8 @@ MAX_TOPIC_RULES_BYTES = 60_000
 
 @dataclass(frozen=True)
 class Admission:
-    """What follows from a command: a record to append, and the ids of topics whose records are removed."""
+    """What follows from a command: a record to append, not stamped yet, and the ids of topics whose records are
+    removed."""
 
     record: TopicRecord | None
     message: str | None = None
@@ -66,7 +67,6 @@ def admit(
     record: TopicRecord | None,
     facts: TopicFacts,
     config: ControllerConfig,
-    controller_epoch: int,
     now_ms: int,
     rules: Sequence[GroupRule] = (),
     replaced: Collection[TopicRecord] = (),
@@ -103,7 +103,7 @@ def admit(
     _check_size(after, facts)
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
-    return Admission(after.stamped(controller_epoch, now_ms), message)
+    return Admission(after, message)
 
 
 def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Sequence[TopicRecord]) -> Admission:

@@ -18,8 +18,9 @@ from dataclasses import replace
 from modeaware.chain import walk
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import Advance, DeletePartitionsCommand, Objection, ReplaceTopicCommand, TopicCommand
+from modeaware.lifecycle.commands import DeletePartitionsCommand, Objection, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.passes import Advance, Pass
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replaced, Replacement, TopicRecord, replaced
 from modeaware.modes import PartitionMode
@@ -51,7 +52,7 @@ def predecessor_of(topic_id: str | None, chain: Chain) -> str | None:
     return next((record.topic for record in before if not record.is_alias), None)
 
 
-def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
+def record_after(record: TopicRecord, now_ms: int) -> TopicRecord | None:
     """Return the record of a topic that is gone: None but where its name leads to a successor (invariant I8)."""
     now = record.replacing
     if now.switched_ms is None:
@@ -61,48 +62,47 @@ def record_after(record: TopicRecord, controller_epoch: int, now_ms: int) -> Top
     # Nothing is left to wait for: every group may read the successor. The proof of our own deletion is kept.
     gone = replace(now, gone_ms=now_ms, let_go_ms=now.let_go_ms or now_ms, reason=None)
     retired = record.retired if now.deleting_ms is not None else {}
-    return replace(replace(record, replacement=gone), retired=retired).stamped(controller_epoch, now_ms)
+    return replace(replace(record, replacement=gone), retired=retired)
 
 
-def advance_gone(topic: Replaced, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
+def advance_gone(topic: Replaced, this: Pass) -> Advance:
     """Keep the name where its topic is gone. A mode log that was restored may be older than the switch: the successor
     shows that by its records (invariant I2)."""
-    (record, replacement), found = topic, facts.successor
+    (record, replacement), found = topic, this.facts.successor
     if replacement.switched_ms is None and replacement.undone_ms is None and replacement.successor_id is not None:
         is_there = found is not None and found.topic_id == replacement.successor_id
         if found is None or (found.untouched is None if is_there else found.topic_id is None and not found.gone):
             return Advance()
         if is_there and not found.untouched:
             modes = (PartitionMode.READ_ONLY,) * len(record.modes)
-            record = replace(topic.changed(switched_ms=now_ms), modes=modes, groups_complete=False)
-    after = record_after(record, controller_epoch, now_ms)
+            record = replace(topic.changed(switched_ms=this.now_ms), modes=modes, groups_complete=False)
+    after = record_after(record, this.now_ms)
     if after is None:
         alarm = f"topic {record.topic!r} is gone: its mode record is removed, and it is not replaced. Its successor "
         return Advance(tombstone=True, alarms=(f"{alarm}{replacement.successor!r} stays, if it was created",))
     if after is record:
-        return _watch(topic, facts, controller_epoch, now_ms)
+        return _watch(topic, this)
     alarm = f"topic {record.topic!r} is gone: its name leads on to {replacement.successor!r}"
     return Advance(record=after, alarms=() if replacement.deleting_ms is not None else (alarm,))
 
 
-def _watch(topic: Replaced, facts: TopicFacts, controller_epoch: int, now_ms: int) -> Advance:
+def _watch(topic: Replaced, this: Pass) -> Advance:
     """Note that the topic that the name leads to was deleted, or that another one has come up under the name; or
     neither. What is not confirmed yet changes nothing."""
     alias, replacement = topic
-    found, before = facts.successor, replacement.reason
+    facts, found, before = this.facts, this.facts.successor, replacement.reason
     is_missing = found is not None and found.topic_id != replacement.successor_id
     reason = None
     if found is not None and (found.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
         reason = reasons.LEADS_NOWHERE
     elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
         reason = reasons.NAME_TAKEN
-    due_ms = now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
+    due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
     if reason == before:
         return Advance(due_ms=due_ms)
-    noted = topic.changed(reason=reason).stamped(controller_epoch, now_ms)
     what = f"topic {alias.topic!r}, replaced by {replacement.successor!r}"
     alarms = () if reason is None else (f"{what}: {reasons.text(reason)}",)
-    return Advance(noted, due_ms=due_ms, alarms=alarms)
+    return Advance(topic.changed(reason=reason), due_ms=due_ms, alarms=alarms)
 
 
 def facts_for_alias(alias: TopicRecord, facts: TopicFacts, records: Mapping[str, TopicRecord]) -> TopicFacts:
@@ -284,16 +284,13 @@ def _aliases(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
     return (each for each in replaced(records) if each.record.is_alias)
 
 
-def led_on(
-    gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord], epoch: int, now_ms: int
-) -> list[TopicRecord]:
+def led_on(gone: Collection[str], appended: Sequence[TopicRecord], records: Iterable[TopicRecord]) -> list[TopicRecord]:
     """Return the aliases that lead to an alias that is removed, leading on to the topic that has its name from now on,
     or else to where it has led. Clients know a topic by its id, and would go no further (invariant I8).
 
     Args:
         gone: the ids of the topics whose records are removed.
         appended: the records that are appended with that.
-        epoch: of the controller.
     """
     latest = {record.topic_id: record for record in (*records, *appended)}
     removed = {each.record.topic_id: each for each in _aliases(latest.values()) if each.record.topic_id in gone}
@@ -304,7 +301,7 @@ def led_on(
             continue
         now = _place_of(before, appended)
         place = {"successor": now.successor, "successor_id": now.successor_id, "num_partitions": now.num_partitions}
-        found.append(alias.changed(**place).stamped(epoch, now_ms))
+        found.append(alias.changed(**place))
     return found
 
 

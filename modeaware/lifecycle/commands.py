@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION, TopicRecord, policy_of
+from modeaware.modelog.records import RETENTION, policy_of
 from modeaware.modes import PartitionMode
 
 
@@ -234,22 +234,3 @@ Effect = (
     | FenceTopic
     | RemoveConfigs
 )
-
-
-@dataclass(frozen=True)
-class Advance:
-    """The outcome of one pass over a topic.
-
-    Attributes:
-        record: the record to append; None when nothing changed.
-        tombstone: the topic is gone, and its record with it.
-        effects: to be performed after the record is on the log.
-        due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
-        alarms: warnings for the operator (stragglers, truncation, open transactions).
-    """
-
-    record: TopicRecord | None = None
-    tombstone: bool = False
-    effects: tuple[Effect, ...] = ()
-    due_ms: int | None = None
-    alarms: tuple[str, ...] = ()

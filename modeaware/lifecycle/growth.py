@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeaware.config import ControllerConfig
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, CreatePartitionsCommand, Effect
-from modeaware.lifecycle.drain import Requirement
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.passes import Advance, Pass
 from modeaware.modelog.records import OpeningPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -60,24 +59,21 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
     )
 
 
-def advance_opening(
-    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement, now_ms: int
-) -> tuple[TopicRecord, list[Effect], int | None]:
-    """Return ``(record, effects, due_ms)``: create what does not exist yet, then open all new partitions together.
+def advance_opening(this: Pass) -> Advance:
+    """Create what does not exist yet, then open all new partitions together.
 
     Groups without members get the open offset committed, so that a ``latest`` group does not skip the first records
     (invariant I2).
     """
-    opening = record.opening
+    record, facts, opening = this.record, this.facts, this.record.opening
     if not opening:
-        return record, [], None
-    since_ms = record.opening_since_ms if record.opening_since_ms is not None else now_ms
+        return Advance(record)
     if facts.partition_count < len(record.modes):
         total, assignments = len(record.modes), record.opening_assignments or None
-        return record, [CreatePartitions(record.topic, record.topic_id, total, assignments)], now_ms
-    deadline_ms = since_ms + config.open_timeout_ms
+        creation = CreatePartitions(record.topic, record.topic_id, total, assignments)
+        return Advance(record, effects=(creation,), due_ms=this.now_ms)
     effects: list[Effect] = []
-    waiting = requirement.doubt is not None or any(p not in facts.partitions for p in opening)
+    waiting = this.requirement.doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # brokers keep its start offsets; it commits none
             continue
@@ -85,17 +81,17 @@ def advance_opening(
         waiting = waiting or bool(missing)
         if missing and not group.has_members:
             effects.append(CommitOffsets(record.topic, record.topic_id, name, missing))
-    if waiting and now_ms < deadline_ms:
-        return record, effects, now_ms if effects else deadline_ms
+    since_ms = this.now_ms if record.opening_since_ms is None else record.opening_since_ms
+    deadline_ms = since_ms + this.config.open_timeout_ms
+    if waiting and this.now_ms < deadline_ms:
+        return Advance(record, effects=tuple(effects), due_ms=this.now_ms if effects else deadline_ms)
     modes = tuple(PartitionMode.READ_WRITE if p in opening else mode for p, mode in enumerate(record.modes))
-    opened = replace(record, modes=modes, opening={}, opening_since_ms=None, opening_assignments=())
-    return opened, [], None
+    return Advance(replace(record, modes=modes, opening={}, opening_since_ms=None, opening_assignments=()))
 
 
-def give_up_opening(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> TopicRecord:
+def give_up_opening(record: TopicRecord, facts: TopicFacts) -> TopicRecord:
     """Return the record after the brokers refused to create new partitions, without those that do not exist."""
     kept = {p: each for p, each in record.opening.items() if p < facts.partition_count}
     modes = record.modes[: len(record.modes) - (len(record.opening) - len(kept))]
     since_ms = record.opening_since_ms if kept else None
-    after = replace(record, modes=modes, opening=kept, opening_since_ms=since_ms, opening_assignments=())
-    return after.stamped(controller_epoch, now_ms)
+    return replace(record, modes=modes, opening=kept, opening_since_ms=since_ms, opening_assignments=())

@@ -66,7 +66,7 @@ def most_partitions(record: TopicRecord) -> int:
 
 def fitted(record: TopicRecord) -> TopicRecord:
     """Return the record, without what no decision rests on where it would not fit otherwise."""
-    if len(record.to_json()) <= MAX_RECORD_BYTES:
+    if len(_with_largest_stamp(record).to_json()) <= MAX_RECORD_BYTES:
         return record
     retired = {
         p: replace(each, straggler=None, reason=None if each.reason is None else reasons.code_of(each.reason))
@@ -105,7 +105,11 @@ def _rows(partitions: int, largest: RetiredPartition, more_bytes: int) -> _Rows:
 
 def _largest_rest(record: TopicRecord) -> TopicRecord:
     """Return the record without its partitions, with every number that is still to come."""
-    return replace(record, epoch=_OFFSET, controller_epoch=_OFFSET, changed_ms=_OFFSET, retired={}, drained_groups=())
+    return replace(_with_largest_stamp(record), retired={}, drained_groups=())
+
+
+def _with_largest_stamp(record: TopicRecord) -> TopicRecord:
+    return replace(record, epoch=_OFFSET, controller_epoch=_OFFSET, changed_ms=_OFFSET)
 
 
 def _json(value: Any) -> bytes:

@@ -45,14 +45,12 @@ switch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from modeaware.config import ControllerConfig
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import advance_gone
 from modeaware.lifecycle.commands import (
-    Advance,
     CreateTopic,
     DeletePredecessor,
     DeleteTopic,
@@ -67,11 +65,10 @@ from modeaware.lifecycle.drain import (
     doubt_reason,
     evacuation_of,
     is_evacuated,
-    requirement_of,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.passes import Advance, Pass
 from modeaware.lifecycle.progress import not_moved_reason
-from modeaware.lifecycle.record_size import TOO_MANY, fits, fitted
 from modeaware.lifecycle.seal import (
     break_seal,
     reason_alarm,
@@ -82,7 +79,6 @@ from modeaware.lifecycle.seal import (
 )
 from modeaware.lifecycle.state import all_retired, blocked, carried
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, why_it_stays
-from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replaced, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -106,38 +102,21 @@ def is_fence(configs: Mapping[str, str]) -> bool:
     return FENCE_CONFIGS.items() <= configs.items()
 
 
-def advance_replacement(
-    topic: Replaced,
-    facts: TopicFacts,
-    config: ControllerConfig,
-    controller_epoch: int,
-    now_ms: int,
-    rules: Sequence[GroupRule] = (),
-) -> Advance:
+def advance_replacement(topic: Replaced, this: Pass) -> Advance:
     """Take a topic that is replaced as far as the facts and the operator's rules allow."""
-    record, replacement = topic
+    (record, replacement), facts = topic, this.facts
     if facts.gone or replacement.gone_ms is not None:
-        return advance_gone(topic, facts, controller_epoch, now_ms)
+        return advance_gone(topic, this)
     found = facts.successor
     if facts.topic_id != record.topic_id or found is None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
-    requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
-
-    def stepped(requirement: Requirement) -> Advance:
-        if replacement.undone_ms is not None:
-            return _undo(topic, found)
-        if replacement.successor_id is None:
-            return _create(topic, found, now_ms)
-        if replacement.switched_ms is None:
-            return _switch(topic, facts, found, requirement, config, now_ms)
-        return _Move(topic, facts, found, requirement, config, now_ms).step()
-
-    step = stepped(requirement)
-    if step.record is not None and step.record != record and not fits(step.record):
-        step = stepped(replace(requirement, doubt=TOO_MANY))
-    if step.record is None or step.record == record or (after := fitted(step.record)) == record:
-        return replace(step, record=None)
-    return replace(step, record=after.stamped(controller_epoch, now_ms))
+    if replacement.undone_ms is not None:
+        return _undo(topic, found)
+    if replacement.successor_id is None:
+        return _create(topic, found, this.now_ms)
+    if replacement.switched_ms is None:
+        return _switch(topic, found, this)
+    return _Move(topic, found, this).step()
 
 
 def _create(topic: Replaced, found: TopicFacts, now_ms: int) -> Advance:
@@ -219,25 +198,18 @@ def _undo(topic: Replaced, found: TopicFacts) -> Advance:
     return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
 
 
-def give_up_successor(record: TopicRecord, controller_epoch: int, now_ms: int) -> TopicRecord | None:
+def give_up_successor(record: TopicRecord) -> TopicRecord | None:
     """Return the record after the brokers refused to create the successor; None: its name leads there already."""
-    return None if record.replacing.switched_ms is not None else _without(record).stamped(controller_epoch, now_ms)
+    return None if record.replacing.switched_ms is not None else _without(record)
 
 
-def _switch(
-    topic: Replaced,
-    facts: TopicFacts,
-    found: TopicFacts,
-    requirement: Requirement,
-    config: ControllerConfig,
-    now_ms: int,
-) -> Advance:
+def _switch(topic: Replaced, found: TopicFacts, this: Pass) -> Advance:
     """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more.
 
     A group may have come since the groups were listed, and has to read the successor from its start, too (invariant
     I2): the first certain listing completes them.
     """
-    record, replacement = topic
+    (record, replacement), facts, requirement = topic, this.facts, this.requirement
     if found.topic_id != replacement.successor_id:
         if not found.gone:
             return Advance()
@@ -248,14 +220,14 @@ def _switch(
     if reason is not None:
         alarms = () if reason == replacement.reason else _alarm(topic, reason, facts)
         is_settling = requirement.doubt is not None and requirement.doubt.settling is not None
-        due_ms = now_ms + LOOK_AGAIN_MS if is_settling else None
+        due_ms = this.now_ms + LOOK_AGAIN_MS if is_settling else None
         return Advance(topic.changed(reason=reason), due_ms=due_ms, alarms=alarms)
-    due_ms = replacement.announced_ms + config.announce_ms
-    if now_ms < due_ms:
+    due_ms = replacement.announced_ms + this.config.announce_ms
+    if this.now_ms < due_ms:
         return Advance(topic.changed(reason=None), due_ms=due_ms)
     count = max(facts.partition_count, len(record.modes))
     switched = replace(
-        topic.changed(switched_ms=now_ms, reason=None),
+        topic.changed(switched_ms=this.now_ms, reason=None),
         modes=(PartitionMode.READ_ONLY,) * count,
         deletion=None,
         retired={p: carried(record.retired.get(p)) for p in range(count)},
@@ -264,7 +236,7 @@ def _switch(
         drained_groups=(),
         waived={},
     )
-    return Advance(switched, due_ms=now_ms)
+    return Advance(switched, due_ms=this.now_ms)
 
 
 def _objection(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> str | None:
@@ -309,27 +281,20 @@ def _alarm(topic: Replaced, reason: str | None, facts: TopicFacts) -> tuple[str,
 class _Move:
     """One pass after the switch: fence, seal, drain, let go, delete. Pure; made anew for each pass."""
 
-    def __init__(
-        self,
-        topic: Replaced,
-        facts: TopicFacts,
-        found: TopicFacts,
-        requirement: Requirement,
-        config: ControllerConfig,
-        now_ms: int,
-    ) -> None:
+    def __init__(self, topic: Replaced, found: TopicFacts, this: Pass) -> None:
         record, replacement = topic
+        facts = this.facts
         assert replacement.switched_ms is not None, "the name leads to the successor"
         self._replacement = replacement
         self._switched_ms = replacement.switched_ms
         self._facts = facts
         self._fence = facts.fence or FenceFacts()
         self._successor = found
-        self._requirement = requirement
-        self._config = config
-        self._now_ms = now_ms
+        self._requirement = this.requirement
+        self._config = this.config
+        self._now_ms = this.now_ms
         self._before = replacement.reason
-        self._record = _all_groups(all_retired(record, facts.partition_count), requirement, facts)
+        self._record = _all_groups(all_retired(record, facts.partition_count), this.requirement, facts)
         self._due_ms: list[int] = []
         self._alarms: list[str] = []
         self._is_broken = False

@@ -1,21 +1,17 @@
-"""One pass over a topic: from its record and fresh facts to the next record, effects, alarms, and the next due time.
-
-Pure. Every pass starts from the record and the facts alone, so a controller that crashed between two steps continues
-from the record, and an effect that was lost is requested again.
-"""
+"""The steps of a pass: of a topic, and of each of its retired partitions. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.commands import Advance, DeleteRecords, Effect
-from modeaware.lifecycle.drain import Drain, Requirement, check_drain, requirement_of, using_groups
-from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.commands import DeleteRecords
+from modeaware.lifecycle.drain import Drain, check_drain, using_groups
+from modeaware.lifecycle.facts import PartitionFacts
 from modeaware.lifecycle.growth import advance_opening
+from modeaware.lifecycle.passes import Advance, Pass, earliest_ms
 from modeaware.lifecycle.record_size import TOO_MANY, fits, fitted
 from modeaware.lifecycle.replacement import advance_replacement
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_broken_by, seal_partition
@@ -27,107 +23,83 @@ from modeaware.lifecycle.state import (
     reclaim_policy,
     unproved,
 )
-from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION, Replaced, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 
 
-def advance(
-    record: TopicRecord,
-    facts: TopicFacts,
-    config: ControllerConfig,
-    controller_epoch: int,
-    now_ms: int,
-    rules: Sequence[GroupRule] = (),
-) -> Advance:
-    """Take every retired partition of the topic as far as the facts and the operator's rules allow.
-
-    The topic's record is removed only once the topic's absence is confirmed (invariant I4).
+def advance(this: Pass) -> Advance:
+    """Take a topic as far as the facts and the operator's rules allow.
 
     Raises:
         RequestRefused: the record contradicts itself.
     """
+    step = _advance(this)
+    if step.record is None or step.record == this.record:
+        return replace(step, record=None)
+    if not fits(step.record):
+        step = _advance(replace(this, requirement=replace(this.requirement, doubt=TOO_MANY)))
+    after = None if step.record is None else fitted(step.record)
+    return replace(step, record=None if after == this.record else after)
+
+
+def _advance(this: Pass) -> Advance:
+    """The topic's record is removed only once the topic's absence is confirmed (invariant I4)."""
+    record, facts = this.record, this.facts
     if record.replacement is not None:
-        topic = Replaced(record, record.replacement)
-        is_watched = record.replacing.switched_ms is None and record.retired and facts.topic_id == record.topic_id
-        found = _advance_retired(topic, facts, config, controller_epoch, now_ms, rules) if is_watched else Advance()
-        base = topic if found.record is None else topic._replace(record=found.record)
-        step = advance_replacement(base, facts, config, controller_epoch, now_ms, rules)
-        due_ms = min((each for each in (found.due_ms, step.due_ms) if each is not None), default=None)
-        return replace(
-            step,
-            record=step.record or found.record,
-            effects=(*found.effects, *step.effects),
-            due_ms=due_ms,
-            alarms=(*found.alarms, *step.alarms),
-        )
+        return _advance_replaced(this, Replaced(record, record.replacement))
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
-    requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
-    after, steps = _stepped(record, facts, config, requirement, now_ms)
-    if after is not record and not fits(after):
-        after, steps = _stepped(record, facts, config, replace(requirement, doubt=TOO_MANY), now_ms)
-    after, opening_effects, opening_due_ms = advance_opening(after, facts, config, requirement, now_ms)
-    effects: list[Effect] = list(opening_effects)
-    after = fitted(after) if after is not record else record
+    return _advance_partitions(this)
+
+
+def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
+    """Until the switch retires all partitions, those that an earlier shrink has retired are watched as well (invariant
+    I2)."""
+    record, replacement = topic
+    watched = Advance()
+    if replacement.switched_ms is None and record.retired and this.facts.topic_id == record.topic_id:
+        accepted = record.deletion.accept_state_loss if record.deletion is not None else ()
+        requirement = replace(this.requirement, accept_state_loss=accepted, evacuation=None)
+        watched = _advance_partitions(replace(this, record=replace(record, replacement=None), requirement=requirement))
+    if watched.record is not None:
+        topic = Replaced(replace(watched.record, replacement=replacement), replacement)
+    step = advance_replacement(topic, this)
+    return replace(
+        step,
+        record=topic.record if step.record is None else step.record,
+        effects=(*watched.effects, *step.effects),
+        due_ms=earliest_ms(watched.due_ms, step.due_ms),
+        alarms=(*watched.alarms, *step.alarms),
+    )
+
+
+def _advance_partitions(this: Pass) -> Advance:
+    """Take every retired partition of the topic a step, and the opening ones."""
+    this = replace(this, record=_note_groups(this))
+    steps = {p: _step_of(p, this) for p in sorted(this.record.retired)}
+    opened = advance_opening(replace(this, record=_apply(this.record, steps)))
+    effects = list(opened.effects)
     if offsets := {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}:
-        epochs = {partition: facts.partitions[partition].leader_epoch for partition in offsets}
-        effects.append(DeleteRecords(record.topic, record.topic_id, offsets, epochs))
-    due = [opening_due_ms, *(step.due_ms for step in steps.values())]
+        epochs = {partition: this.facts.partitions[partition].leader_epoch for partition in offsets}
+        effects.append(DeleteRecords(this.record.topic, this.record.topic_id, offsets, epochs))
     return Advance(
-        record=after.stamped(controller_epoch, now_ms) if after != record else None,
+        record=opened.record,
         effects=tuple(effects),
-        due_ms=min((due_ms for due_ms in due if due_ms is not None), default=None),
+        due_ms=earliest_ms(opened.due_ms, *(step.due_ms for step in steps.values())),
         alarms=tuple(step.alarm for step in steps.values() if step.alarm),
     )
 
 
-def _advance_retired(
-    topic: Replaced,
-    facts: TopicFacts,
-    config: ControllerConfig,
-    controller_epoch: int,
-    now_ms: int,
-    rules: Sequence[GroupRule],
-) -> Advance:
-    """Watch the partitions that an earlier shrink has retired, until the switch of a replacement retires all of them
-    (invariant I2)."""
-    found = advance(replace(topic.record, replacement=None), facts, config, controller_epoch, now_ms, rules)
-    if found.record is None:
-        return found
-    return replace(found, record=replace(found.record, replacement=topic.replacement))
-
-
-def _stepped(
-    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement, now_ms: int
-) -> tuple[TopicRecord, dict[int, _Step]]:
-    """Return the record after one step of every retired partition, and the steps."""
-    noted = _note_groups(record, facts, config, requirement)
-    now = _Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
-    steps = {p: _step_of(p, now) for p in sorted(record.retired)}
-    return _apply(noted, steps), steps
-
-
-def _note_groups(
-    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement
-) -> TopicRecord:
+def _note_groups(this: Pass) -> TopicRecord:
     """Return the record with its required groups completed by the first certain listing, where the one of the admission
     was uncertain (invariant I1)."""
+    record, requirement = this.record, this.requirement
     if record.groups_complete or requirement.doubt is not None:
         return record
-    using = using_groups(facts, config.ignored_groups, requirement.registered)
+    using = using_groups(this.facts, this.config.ignored_groups, requirement.registered)
     return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
-
-
-@dataclass(frozen=True)
-class _Pass:
-    record: TopicRecord
-    facts: TopicFacts
-    requirement: Requirement
-    seal_quiet_ms: int
-    now_ms: int
 
 
 @dataclass(frozen=True)
@@ -168,30 +140,31 @@ def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
     return replace(record, modes=tuple(modes), retired=retired, waived=waived, drained_groups=drained_groups)
 
 
-def _step_of(partition: int, now: _Pass) -> _Step:
+def _step_of(partition: int, this: Pass) -> _Step:
     """Take one retired partition (not one that is opening) as far as the facts allow."""
-    mode, retired = now.record.modes[partition], now.record.retired[partition]
-    log = now.facts.partitions.get(partition)
+    mode, retired = this.record.modes[partition], this.record.retired[partition]
+    log = this.facts.partitions.get(partition)
     if log is None:
         # A None partition keeps its state: its proof is on the record.
         return _Step(mode, retired if mode is PartitionMode.NONE else blocked(retired, reasons.UNAVAILABLE))
     if mode is PartitionMode.READ_ONLY:
-        return _step_read_only(partition, log, now)
-    return _step_none(partition, log, now)
+        return _step_read_only(partition, log, this)
+    return _step_none(partition, log, this)
 
 
 # ReadOnly: seal, drain
 
 
-def _step_read_only(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
-    topic, deletion, before = now.record.topic, deletion_of(now.record), now.record.retired[partition]
+def _step_read_only(partition: int, log: PartitionFacts, this: Pass) -> _Step:
+    topic, deletion, before = this.record.topic, deletion_of(this.record), this.record.retired[partition]
     retired, alarm, due_ms, drain = before, None, None, None
     if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
         retired, alarm = break_seal(topic, partition, retired, log)
     if retired.seal_offset is None:
-        retired, due_ms = seal_partition(retired, log, deletion.create_timestamp_ms, now.seal_quiet_ms, now.now_ms)
+        since_ms, quiet_ms = deletion.create_timestamp_ms, this.config.seal_quiet_ms
+        retired, due_ms = seal_partition(retired, log, since_ms, quiet_ms, this.now_ms)
     if retired.seal_offset is not None:
-        drain, due_ms = _drained(partition, retired, retired.seal_offset, log, now)
+        drain, due_ms = _drained(partition, retired, retired.seal_offset, log, this)
         if drain.reason is not None:
             retired = blocked(retired, drain.reason)
     if retired.reason != before.reason:
@@ -208,40 +181,40 @@ def _step_read_only(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         reason=None,
     )
     # Due at once: by then consumers have the new mode, and the proof is taken anew before anything is deleted.
-    return _Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, drain=drain)
+    return _Step(PartitionMode.NONE, none, due_ms=this.now_ms, alarm=alarm, drain=drain)
 
 
 def _drained(
-    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: _Pass
+    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> tuple[Drain, int | None]:
     """Return whether the partition may become None by its reclaim policy (invariants I1 and I2), and when it is due."""
-    deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record, retired)
+    deletion, policy = deletion_of(this.record), reclaim_policy(partition, this.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
-    if now.facts.compacted:
+    if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED), None
     if policy == IMMEDIATE:
         return Drain(), None
     if policy == RETENTION:
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
-    if now.now_ms < deletion.earliest_ms:
+    if this.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
-    if (waits := _waits_for_predecessor(now)) is not None:
+    if (waits := _waits_for_predecessor(this)) is not None:
         return waits, None
-    return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, now.requirement), None
+    return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement), None
 
 
 # None: reclaim, watch
 
 
-def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
+def _step_none(partition: int, log: PartitionFacts, this: Pass) -> _Step:
     """Watch a None partition (invariant I2), and delete its records up to the recorded seal where the policy says so.
 
     Never up to the present end, and with the proof on the record first (invariant I1).
     """
-    retired = now.record.retired[partition]
+    retired = this.record.retired[partition]
     if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
-        broken, alarm = break_seal(now.record.topic, partition, retired, log)
+        broken, alarm = break_seal(this.record.topic, partition, retired, log)
         return _Step(PartitionMode.READ_ONLY, broken, alarm=alarm)
     reclaim_offset = retired.reclaim_offset
     assert reclaim_offset is not None, "it has a seal"
@@ -249,37 +222,37 @@ def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
         return _Step(PartitionMode.NONE, replace(retired, replica_state=ReplicaState.DELETION_SUCCESSFUL))
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
         # Brokers checkpoint log starts once a minute; killed all at once, they may lose the last one. Delete again.
-        again = deletion_of(now.record).policy != RETENTION
+        again = deletion_of(this.record).policy != RETENTION
         return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
-    drain = _still_drained(partition, retired, retired.seal_offset, log, now)
+    drain = _still_drained(partition, retired, retired.seal_offset, log, this)
     if drain.reason is not None:
         return _Step(PartitionMode.READ_ONLY, unproved(retired, drain.reason))
     lower = drain.lowest_commit(reclaim_offset)
-    if lower is not None or not drain.waived.keys() <= now.record.waived.keys():  # recorded before anything is deleted
+    if lower is not None or not drain.waived.keys() <= this.record.waived.keys():  # recorded before anything is deleted
         if lower is not None:
             retired = replace(retired, drained_by=len(drain.proof), lowest_commit=lower)
-        return _Step(PartitionMode.NONE, retired, due_ms=now.now_ms, drain=drain)
+        return _Step(PartitionMode.NONE, retired, due_ms=this.now_ms, drain=drain)
     return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 
 def _still_drained(
-    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: _Pass
+    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, this: Pass
 ) -> Drain:
     """Take the proof anew, right before the records are deleted (invariant I1)."""
-    policy = reclaim_policy(partition, now.record)
+    policy = reclaim_policy(partition, this.record)
     if policy == RETENTION:  # the log start has moved back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
-    if now.facts.compacted:
+    if this.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
     if policy == DRAINED:  # a group may have appeared, or been reset, since the proof
-        if (waits := _waits_for_predecessor(now)) is not None:
+        if (waits := _waits_for_predecessor(this)) is not None:
             return waits
-        return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, now.requirement)
+        return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts, this.requirement)
     return Drain()
 
 
-def _waits_for_predecessor(now: _Pass) -> Drain | None:
+def _waits_for_predecessor(this: Pass) -> Drain | None:
     """A topic that this one has replaced is there (again): a group that still has to come from it does not show here
     (invariant I1). New shrinks are refused meanwhile."""
-    predecessor = now.facts.predecessor
+    predecessor = this.facts.predecessor
     return None if predecessor is None else Drain(reason=reasons.of_group(reasons.PREDECESSOR_FIRST, predecessor))

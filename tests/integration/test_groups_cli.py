@@ -128,5 +128,5 @@ def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
         told = site.run("groups", "waive", stuck, "--topic", filled, "--reason", "reads others", "--forever", "--yes")
         assert (told.status, "is not known yet. That is not waited for any more" in told.err) == (0, True)
         wait_for_phase(site, filled, "done")
-        assert doubt() == "None"
+        eventually(lambda: doubt() == "None", interval_s=0.5)  # other tests' groups may be in a rebalance
         assert site.describe(filled)["waived"] == {}, "nothing shows that it ever used the topic"

@@ -58,7 +58,7 @@ a commit on a truncated part is no proof  I2 264
 a commit without an epoch is no proof after a truncation  I2 1306
     lifecycle.drain: truncated_to is not None and partition in group.epochless and => False and
 the delay is waited for  I1 81
-    lifecycle.steps: if now.now_ms < deletion.earliest_ms:
+    lifecycle.steps: if this.now_ms < deletion.earliest_ms:
 rules about groups expire  I2 5
     modelog.group_rules: (self.expires_ms is None or now_ms < self.expires_ms) and => True and
 retention is waited for  I2 2
@@ -73,14 +73,14 @@ never beyond a required group's commit  I1 14
     modelog.records: min(self.seal_offset, self.lowest_commit) => self.seal_offset
     lifecycle.steps: lower = drain.lowest_commit(reclaim_offset) => lower = None
 the drain is checked again before deletion  I1 74
-    lifecycle.steps: return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts,
-        now.requirement)\n    return => return
+    lifecycle.steps: return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts,
+        this.requirement)\n    return => return
 retention deletes nothing  I1 719
     lifecycle.steps: if policy == RETENTION:  # the log start
-    lifecycle.steps: again = deletion_of(now.record).policy != RETENTION => again = True
+    lifecycle.steps: again = deletion_of(this.record).policy != RETENTION => again = True
 a compacted topic keeps its records  I1 9
-    lifecycle.steps: if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None
-    lifecycle.steps: if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n
+    lifecycle.steps: if this.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None
+    lifecycle.steps: if this.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n
 the topic id is checked before effects  I1 116
     cluster.effects: if any(found.get(topic) != topic_id for found in each.values()) => if False
 records go under the leader epoch that was seen  I1 10485
@@ -102,9 +102,9 @@ state is lost by name only  I1 32
 the lowest id is revived first  I3 493
     lifecycle.growth: if p < total_count] => if p >= len(record.modes) - total_count]
 opening waits for groups  I2 11
-    lifecycle.growth: if waiting and now_ms < deadline_ms:
+    lifecycle.growth: if waiting and this.now_ms < deadline_ms:
 opening waits for a sure listing  I2 43
-    lifecycle.growth: waiting = requirement.doubt is not None or => waiting =
+    lifecycle.growth: waiting = this.requirement.doubt is not None or => waiting =
 gone only when confirmed  I4 14
     lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:
 one broker's other id starts an inquiry only  I4 45
@@ -141,7 +141,7 @@ state is lost by name only, in a drain too  I2 103
 groups go on where the first seal was  I2 1
     lifecycle.seal: resume_offset=min(log.lowest_end, resume) => resume_offset=log.end_offset
 a waiver is on the record before deletion  I1 8907
-    lifecycle.steps: if lower is not None or not drain.waived.keys() <= now.record.waived.keys():
+    lifecycle.steps: if lower is not None or not drain.waived.keys() <= this.record.waived.keys():
         => if lower is not None:
 a waiver may be for those without a commit  I2 1205
     lifecycle.drain: if not (rule.uncommitted_only and committed): => if True:

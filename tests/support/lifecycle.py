@@ -14,8 +14,9 @@ from modeaware.lifecycle.admission import Admission, admit
 from modeaware.lifecycle.alias import alias_objections
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, DeleteRecords, TopicCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.passes import Advance, pass_over
 from modeaware.lifecycle.state import in_progress, topic_phase
-from modeaware.lifecycle.steps import Advance, advance
+from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GroupRule, has_glob_characters
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
@@ -78,7 +79,8 @@ def ask(
     now_ms: int = NOW_MS,
     rules: Sequence[GroupRule] = (),
 ) -> Admission:
-    return admit(command, record, seen if seen is not None else facts(), config, EPOCH, now_ms, rules)
+    admission = admit(command, record, seen if seen is not None else facts(), config, now_ms, rules)
+    return replace(admission, record=_stamped(admission.record, now_ms))
 
 
 def refusal(
@@ -122,7 +124,13 @@ def look(
     rules: Sequence[GroupRule] = (),
 ) -> Advance:
     """One pass of the controller."""
-    return advance(record, seen, config, EPOCH, now_ms, rules)
+    step = advance(pass_over(record, seen, rules, config, now_ms))
+    return replace(step, record=_stamped(step.record, now_ms))
+
+
+def _stamped(record: TopicRecord | None, now_ms: int) -> TopicRecord | None:
+    """The record as the engine appends it."""
+    return None if record is None else record.stamped(EPOCH, now_ms)
 
 
 def after(

@@ -13,6 +13,7 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.facts import GroupsDoubt
+from modeaware.lifecycle.passes import pass_over
 from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import in_progress, topic_phase
 from modeaware.lifecycle.steps import advance
@@ -154,7 +155,7 @@ class TestUndo:
         assert revived.deletion is not None
         assert revived.deletion.delete_partitions == 6
         assert revived.deletion.create_timestamp_ms == NOW_MS
-        assert advance(revived, facts(), CONFIG, EPOCH, LATER_MS) is not None
+        assert advance(pass_over(revived, facts(), (), CONFIG, LATER_MS)) is not None
 
 
 class TestGrow:

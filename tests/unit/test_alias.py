@@ -15,17 +15,17 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import forget_alias
 from modeaware.lifecycle.alias import FORGOTTEN_MS, advance_gone, ended_by, facts_for_alias, led_on
 from modeaware.lifecycle.commands import (
-    Advance,
     CreatePartitionsCommand,
     ReplaceTopicCommand,
     TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.passes import Advance, pass_over
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replaced, Replacement, TopicRecord
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews
-from tests.support.lifecycle import EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
+from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, group, refuse_alias
 
 NAME, ID = "orders-v2", "id-of-the-successor"
 LED = Replacement(NAME, 2, 0, delay_ms=5, successor_id=ID, announced_ms=1, switched_ms=2, let_go_ms=3, gone_ms=4)
@@ -215,7 +215,7 @@ def test_topic_that_gets_back_the_name_of_an_alias_is_no_other_topic_under_it() 
 
 
 def gone(record: TopicRecord, facts: TopicFacts) -> Advance:
-    return advance_gone(Replaced(record, record.replacing), facts, EPOCH, NOW_MS)
+    return advance_gone(Replaced(record, record.replacing), pass_over(record, facts, (), CONFIG, NOW_MS))
 
 
 def reason_of(step: Advance) -> str | None:
@@ -277,10 +277,10 @@ def test_alias_does_not_end_the_alias_that_it_leads_to() -> None:
 
 
 def test_alias_leads_on_when_the_one_that_it_leads_to_is_forgotten() -> None:
-    after = led_on([ID], [], [ALIAS, SECOND], EPOCH, NOW_MS)
+    after = led_on([ID], [], [ALIAS, SECOND])
     assert led(after) == [(TOPIC, "orders-v3", "id-3", 7)]
-    assert (after[0].topic_id, after[0].epoch, after[0].view().topic) == (ALIAS.topic_id, ALIAS.epoch + 1, TOPIC)
-    assert led_on([ALIAS.topic_id], [], [ALIAS, SECOND], EPOCH, NOW_MS) == []
+    assert (after[0].topic_id, after[0].view().topic) == (ALIAS.topic_id, TOPIC)
+    assert led_on([ALIAS.topic_id], [], [ALIAS, SECOND]) == []
 
 
 def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> None:
@@ -288,7 +288,7 @@ def test_alias_stays_as_it_is_when_the_topic_that_it_leads_to_is_deleted() -> No
     assert SECOND.replacement is not None
     began = replace(SECOND.replacement, switched_ms=None, let_go_ms=None, gone_ms=None)
     for record in (replace(SECOND, replacement=None), replace(SECOND, replacement=began)):
-        assert led_on([ID], [], [ALIAS, record], EPOCH, NOW_MS) == []
+        assert led_on([ID], [], [ALIAS, record]) == []
 
 
 def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_again() -> None:
@@ -296,7 +296,7 @@ def test_alias_leads_to_the_new_topic_when_the_name_that_it_leads_to_is_used_aga
     third = TopicRecord("orders-v3", "id-3", 3, EPOCH, (RO,) * 7, replacement=returned)
     records = [ALIAS, SECOND, third]
     assert ended_by(third, records) == [ID]
-    after = led_on([ID], [third], records, EPOCH, NOW_MS)
+    after = led_on([ID], [third], records)
     assert led(after) == [(TOPIC, NAME, "id-4", 5)]
     fourth = replace(returned, successor="orders-v5", successor_id="id-5", gone_ms=None)
     views = {

@@ -17,8 +17,8 @@ from modeaware.controller.schedule import MOST_SMALL_LOOKS, elapsed_ms
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, Effect
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.passes import Advance
 from modeaware.lifecycle.state import topic_phase
-from modeaware.lifecycle.steps import Advance
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import fold

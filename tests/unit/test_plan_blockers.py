@@ -71,7 +71,7 @@ def test_a_plan_refuses_what_an_admission_refuses_in_its_words(look: TopicLook, 
     command = (DeletePartitionsCommand if target < writable else CreatePartitionsCommand)("orders", target)
 
     def admission() -> Admission:
-        return admit(command, record, look.facts, look.config, 1, NOW_MS, (), look.replaced)
+        return admit(command, record, look.facts, look.config, NOW_MS, (), look.replaced)
 
     if not refused:
         assert admission().record is not None

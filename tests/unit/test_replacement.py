@@ -395,7 +395,7 @@ STORIES = {
 
 class ReplacedLife(Life):
     def keeps_its_successor(self) -> None:
-        assert give_up_successor(self.record, EPOCH, NOW_MS) is None
+        assert give_up_successor(self.record) is None
 
 
 @pytest.mark.parametrize(
@@ -574,11 +574,11 @@ def test_reason_that_all_partitions_share_is_written_once() -> None:
 
 
 def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
-    assert record_after(admitted(COMMAND, seen=seen()), EPOCH, NOW_MS) is None
+    assert record_after(admitted(COMMAND, seen=seen()), NOW_MS) is None
     gone = step(SWITCHED, replace(seen(successor()), topic_id=None, gone=True), NOW_MS).record
     assert gone is not None
     assert not in_progress(gone)
-    assert record_after(gone, EPOCH, NOW_MS) is gone
+    assert record_after(gone, NOW_MS) is gone
     view = gone.view()
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
     assert not needs_predecessor(view, has_read=False, has_moved=False)
@@ -625,7 +625,7 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
             refuse_alias(command, TopicFacts("", ID), [record], NOW_MS)
         assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     refuse_alias(command, TopicFacts("", "another-id"), [done], NOW_MS)
-    gone = record_after(done, EPOCH, NOW_MS)
+    gone = record_after(done, NOW_MS)
     assert gone is not None
     refuse_alias(command, TopicFacts("", ID), [gone], NOW_MS)
     third = replace(gone, topic=NAME, topic_id=ID)

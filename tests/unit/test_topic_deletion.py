@@ -231,7 +231,7 @@ STORIES = {
 
 class DeletedLife(Life):
     def is_an_alias_as_it_is(self) -> None:
-        assert record_after(self.record, EPOCH, NOW_MS) is self.record
+        assert record_after(self.record, NOW_MS) is self.record
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

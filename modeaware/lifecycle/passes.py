@@ -1,0 +1,65 @@
+"""One pass over a topic: what it decides by, and what follows. Pure.
+
+A shrink, a growth, a replacement and an alias are all taken further by passes (:mod:`modeaware.lifecycle.steps`). Every
+pass starts from the record and from fresh facts alone, so a controller that crashed between two steps continues from
+the record, and an effect that was lost is requested again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle.commands import Effect
+from modeaware.lifecycle.drain import Requirement, requirement_of
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import TopicRecord
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a pass decides by.
+
+    Attributes:
+        record: of the topic, as the last pass or the admission left it.
+        requirement: the groups that its drain waits for.
+    """
+
+    record: TopicRecord
+    facts: TopicFacts
+    requirement: Requirement
+    config: ControllerConfig
+    now_ms: int
+
+
+def pass_over(
+    record: TopicRecord, facts: TopicFacts, rules: Sequence[GroupRule], config: ControllerConfig, now_ms: int
+) -> Pass:
+    """Return the pass; ``rules`` are the operator's, about groups."""
+    return Pass(record, facts, requirement_of(record, facts, rules, config.ignored_groups, now_ms), config, now_ms)
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The outcome of a pass.
+
+    Attributes:
+        record: the record to append, not stamped yet; None when nothing changed.
+        tombstone: the topic is gone, and its record with it.
+        effects: to be performed after the record is on the log.
+        due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
+        alarms: warnings for the operator (stragglers, truncation, open transactions).
+    """
+
+    record: TopicRecord | None = None
+    tombstone: bool = False
+    effects: tuple[Effect, ...] = ()
+    due_ms: int | None = None
+    alarms: tuple[str, ...] = ()
+
+
+def earliest_ms(*times_ms: int | None) -> int | None:
+    """Return the earliest of the times that are known."""
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
