@@ -341,11 +341,10 @@ class Engine:
         for topic_id in failures:
             self.put_off(topic_id)
         for each in stay:
-            if each.step.record is not None:
-                record = self._records[each.this.record.topic_id]
-                logger.info(
-                    "%s, phase %s", record.view().describe(), describe_waiting(record), extra=about_record(record)
-                )
+            record = self._records.get(each.this.record.topic_id)  # None: an alias has ended
+            if each.step.record is not None and record is not None:
+                waiting = describe_waiting(record)
+                logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
         appended = any(each.step.record is not None for each in stay) or bool(gone)
         performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
         changed = bool(gone)

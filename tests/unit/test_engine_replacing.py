@@ -371,3 +371,14 @@ def test_aliases_of_a_chain_stay_when_another_topic_comes_up_under_the_first_nam
     assert [result.code for result in world.engine.execute([forget])] == [ErrorCode.NONE]
     (left,) = world.engine.records
     assert (left.topic, left.replacement.successor, left.replacement.successor_id) == ("older", NEW, f"id-of-{NEW}")
+
+
+def test_an_alias_may_change_in_the_pass_in_which_it_ends() -> None:
+    world = Deleting()
+    alias = let_go("old", "id-of-old", NEW, let_go_ms=3, gone_ms=4, reason=reasons.NAME_TAKEN)
+    world.record_is(alias, let_go(NEW, f"id-of-{NEW}", "old", successor_id="id-3", let_go_ms=3, deleting_ms=4))
+    world.found["old"] = replace(world.found["old"], topic_id="id-3", gone=True)
+    world.found[NEW] = TopicFacts(NEW, None, gone=True)
+    world.check()
+    assert [record.topic for record in world.engine.records] == [NEW]
+    assert world.log.open().records.keys() == {f"id-of-{NEW}"}
