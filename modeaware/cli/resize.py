@@ -78,20 +78,22 @@ class Resize(Request):
 # What is said beforehand
 
 
-# KIP-694, "Kafka Topic Command changes", word for word.
+# KIP-694, "Kafka Topic Command changes": the first and the third, word for word. Its second one is about brokers that
+# have the feature ("only enabled with Metadata version above 10"), and none has.
 GROWTH_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
     "will be affected"
 )
-FEATURE_WARNING = (
-    "WARNING: This feature is only enabled with Metadata version above 10 and delete.topic.partition.enable turned on"
+SHRINK_WARNING = (
+    "WARNING: Brokers do not enforce modes: producers without modeaware continue to write to retired partitions, and "
+    "these stay in the cluster's metadata"
 )
 CHANGING_WARNING = "WARNING: The topic is currently under changes"
 
 
 def warnings(command: ResizeCommand, situation: Situation) -> list[str]:
-    """Return KIP-694's three warnings, as far as each applies."""
-    first = GROWTH_WARNING if isinstance(command, CreatePartitionsCommand) else FEATURE_WARNING
+    """Return the warnings that apply: KIP-694's, as far as they hold on a stock cluster."""
+    first = GROWTH_WARNING if isinstance(command, CreatePartitionsCommand) else SHRINK_WARNING
     return [first, CHANGING_WARNING] if situation.now.in_progress else [first]
 
 

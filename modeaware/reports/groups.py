@@ -262,12 +262,18 @@ def _rule_lines(rules: Sequence[RuleReport]) -> list[str]:
             rule.kind + (" (glob)" if rule.glob else "") + (" (uncommitted only)" if rule.uncommitted_only else ""),
             rule.group or "-",
             rule.topic,
-            "removed" if rule.expires_ms is None else utc(rule.expires_ms) + (" (expired)" if rule.expired else ""),
+            _term(rule),
             rule.reason or "-",
         )
         for rule in rules
     ]
-    return ["Rules:", *("  " + line for line in table(("Kind", "Group", "Topic", "Until", "Reason"), rows))]
+    return ["Rules:", *("  " + line for line in table(("Kind", "Group", "Topic", "In force", "Reason"), rows))]
+
+
+def _term(rule: RuleReport) -> str:
+    if rule.expires_ms is None:
+        return "until removed"
+    return f"until {utc(rule.expires_ms)}" + (" (expired)" if rule.expired else "")
 
 
 def rule_text(rule: GroupRule) -> str:

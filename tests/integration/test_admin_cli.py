@@ -25,7 +25,7 @@ TIMEOUT_S = 30.0
 def test_shrink_and_wait_where_no_controller_runs_then_undo(site: Site, filled: str) -> None:
     told = site.run("shrink", filled, "--partitions", "2", *WAIT)
     assert told.status == 0, told.err
-    assert "WARNING: This feature is only enabled with Metadata version above 10" in told.err
+    assert "WARNING: Brokers do not enforce modes: producers without modeaware continue" in told.err
     assert "2 divides 6" in told.err
     assert "No controller is running: this command does its work." in told.err
     assert told.out.splitlines() == [f"{filled}: ReadOnly now: 2-5.", f"{filled}: done."]

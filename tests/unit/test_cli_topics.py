@@ -21,8 +21,8 @@ from modeaware.cli import change, progress
 from modeaware.cli.change import Change, Seen, Situation
 from modeaware.cli.resize import (
     CHANGING_WARNING,
-    FEATURE_WARNING,
     GROWTH_WARNING,
+    SHRINK_WARNING,
     CommandOf,
     undo_note,
     warnings,
@@ -171,7 +171,7 @@ SHRINK, GROW = DeletePartitionsCommand("t", 4, 0), CreatePartitionsCommand("t", 
 @pytest.mark.parametrize(
     ("command", "situation", "expected"),
     [
-        (SHRINK, FRESH, [FEATURE_WARNING]),
+        (SHRINK, FRESH, [SHRINK_WARNING]),
         (GROW, FRESH, [GROWTH_WARNING]),
         (GROW, SHRUNK, [GROWTH_WARNING]),
         (GROW, SHRINKING, [GROWTH_WARNING, CHANGING_WARNING]),
