@@ -312,7 +312,7 @@ def test_a_name_that_automatic_creation_brings_back_is_not_used_until_its_topic_
             taken = setting.wait_for(topic, lambda record: now(record).reason == reasons.NAME_TAKEN)
             assert taken.topic_id == gone.topic_id
             setting.admin.delete_topics([topic])[topic].result(30)
-            setting.wait_for(topic, lambda record: now(record).reason is None)
+            setting.wait_for(topic, lambda record: now(record).reason is None, 90)  # absent for 30 s
             application.more()
         application.check(reused=[topic])
 

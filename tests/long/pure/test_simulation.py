@@ -21,6 +21,7 @@ MORE_WITH_CHAINS = 1_500
 AT_A_TIME = 1_500
 
 
+@pytest.mark.timeout(900)  # a seed that shows it no more is searched for anew: 3 000 schedules
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
 def test_a_guard_that_is_gone_is_missed(guard: Guard) -> None:
     found = try_one(guard)
