@@ -32,34 +32,34 @@ seal waits for quiet  seal 1
     lifecycle.seal: if now_ms < quiet_from_ms:
 seal waits for open transactions  seal 35
     lifecycle.seal: if not log.settled:\n        return blocked(
-high watermark = last stable offset  I2 1343
+high watermark = last stable offset  I2 2245
     lifecycle.seal: if not log.settled:\n        return blocked(
     lifecycle.steps: if not log.settled:\n        return Drain(
 noted groups stay required  I2 843
     lifecycle.drain: {*noted, *using, *named} => {*using, *named}
-groups that use the topic now are required  I2 5
+groups that use the topic now are required  I2 12
     lifecycle.drain: {*noted, *using, *named} => {*noted, *named}
-registered groups are required  I2 20
+registered groups are required  I2 57
     lifecycle.drain: {*noted, *using, *named} => {*noted, *using}
-a doubtful listing blocks  I2 14
+a doubtful listing blocks  I2 9
     lifecycle.drain: if requirement.doubt is not None:
 a doubtful snapshot is marked  I1 11
     lifecycle.admission: groups_complete=requirement.doubt is None => groups_complete=True
-a doubtful snapshot is completed  I1 14
+a doubtful snapshot is completed  I1 4
     lifecycle.steps: if record.groups_complete or requirement.doubt is not None: => if True:
 lag blocks  I2 25
     lifecycle.drain: return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG => return None
-a group without a commit blocks  I2 5
+a group without a commit blocks  I2 66
     lifecycle.drain: return None if caught_up else reasons.GROUP_NEVER_COMMITTED => return None
-a group that is gone blocks  I2 20
+a group that is gone blocks  I2 57
     lifecycle.drain: return Drain(reason=reasons.of_group(reasons.GROUP_GONE, name)) => continue
-a commit on a truncated part is no proof  I2 264
+a commit on a truncated part is no proof  I2 64
     lifecycle.drain: if partition in group.truncated:
 a commit without an epoch is no proof after a truncation  I2 1306
     lifecycle.drain: truncated_to is not None and partition in group.epochless and => False and
 the delay is waited for  I1 81
     lifecycle.steps: if this.now_ms < deletion.earliest_ms:
-rules about groups expire  I2 5
+rules about groups expire  I2 850
     modelog.group_rules: (self.expires_ms is None or now_ms < self.expires_ms) and => True and
 retention is waited for  I2 2
     lifecycle.steps: Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION) => Drain()
@@ -69,19 +69,19 @@ never to wherever the end is  I1 7
 only up to the seal  I1 7
     lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
         => return _Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset + 1)
-never beyond a required group's commit  I1 14
+never beyond a required group's commit  I1 5
     modelog.records: min(self.seal_offset, self.lowest_commit) => self.seal_offset
     lifecycle.steps: lower = drain.lowest_commit(reclaim_offset) => lower = None
 the drain is checked again before deletion  I1 74
     lifecycle.steps: return check_drain(partition, seal_offset, retired.truncated_to, log, this.facts,
         this.requirement)\n    return => return
-retention deletes nothing  I1 719
+retention deletes nothing  I1 926
     lifecycle.steps: if policy == RETENTION:  # the log start
     lifecycle.steps: again = deletion_of(this.record).policy != RETENTION => again = True
 a compacted topic keeps its records  I1 9
     lifecycle.steps: if this.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None
     lifecycle.steps: if this.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n
-the topic id is checked before effects  I1 116
+the topic id is checked before effects  I1 143
     cluster.effects: if any(found.get(topic) != topic_id for found in each.values()) => if False
 records go under the leader epoch that was seen  I1 10485
     tests.simulation.controller: if log is not None and log.epoch == effect.leader_epochs.get(partition):
@@ -89,7 +89,7 @@ records go under the leader epoch that was seen  I1 10485
 None partitions are watched  I2 12
     lifecycle.steps: if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
         => if retired.seal_offset is None:
-truncation shows by leader epoch  I1 57
+truncation shows by leader epoch  I1 148
     lifecycle.seal: or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset) =>
 one change at a time  I1 12
     lifecycle.objections: if in_progress(current):
@@ -107,9 +107,9 @@ opening waits for a sure listing  I2 43
     lifecycle.growth: waiting = this.requirement.doubt is not None or => waiting =
 gone only when confirmed  I4 14
     lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:
-one broker's other id starts an inquiry only  I4 45
+one broker's other id starts an inquiry only  I4 249
     controller.cluster_watch: for record in replaced_records(suspects, list(each.values()))) => for record in suspects)
-every broker names another id  I4 129
+every broker names another id  I4 533
     controller.cluster_watch: if answers and all( => if answers and any(
 the lease is shown before an effect  I5 979
     controller.engine: if not appended:
@@ -124,9 +124,9 @@ fencing on append  I5 1
     tests.simulation.modelog: if not world.coordinator.accepts(controller.member, controller.member.generation):
 opening ends what was left behind  I5 80
     tests.simulation.modelog: log.settle_pending(world.random() < 0.5)\n        log.epoch += 1 => log.epoch += 1
-fencing by the generation  I5 2
+fencing by the generation  I5 1
     tests.simulation.modelog: if not world.coordinator.accepts(controller.member, controller.member.generation):
-replaced controllers' records are dropped  I5 4
+replaced controllers' records are dropped  I5 38
     modelog.replay: if self.claim is not None and controller_epoch < self.claim.controller_epoch:
 versions only rise  I4 11
     modelog.replay: if held is not None and record.version < held.version:
@@ -138,22 +138,22 @@ versions do not order a topic made anew  I2 1000004458
     clients.assignment: if len(topic_ids) > 1:
 state is lost by name only, in a drain too  I2 103
     lifecycle.drain: if group.stateful and name not in requirement.accept_state_loss:
-groups go on where the first seal was  I2 1
+groups go on where the first seal was  I2 5
     lifecycle.seal: resume_offset=min(log.lowest_end, resume) => resume_offset=log.end_offset
 a waiver is on the record before deletion  I1 8907
     lifecycle.steps: if lower is not None or not drain.waived.keys() <= this.record.waived.keys():
         => if lower is not None:
-a waiver may be for those without a commit  I2 1205
+a waiver may be for those without a commit  I2 845
     lifecycle.drain: if not (rule.uncommitted_only and committed): => if True:
 a change ends the rest of topics  I2 80
     controller.schedule: if not unchanged or self._looks > MOST_SMALL_LOOKS: => if self._looks > MOST_SMALL_LOOKS:
 unreadable rules are a doubt  I2 303
     controller.engine: if not self._rules_unreadable: => if True:
-deleted is said after it is done  I1 3143
+deleted is said after it is done  I1 177
     lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
         => return _Step(PartitionMode.NONE, replace(retired,
         replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)
-an immediate deletion takes no stragglers  I2 130
+an immediate deletion takes no stragglers  I2 216
     lifecycle.state: now.stragglers > 0 or now.truncated_to => now.truncated_to
 nor what replaced truncated records  I2 1306
     lifecycle.state: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
@@ -170,13 +170,13 @@ the lease is looked at right before a request for many topics  I5 213
     cluster.cluster: isinstance(each, kind)], check)) => isinstance(each, kind)]))
 an older claim is dropped  I5 1
     modelog.replay: if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
-replaced controllers' rules are dropped  I5 4
+replaced controllers' rules are dropped  I5 49
     modelog.replay: self._refuse_replaced(rules.controller_epoch, "the group rules") => pass
 an epoch is claimed once, though the claim is unreadable  I5 91
     controller.engine: [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
         => [0]
     controller.engine: unknown = UNKNOWN_EPOCHS if replay.is_unreadable(CLAIM_KEY) else 0 => unknown = 0
-what a newer version claimed is not claimed  I5 140
+what a newer version claimed is not claimed  I5 28
     controller.engine: if CLAIM_KEY in replay.newer:
 records for newer readers are left alone  I4 370
     controller.engine: for key, record in replay.records.items() if key not in self._newer}
@@ -185,9 +185,9 @@ rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
 a compacted topic is not shrunk  I1 43
     lifecycle.objections: if facts.compacted:\n
-only an empty topic is taken for the successor  I8 3000000013
+only an empty topic is taken for the successor  I8 3000000027
     lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
-the switch waits for a sure listing  I2 3000000050
+the switch waits for a sure listing  I2 3000000073
     lifecycle.replacement: if requirement.doubt is not None:
 the switch waits for groups with state  I1 3000000169
     lifecycle.replacement: if group.stateful and name not in replacement.accept_state_loss:
