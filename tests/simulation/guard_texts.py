@@ -134,8 +134,6 @@ an explicit partition is refused  I3 1
     clients.routes: if not is_absent and view.is_writable(partition): => if True:
 a view applies to one topic id  I8 41
     topic_view: return topic_id is None or self.topic_id is None or self.topic_id == topic_id => return True
-versions do not order a topic made anew  I2 1000004458
-    clients.assignment: if len(topic_ids) > 1:
 state is lost by name only, in a drain too  I2 103
     lifecycle.drain: if group.stateful and name not in requirement.accept_state_loss:
 groups go on where the first seal was  I2 5
