@@ -45,7 +45,7 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord, replaced
 from modeaware.plan.diff import FAILED, PENDING, REFUSED, CurrentTopic, TopicDiff
 from modeaware.plan.steps import BrokerStep, Grow, Replace, Step
 from modeaware.printable import printable_lines
@@ -323,8 +323,8 @@ class Request:
         facts, record = situation.facts, self._made.get(command.topic, situation.record)
         if isinstance(command, ReplaceTopicCommand):
             facts = replace(facts, successor=seen.facts(command.successor))
-        replaced = [*situation.replaced, *(each for each in self._made.values() if each.replacement is not None)]
-        admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=replaced))
+        known = [*situation.replaced, *(topic.record for topic in replaced(self._made.values()))]
+        admission = self.change.admission(command, replace(situation, record=record, facts=facts, replaced=known))
         if admission.record is not None:
             self._made[command.topic] = admission.record
         return admission
