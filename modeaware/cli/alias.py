@@ -40,8 +40,8 @@ class AliasReport:
         topic_id: the id of the topic that is gone.
         since_ms: when it was found to be gone, in ms since the epoch.
         taken_by: the id of another topic that has come up under the name, which clients do not use; or null.
-        reason: what the controller has found to be wrong, ``name-taken`` or ``leads-nowhere`` (docs/replace-reference.md); or
-            null.
+        reason: what the controller has found to be wrong, ``name-taken`` or ``leads-nowhere``
+            (docs/replace-reference.md); or null.
     """
 
     alias: str

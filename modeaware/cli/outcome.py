@@ -26,7 +26,7 @@ class Watch:
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
         self.replacement = next((step.command for step in steps if isinstance(step, Replace)), None)
-        self.undo = any(step.command.undo for step in steps if isinstance(step, Replace))
+        self.undo = self.replacement is not None and self.replacement.undo
         self.last: TopicDescription | None = None
         self.count = 0
         self.pause_ms: int | None = None

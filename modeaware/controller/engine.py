@@ -334,14 +334,14 @@ class Engine:
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
-        gone = [each.this.record.topic_id for each in passed if each.step.tombstone]
+        gone = [each.topic_id for each in passed if each.step.tombstone]
         stay = [each for each in passed if not each.step.tombstone]
         failures = self._append([each.step.record for each in stay if each.step.record is not None], gone)
-        stay = [each for each in stay if each.this.record.topic_id not in failures]
+        stay = [each for each in stay if each.topic_id not in failures]
         for topic_id in failures:
             self.put_off(topic_id)
         for each in stay:
-            record = self._records.get(each.this.record.topic_id)  # None: an alias has ended
+            record = self._records.get(each.topic_id)  # None: an alias has ended
             if each.step.record is not None and record is not None:
                 waiting = describe_waiting(record)
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
@@ -350,7 +350,7 @@ class Engine:
         changed = bool(gone)
         for each in stay:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
-            if each.this.record.topic_id in self._records:  # else an alias has ended
+            if each.topic_id in self._records:  # else an alias has ended
                 changed |= self._plan(each, own)
         return changed
 
@@ -411,8 +411,7 @@ class Engine:
 
     def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
         """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
-        record, facts, step = checked.this.record, checked.this.facts, checked.step
-        topic_id = record.topic_id
+        topic_id, record, facts, step = checked.topic_id, checked.this.record, checked.this.facts, checked.step
         changed = step.record is not None or any(performed)
         # A missing topic is not settled: whether it is gone is decided soon.
         present = facts.topic_id == topic_id
@@ -660,6 +659,10 @@ class _Checked:
 
     this: Pass
     step: Advance
+
+    @property
+    def topic_id(self) -> str:
+        return self.this.record.topic_id
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:

@@ -65,7 +65,7 @@ def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
         watched = _advance_partitions(replace(this, record=replace(record, replacement=None), requirement=requirement))
     if watched.record is not None:
         topic = Replaced(replace(watched.record, replacement=replacement), replacement)
-    step = advance_replacement(topic, this)
+    step = advance_replacement(topic, replace(this, record=topic.record))
     return replace(
         step,
         record=topic.record if step.record is None else step.record,
