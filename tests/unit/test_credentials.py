@@ -69,6 +69,7 @@ def made(tail: type[GuardedTail]) -> Iterator[list[Views]]:
     yield made
     for views in made:
         views.close()
+    eventually(lambda: not registry.sources(), message="a source that still ends would be the next test's")
 
 
 def acquire(made: list[Views]) -> Views:
