@@ -212,7 +212,7 @@ def test_every_reason_is_explained() -> None:
 
 DOCUMENT = read("docs/invariants.md")
 SIMULATOR = "simulator"
-NAMES = tuple(f"I{number}" for number in range(1, 9))
+NAMES = tuple(f"I{number}" for number in range(1, 10))
 CITATION = re.compile(r"\binvariants?\s+(I\d+(?:(?:,\s*|\s+and\s+)I\d+)*)")
 
 
