@@ -33,17 +33,29 @@ class Schedule:
         self._retry_ms.pop(topic_id, None)
 
     def after_check(
-        self, topic_id: str, elapsed_ms: int, *, progress: bool, settled: bool, due_in_ms: int | None = None
+        self,
+        topic_id: str,
+        elapsed_ms: int,
+        *,
+        progress: bool,
+        settled: bool,
+        due_in_ms: int | None = None,
+        pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if
-        earlier."""
+        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if earlier.
+
+        Args:
+            pace_ms: when groups make it due, which takes the place of a retry, or of the interval if earlier.
+        """
         if progress:
             self._retry_ms.pop(topic_id, None)
         if settled:
-            self._set(topic_id, elapsed_ms + self._check_interval_ms)
+            interval_ms = self._check_interval_ms
+            self._set(topic_id, elapsed_ms + (interval_ms if pace_ms is None else min(interval_ms, pace_ms)))
             return
         retry_ms = min(self._retry_ms.get(topic_id, FIRST_RETRY_MS), self._check_interval_ms)
         self._retry_ms[topic_id] = min(retry_ms * 2, self._check_interval_ms)
+        retry_ms = retry_ms if pace_ms is None else pace_ms
         self._set(topic_id, elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0)))
 
     def forget(self, topic_id: str) -> None:

@@ -16,12 +16,14 @@ from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.moved import GroupVerdict
 from modeaware.lifecycle.progress import GroupProgress
 from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic, waits_for
 from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges, to_ranges
+from modeaware.topic_view import Moved
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
 EFFECTS = (
@@ -153,6 +155,8 @@ class TopicSeen:
         known_ms: since when this controller watches it: since its claim, or the topic's first record.
         earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
             partitions that the last one has.
+        moved: the groups that are let through to its new topic.
+        verdicts: group -> what keeps it from being let through, of the groups that are not.
     """
 
     record: TopicRecord
@@ -164,6 +168,8 @@ class TopicSeen:
     fences_lifted: int = 0
     known_ms: int | None = None
     earlier: tuple[int, TopicFacts] | None = None
+    moved: Moved = field(default_factory=Moved)
+    verdicts: Mapping[str, GroupVerdict] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,12 @@ class Watched:
                 if earlier is None or lacks or now_ms - earlier[0] > PACE_MS:
                     earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
+
+    def decided(self, topic_id: str, moved: Moved, verdicts: Mapping[str, GroupVerdict]) -> None:
+        """Note which groups are let through, and what the others wait for."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, moved=moved, verdicts=verdicts)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""

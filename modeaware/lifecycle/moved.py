@@ -46,7 +46,7 @@ the next controller waits anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -134,7 +134,9 @@ class Seen:
     changed_ms: int = 0
 
 
-def observe(before: Seen | None, facts: TopicFacts, names: Iterable[str], partitions: range, at_ms: int) -> Seen:
+def observe(
+    before: Seen | None, facts: TopicFacts, names: Iterable[str], partitions: Collection[int], at_ms: int
+) -> Seen:
     """Return what is known after one more look.
 
     Args:

@@ -115,7 +115,7 @@ AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST})
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
-_OF_READERS = frozenset(
+OF_READERS = frozenset(
     {
         GROUP_LAG,
         GROUP_NEVER_COMMITTED,
@@ -161,7 +161,7 @@ def text(reason: str, *, others: int = 0) -> str:
         others: how many groups have to read on, or to move, beside the one that the reason names.
     """
     template, named = _TEXTS.get(code_of(reason)), _named(reason)
-    if others and code_of(reason) in _OF_READERS:
+    if others and code_of(reason) in OF_READERS:
         named += f" (and {others} more)"
     return template.format(group=named) if template else reason
 
