@@ -384,7 +384,7 @@ class Engine:
                 logger.warning("topic %s: its groups stay as they are: %s", record.topic, error)
                 continue
             decisions[record.topic_id] = decision
-            self.watched.decided(record.topic_id, self.moved.moved(record.topic_id), decision.verdicts)
+            self.watched.decided(record.topic_id, self.moved.moved(record.topic_id))
             for alarm in decision.alarms:
                 logger.warning("%s", alarm, extra=about_record(record))
         now_ms = elapsed_ms(self._clock)

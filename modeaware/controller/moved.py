@@ -24,7 +24,7 @@ from modeaware.lifecycle.moved import (
     observe,
 )
 from modeaware.lifecycle.passes import Pass, earliest_ms
-from modeaware.lifecycle.progress import moving
+from modeaware.lifecycle.state import moving
 from modeaware.modelog.moved import MovedRecord, moved_key, topic_id_of
 from modeaware.modelog.records import TopicRecord
 from modeaware.topic_view import Moved

@@ -16,7 +16,6 @@ from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.moved import GroupVerdict
 from modeaware.lifecycle.progress import GroupProgress
 from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic, waits_for
 from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_phase
@@ -156,7 +155,6 @@ class TopicSeen:
         earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
             partitions that the last one has.
         moved: the groups that are let through to its new topic.
-        verdicts: group -> what keeps it from being let through, of the groups that are not.
     """
 
     record: TopicRecord
@@ -169,7 +167,6 @@ class TopicSeen:
     known_ms: int | None = None
     earlier: tuple[int, TopicFacts] | None = None
     moved: Moved = field(default_factory=Moved)
-    verdicts: Mapping[str, GroupVerdict] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -239,11 +236,11 @@ class Watched:
                     earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
 
-    def decided(self, topic_id: str, moved: Moved, verdicts: Mapping[str, GroupVerdict]) -> None:
-        """Note which groups are let through, and what the others wait for."""
+    def decided(self, topic_id: str, moved: Moved) -> None:
+        """Note which groups are let through."""
         with self._lock:
             if (seen := self._topics.get(topic_id)) is not None:
-                self._topics[topic_id] = replace(seen, moved=moved, verdicts=verdicts)
+                self._topics[topic_id] = replace(seen, moved=moved)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""
@@ -418,12 +415,18 @@ def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
     if facts is None:
         return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    return report_topic(record, facts, asked, record.closed)
+    return report_topic(record, facts, asked, record.closed, seen.moved)
 
 
 def required_groups(report: TopicReport) -> list[GroupProgress]:
     """Return the groups that a change in progress waits for."""
     return [group for group in report.groups if group.required and report.phase != "done"]
+
+
+def waiting_groups(report: TopicReport) -> int | None:
+    """Return how many groups are not let through to the new topic; None: no group is to move."""
+    moving = [group for group in report.groups if group.let_through is not None]
+    return sum(not group.let_through for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
@@ -492,6 +495,8 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
         "partitions": format_ranges(group.holding),
         "waived": group.is_waived,
         "moved": group.moved,
+        "let_through": group.let_through,
+        "gate": group.gate,
         "evacuation": group.evacuates,
         **_pace(group, seen),
     }

@@ -23,6 +23,7 @@ from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, T
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.notes import Note
 
 EVACUATION_PREFIX = "modeaware-evacuation-"
 """Consumer groups whose names begin with it belong to modeaware."""
@@ -315,4 +316,6 @@ def _held_up_by(
         return reasons.GROUP_TRUNCATED
     if truncated_to is not None and partition in group.epochless and committed > max(truncated_to, log.log_start):
         return reasons.GROUP_TRUNCATED
+    if committed < seal_offset and not caught_up and group.notes.get(partition) is Note.GIVEN:
+        return reasons.GROUP_UNCOMMITTED
     return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG

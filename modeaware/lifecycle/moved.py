@@ -53,11 +53,12 @@ from enum import Enum
 from modeaware.lifecycle.drain import Requirement, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.passes import earliest_ms
-from modeaware.lifecycle.progress import moving
+from modeaware.lifecycle.state import moving
 from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.notes import Note
+from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
 """When a topic that drains is looked at again, at the soonest and, where nothing costs too much, at the latest."""
@@ -455,6 +456,41 @@ _WARNED = {
     "records. After a crash these come again, later than newer ones",
     Way.UNOWNED: "no member owns partitions {partitions}, which have {unread} records that it has not read",
     Way.WAIVED: "it is waived on partitions {partitions}, which have {unread} records that it has not read",
+}
+
+
+def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement: Requirement) -> dict[str, str]:
+    """Return group -> what it waits for before it may read the new topic, by one look alone; none that is let through.
+
+    Args:
+        moved: the groups that are let through.
+    """
+    ends = ends_of(record)
+    names = [name for name in groups_that_matter(record, facts, requirement) if not moved.lets(name)]
+    if ends is None:
+        return dict.fromkeys(names, "the end of the old topic is not known yet")
+    seen = observe(None, facts, names, sorted(ends), 0)
+    found = {}
+    for name in names:
+        verdict = verdict_on_group(name, record, ends, facts, requirement, seen, _BY_ONE_LOOK, 0)
+        parts = []
+        for wait, what in _WAITS.items():
+            if partitions := verdict.where(wait):
+                unread = _unread(name, partitions, facts, ends)
+                parts.append(what.format(partitions=format_ranges(partitions), unread=unread))
+        found[name] = "; ".join(parts) or "it has read all, and is about to be let through"
+    return found
+
+
+_BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
+_WAITS = {
+    Wait.UNREAD: "it has {unread} records of partitions {partitions} to read",
+    Wait.GIVEN: "it has been given all of partitions {partitions}; its application has not committed the last {unread} "
+    "records",
+    Wait.BUSY: "its application has paused partitions {partitions}, or gone back in them",
+    Wait.UNNOTED: "it has committed all of partitions {partitions}, and no member says that the last records are "
+    "handled",
+    Wait.UNKNOWN: "it is not known what it has committed",
 }
 
 

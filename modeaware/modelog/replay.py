@@ -102,8 +102,12 @@ class Replay:
 
     def view_of(self, record: TopicRecord) -> TopicView:
         """What clients need to know of the topic with this record."""
-        moved = self.moved.get(record.topic_id)
-        return record.view(_NONE_MOVED if moved is None else moved.moved)
+        return record.view(self.moved_of(record.topic_id))
+
+    def moved_of(self, topic_id: str) -> Moved:
+        """The groups that are let through to the topic that replaces the one with this id."""
+        found = self.moved.get(topic_id)
+        return _NONE_MOVED if found is None else found.moved
 
     @property
     def topics(self) -> Iterable[str]:

@@ -19,10 +19,12 @@ from modeaware.lifecycle.moved import (
     look_due_ms,
     observe,
 )
+from modeaware.lifecycle.progress import progress_of
 from modeaware.modelog.group_rules import CLOSED, WAIVE, GroupRule
 from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, Replacement, RetiredPartition, TopicRecord
 from modeaware.notes import BUSY, GIVEN, OPENED, READ, Note, kind_of
+from modeaware.topic_view import Moved
 from tests.support.lifecycle import NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log, rule
 from tests.support.stories import Steps, Story
 
@@ -313,6 +315,30 @@ def test_names_beyond_the_limit_wait_until_no_required_group_is_missing() -> Non
     topic.look()
     topic.lets(every=True)
     assert len(MovedRecord(TOPIC_ID, (*names, *many)).to_json()) > MAX_RECORD_BYTES
+
+
+def test_reports_say_what_a_group_waits_for() -> None:
+    topic = Topic(required=("a", "b", "c", "d", "e", "f"))
+    topic.commits(10, 8, note=GIVEN_NOTE, of="a")
+    topic.commits(2, 3, of="b")
+    topic.commits(10, 10, of="c")
+    topic.commits(10, 10, note=BUSY_NOTE, of="d")
+    topic.commits(10, 10, note=READ_NOTE, of="e")
+    topic.commits(10, 10, note=READ_NOTE, of="f")
+    found = facts(2, None, topic.groups, partitions=topic.logs, successor=facts(2))
+    progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
+    assert {name: group.gate for name, group in progress.items()} == {
+        "a": "it has been given all of partitions 1; its application has not committed the last 2 records; it has "
+        "committed all of partitions 0, and no member says that the last records are handled",
+        "b": "it has 15 records of partitions 0-1 to read",
+        "c": "it has committed all of partitions 0-1, and no member says that the last records are handled",
+        "d": "its application has paused partitions 0-1, or gone back in them",
+        "e": "it has read all, and is about to be let through",
+        "f": None,
+    }
+    assert [name for name, group in progress.items() if group.let_through] == ["f"]
+    unknown = progress_of(topic.record, found, required_of((), found, (), (), 0))
+    assert {(group.gate, group.let_through) for group in unknown.values()} == {(None, None)}
 
 
 @pytest.mark.parametrize(
