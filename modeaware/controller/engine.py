@@ -338,7 +338,6 @@ class Engine:
         successors = {record.topic: _successor(now) for record, now in replaced(records)}
         began_ms = elapsed_ms(self._clock)
         found = self._look([Look(record.topic, record) for record in records], successors)
-        cost_ms = elapsed_ms(self._clock) - began_ms
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
@@ -356,7 +355,7 @@ class Engine:
         appended = any(each.step.record is not None for each in stay) or bool(gone)
         performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
         known = [each for each in stay if each.topic_id in self._records]  # else an alias has ended
-        pace_ms = self._let_through(known, began_ms, cost_ms)
+        pace_ms = self._let_through(known, began_ms)
         changed = bool(gone)
         for each in stay:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
@@ -364,12 +363,12 @@ class Engine:
                 changed |= self._plan(each, own, pace_ms.get(each.topic_id))
         return changed
 
-    def _let_through(self, checked: Sequence[_Checked], at_ms: int, cost_ms: int) -> dict[str, int]:
+    def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
         """Decide which groups may read new topics, by the facts of the pass, and append that. Nothing else depends on
         it.
 
         Args:
-            at_ms, cost_ms: when the look began, and how long it took.
+            at_ms: when the look began.
 
         Returns:
             Topic id -> in how long its groups make it due.
@@ -391,6 +390,7 @@ class Engine:
         entries = self.moved.to_append(self._records, (self._epoch, self._clock.now_ms()), now_ms)
         if entries:
             self._log.append(entries)
+        cost_ms = now_ms - at_ms
         due_ms = {t: self.moved.next_look_ms(t, decision, cost_ms, now_ms) for t, decision in decisions.items()}
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
 
@@ -472,6 +472,8 @@ class Engine:
             due_in_ms=due_in_ms,
             pace_ms=pace_ms,
         )
+        if (due_ms := self.schedule.due_ms(topic_id)) is not None:
+            self.watched.planned(topic_id, self._clock.now_ms() + due_ms - elapsed_ms(self._clock))
         if settled and step == Advance() and _only_logs_matter(record, facts):
             self._resting.rests(topic_id)
         else:

@@ -155,6 +155,7 @@ class TopicSeen:
         earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
             partitions that the last one has.
         moved: the groups that are let through to its new topic.
+        due_ms: when the next pass looks at it, or an earlier one where something happens (wall clock, ms).
     """
 
     record: TopicRecord
@@ -167,6 +168,7 @@ class TopicSeen:
     known_ms: int | None = None
     earlier: tuple[int, TopicFacts] | None = None
     moved: Moved = field(default_factory=Moved)
+    due_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,12 @@ class Watched:
         with self._lock:
             if (seen := self._topics.get(topic_id)) is not None:
                 self._topics[topic_id] = replace(seen, moved=moved)
+
+    def planned(self, topic_id: str, due_ms: int) -> None:
+        """Note when a topic is looked at next."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, due_ms=due_ms)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""
@@ -382,6 +390,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "phase": report.phase,
         "changed_ms": record.changed_ms,
         "looked_ms": seen.looked_ms,
+        "due_ms": seen.due_ms,
         "trouble": seen.trouble,
         "count": len(record.modes),
         "writable": report.writable,

@@ -12,6 +12,7 @@ from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.schedule import elapsed_ms
+from modeaware.controller.status import Role, Snapshot, topic_status
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
@@ -204,6 +205,21 @@ def test_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert world.let_through == {"id-orders": ("g",)}
     warned = [m for m in caplog.messages if "its application has not committed the last 6 records" in m]
     assert len(warned) == 1
+
+
+def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:
+    world = World(old_topic(groups=("a", "b")))
+    world.commit("a")
+    world.commit("b", 5)
+    world.serve(100_000)
+    (seen,) = world.engine.watched.seen().topics
+    assert seen.moved.groups == {"a"}
+    assert seen.due_ms is not None
+    assert 0 <= seen.due_ms - world.clock.time_ms <= 10_000
+    world.engine.check([seen.record.topic_id])
+    shown = topic_status(seen, Snapshot(world.clock.time_ms, "c", Role.ACTIVE, topics=(seen,)))
+    told = {group["group"]: (group["let_through"], group["gate"]) for group in shown["groups"]}
+    assert told == {"a": (True, None), "b": (False, "it has 10 records of partitions 0-1 to read")}
 
 
 def test_next_controller_takes_over_what_was_decided() -> None:
