@@ -55,10 +55,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.passes import earliest_ms
-from modeaware.lifecycle.state import moving
+from modeaware.lifecycle.state import held_up, moving
 from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, TopicRecord
 from modeaware.modes import format_ranges
@@ -434,6 +435,21 @@ def _added(held: MovedRecord, names: Iterable[str]) -> MovedRecord:
 
 def _fits(record: MovedRecord) -> bool:
     return len(record.to_json()) <= MAX_RECORD_BYTES
+
+
+# When a topic is looked at again
+
+
+def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
+    """Return whether a topic is looked at in the pace of its groups: they hold up the drain of a shrink or of a
+    replacement, or a group may still be let through.
+
+    Args:
+        members_wait: whether a group that is not let through has members.
+    """
+    if any(reasons.code_of(reason) in reasons.OF_READERS for reason in held_up(record)):
+        return True
+    return ends_of(record) is not None and (members_wait or record.replacing.let_go_ms is None)
 
 
 def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
