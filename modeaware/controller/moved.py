@@ -9,6 +9,7 @@ record of a topic may have to wait for its turn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.moved import (
@@ -16,6 +17,7 @@ from modeaware.lifecycle.moved import (
     Limits,
     Seen,
     append_due_ms,
+    broken_seal_alarm,
     decide,
     drains_by_groups,
     groups_that_matter,
@@ -76,6 +78,8 @@ class MovedGroups:
         if decision.record is not None:
             self._decided[topic_id] = decision.record
         self._note_draining(this, after, decision)
+        if (alarm := broken_seal_alarm(this.record, after, held)) is not None:
+            decision = replace(decision, alarms=(*decision.alarms, alarm))
         return decision
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:

@@ -38,7 +38,8 @@ one of them has our metadata or lies behind the start. The mode log may be older
 
 *Taken out* is a group without members, in two looks, that has not read the old topic by these rules, and has nothing on
 the new topic or was set back on both: it begins anew. A seal that breaks later takes no group out: what it was given of
-the new topic cannot be taken back. With a closed list of groups, ``all`` are let through at the release.
+the new topic cannot be taken back, and a warning names these groups. With a closed list of groups, ``all`` are let
+through at the release.
 
 *Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
 that use the topic, or is refused. Groups that come later and do not fit wait, until no required group is missing: then
@@ -61,7 +62,7 @@ from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.passes import earliest_ms
 from modeaware.lifecycle.state import held_up, moving
 from modeaware.modelog.moved import MovedRecord
-from modeaware.modelog.records import MAX_RECORD_BYTES, TopicRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.notes import Note
 from modeaware.topic_view import Moved
@@ -545,6 +546,37 @@ def _unread(name: str, partitions: Iterable[int], facts: TopicFacts, ends: Mappi
     group = facts.groups.get(name, _NO_GROUP)
     starts = {p: facts.partitions[p].log_start for p in partitions if p in facts.partitions}
     return sum(max(ends[p] - max(group.committed.get(p, 0), start), 0) for p, start in starts.items())
+
+
+def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord | None) -> str | None:
+    """Return the warning that groups were let through before a seal broke (invariant I9); None: there are none.
+
+    Args:
+        before, after: the record of the old topic, as a pass found it and as the pass leaves it.
+        held: the groups that were let through before the pass.
+    """
+    if held is None or not (held.all or held.groups):
+        return None
+    broken = [p for p, was in before.retired.items() if p in after.retired and _is_broken(was, after.retired[p])]
+    if not broken:
+        return None
+    more = f" and {len(held.groups) - _NAMED} more" if len(held.groups) > _NAMED else ""
+    some = f"groups {', '.join(map(repr, held.groups[:_NAMED]))}{more} were"
+    let = (
+        f"{'every group was' if held.all else some} let through from {before.topic!r} to {before.replacing.successor!r}"
+    )
+    when = f"before the seals of partitions {format_ranges(sorted(broken))} broke"
+    return f"{let} {when}: they may read what came behind the seals later than newer records of the same keys"
+
+
+_NAMED = 20
+"""How many groups a warning names."""
+
+
+def _is_broken(was: RetiredPartition, now: RetiredPartition) -> bool:
+    """Return whether a seal broke in a pass, in which it may have been made anew."""
+    seals = [(each.seal_offset, each.stragglers, each.truncated_to) for each in (was, now)]
+    return was.seal_offset is not None and seals[0] != seals[1]
 
 
 def _no_room_alarm(record: TopicRecord) -> str:
