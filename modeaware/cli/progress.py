@@ -144,15 +144,16 @@ class Progress:
             + (f" ({waits})" if (waits := waits_for(group)) else "")
             for group in _steps(concerned(topic))
         ]
-        if (now := topic.replacement) is not None:
-            steps = [*(steps or [topic.phase]), *([now.waits_for] if now.waits_for is not None else [])]
+        if (replacement := topic.replacement) is not None:
+            steps = [*(steps or [topic.phase]), *([replacement.waits_for] if replacement.waits_for is not None else [])]
         self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, _left_text(topic))
 
     def _table(self, topic: TopicDescription) -> Group:
         changing = concerned(topic)
         done, elapsed_s = sum(p.phase == "done" for p in changing), int(self._monotonic_s() - self._started_s)
-        now = topic.replacement
-        head = f"  {done} of {len(changing)} partitions done" if now is None else f" -> {now.successor}  {topic.phase}"
+        replacement = topic.replacement
+        to = f" -> {replacement.successor}  {topic.phase}" if replacement is not None else ""
+        head = to or f"  {done} of {len(changing)} partitions done"
         head += f"  {elapsed_s // 60}:{elapsed_s % 60:02}"
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("Phase", "Partitions", "Lag", "Waits for"):
@@ -161,8 +162,8 @@ class Progress:
             lag, first = sum(p.lag or 0 for p in group), group[0]
             ids = format_ranges(p.partition for p in group)
             rows.add_row(first.phase or "", ids, number(lag), printable(waits_for(group) or "-"))
-        if now is not None:
-            rows.add_row(topic.phase, "-", "-", printable(now.waits_for or "-"))
+        if replacement is not None:
+            rows.add_row(topic.phase, "-", "-", printable(replacement.waits_for or "-"))
         left = [Text(printable(line)) for line in _left_lines(topic)]
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
         return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows, *left)
@@ -236,9 +237,9 @@ def wait_until_done(
     while True:
         changed.clear()
         try:
-            found = describe(pending)
-            progress.show(*found)
-            for topic in found:
+            descriptions = describe(pending)
+            progress.show(*descriptions)
+            for topic in descriptions:
                 if ended(topic):
                     pending.remove(topic.topic)
         except (ClusterError, ModeSourceError) as error:

@@ -235,7 +235,7 @@ def test_name_that_is_taken_is_refused(site: Site, filled: str, make_topic: Make
         told = site.run("groups", "prepare", group, "--topic", topic, "--yes")
         assert (told.status, "does not replace another one" in told.err) == (1, True), told.err
     unnamed = site.run("replace", filled, "--yes")
-    assert (unnamed.status, "name its successor (--with)" in unnamed.err) == (1, True)
+    assert (unnamed.status, "name the new topic (--with)" in unnamed.err) == (1, True)
 
 
 @pytest.mark.parametrize("source", ["log", "wire"])
