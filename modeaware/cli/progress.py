@@ -152,8 +152,10 @@ class Progress:
         changing = concerned(topic)
         done, elapsed_s = sum(p.phase == "done" for p in changing), int(self._monotonic_s() - self._started_s)
         replacement = topic.replacement
-        to = f" -> {replacement.successor}  {topic.phase}" if replacement is not None else ""
-        head = to or f"  {done} of {len(changing)} partitions done"
+        if replacement is None:
+            head = f"  {done} of {len(changing)} partitions done"
+        else:
+            head = f" -> {replacement.successor}  {topic.phase}"
         head += f"  {elapsed_s // 60}:{elapsed_s % 60:02}"
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("Phase", "Partitions", "Lag", "Waits for"):
