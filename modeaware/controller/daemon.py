@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
@@ -96,6 +97,7 @@ class Controller:
         self._facade: ControllerFacade | None = None
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
+        self._pages: str | None = None
 
     @property
     def address(self) -> str | None:
@@ -123,6 +125,13 @@ class Controller:
         """Return why it has stopped by itself; None while it runs, and after :meth:`stop`."""
         return self._status.failure
 
+    def serves_pages_at(self, address: str) -> None:
+        """Name the address (``HOST:PORT``) of its status page in its claims, for those who look at a standby's.
+
+        Call it before :meth:`start`.
+        """
+        self._pages = address
+
     def start(self, wait_active_s: float | None = None) -> None:
         """Join the election and serve; return once it is active or a standby.
 
@@ -135,7 +144,8 @@ class Controller:
             ConfigError: a setting that librdkafka rejects, or one of the endpoint's cannot be used.
         """
         try:
-            worker = self._make_worker(NOWHERE if self._listen is None else self._serve_at(self._listen))
+            contact = NOWHERE if self._listen is None else self._serve_at(self._listen)
+            worker = self._make_worker(replace(contact, host=socket.gethostname(), pages=self._pages))
             self._thread = threading.Thread(
                 target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
             )
@@ -230,6 +240,7 @@ class Controller:
             role=role,
             epoch=epoch if active else None,
             address=self.address,
+            host=socket.gethostname(),
             claim=claim,
             loop_age_s=None if status.round_s is None else max(now_s - status.round_s, 0.0),
             contact_age_s=None if status.contact_s is None else max(now_s - status.contact_s, 0.0),

@@ -147,6 +147,20 @@ class ReplacementReport:
             return None
         return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
 
+    @property
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """Return what has happened, in this order, and when (wall clock, ms since the epoch)."""
+        times_ms = {
+            "requested": self.requested_ms,
+            "announced": self.announced_ms,
+            "switched": self.switched_ms,
+            "fenced": self.fenced_ms,
+            "released": self.let_go_ms,
+            "gone" if self.deleting_ms is None else "deleted": self.gone_ms,
+            "undone": self.undone_ms,
+        }
+        return tuple((what, at_ms) for what, at_ms in times_ms.items() if at_ms is not None)
+
     @classmethod
     def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
         """Describe the replacement of a record's topic."""
@@ -186,6 +200,13 @@ class TopicReport:
     evacuation_group: str | None = None
     replacement: ReplacementReport | None = None
     writable: int = 0
+
+    @property
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """Return what has happened in the change, as far as the record keeps it, and when."""
+        if self.replacement is not None:
+            return self.replacement.events
+        return () if self.deletion is None else (("requested", self.deletion.create_timestamp_ms),)
 
     @property
     def is_paused(self) -> bool:

@@ -163,16 +163,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
 
 
 def _replacement_lines(now: ReplacementReport) -> list[str]:
-    times = {
-        "requested": now.requested_ms,
-        "announced": now.announced_ms,
-        "switched": now.switched_ms,
-        "fenced": now.fenced_ms,
-        "let go": now.let_go_ms,
-        "gone" if now.deleting_ms is None else "deleted": now.gone_ms,
-        "undone": now.undone_ms,
-    }
-    since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
+    since = ", ".join(f"{word} {utc(ms)}" for word, ms in now.events)
     known = f"id {now.successor_id}, " if now.successor_id is not None else ""
     lines = [f"Replaced by {now.successor} ({known}{now.num_partitions} partitions): {since}"]
     if now.fence != "config":

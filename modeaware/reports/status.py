@@ -68,14 +68,15 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
     return StatusReport(
         controller_runs,
         tuple(
-            ChangeStatus(topic.topic, _change(topic), topic.phase, tuple(_waiting(topic, typed)))
+            ChangeStatus(topic.topic, change_text(topic), topic.phase, tuple(_waiting(topic, typed)))
             for topic in sorted(topics, key=lambda topic: topic.topic)
             if topic.phase != "done"
         ),
     )
 
 
-def _change(topic: TopicReport) -> str:
+def change_text(topic: TopicReport) -> str:
+    """Return the change of a topic in words: a shrink, growth or replacement, and to what."""
     if (now := topic.replacement) is not None:
         if now.undone_ms is not None:
             return f"undo of the replacement by {now.successor}"
@@ -89,13 +90,14 @@ def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
     changing = [p for p in topic.partitions if p.phase not in (None, "done")]
     now = topic.replacement
     if now is not None and (now.reason is not None or not changing):
-        yield Waiting((), topic.phase, now.reason, now.waits_for, _next(topic, now.reason, typed))
+        yield Waiting((), topic.phase, now.reason, now.waits_for, next_command(topic, now.reason, typed))
     for group in alike(changing, lambda p: (p.phase, p.reason)):
         first, ids = group[0], tuple(p.partition for p in group)
-        yield Waiting(ids, first.phase or "", first.reason, waits_for(group), _next(topic, first.reason, typed))
+        yield Waiting(ids, first.phase or "", first.reason, waits_for(group), next_command(topic, first.reason, typed))
 
 
-def _next(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
+def next_command(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
+    """Return the command that looks into a reason or resolves it; None: it passes by itself, or waits as requested."""
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None

@@ -4,7 +4,7 @@ import { card, element, line, urgency } from "./topic.js";
 
 const PERIOD_MS = 2000;
 const PATIENCE_MS = 8000;
-const MOST_SETTLED = 500;
+const MOST_DONE = 500;
 const MOST_PICTURES = 50;
 const shown = new Map();
 let lastMs = null; // when an answer last came, by performance.now(): the clocks of two machines may differ
@@ -47,8 +47,9 @@ function controllers(status) {
   ]);
   if (own.not_ready) box.append(element("p", { class: "trouble", text: `Not ready: ${own.not_ready}` }));
   if (own.role !== "active") {
-    const where = claim?.host ? `: that of ${claim.id} on ${claim.host}` : "";
-    box.append(element("p", { class: "soft", text: `Topics are shown by the active controller's page${where}.` }));
+    const where = claim ? `that of ${claim.id}${claim.host ? ` on ${claim.host}` : ""}` : "not known yet";
+    const page = claim?.page ? element("a", { href: claim.page, text: where }) : where;
+    box.append(element("p", { class: "soft" }, ["Topics are on the active controller's page: ", page, "."]));
   }
   return box;
 }
@@ -77,14 +78,14 @@ function show(status) {
   keep("controllers", [["controllers", { controller: status.controller, claim: status.claim }, controllers]]);
   at("topics").hidden = status.controller.role !== "active";
   const changing = status.topics.filter((topic) => topic.phase !== "done").sort((a, b) => (urgency(a) < urgency(b) ? -1 : urgency(a) > urgency(b) ? 1 : 0));
-  const settled = status.topics.filter((topic) => topic.phase === "done");
+  const done = status.topics.filter((topic) => topic.phase === "done");
   keep("changing", changing.map((topic) => [`changing ${topic.topic_id}`, topic, card]));
-  keep("settled", settled.slice(0, MOST_SETTLED).map((topic) => [`settled ${topic.topic_id}`, topic, (one) => line(one, settled.length <= MOST_PICTURES)]));
-  const there = new Set(["controllers", ...changing.map((t) => `changing ${t.topic_id}`), ...settled.map((t) => `settled ${t.topic_id}`)]);
+  keep("done", done.slice(0, MOST_DONE).map((topic) => [`done ${topic.topic_id}`, topic, (one) => line(one, done.length <= MOST_PICTURES)]));
+  const there = new Set(["controllers", ...changing.map((t) => `changing ${t.topic_id}`), ...done.map((t) => `done ${t.topic_id}`)]);
   for (const key of shown.keys()) if (!there.has(key)) shown.delete(key);
   at("changing-n").textContent = changing.length ? changing.length : "nothing";
-  at("settled-n").textContent = settled.length
-    ? settled.length + (settled.length > MOST_SETTLED ? `, ${MOST_SETTLED} shown` : "")
+  at("done-n").textContent = done.length
+    ? done.length + (done.length > MOST_DONE ? `, ${MOST_DONE} shown` : "")
     : status.topics.length ? "nothing" : "nothing: no topic of this cluster has been shrunk or grown yet";
 }
 
