@@ -22,6 +22,7 @@ from modeaware.lifecycle.state import held_up, in_progress, partition_phase, top
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
+from modeaware.topic_view import Moved
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
 EFFECTS = (
@@ -160,6 +161,8 @@ class TopicSeen:
             partitions that the last one has.
         noted: the last events that the record does not keep: when (wall clock, ms), and which.
         history: what groups had still to read: when (wall clock, ms), and group -> offsets.
+        moved: the groups that are let through to its new topic.
+        due_ms: when the next pass looks at it, or an earlier one where something happens (wall clock, ms).
     """
 
     record: TopicRecord
@@ -173,6 +176,8 @@ class TopicSeen:
     earlier: tuple[int, TopicFacts] | None = None
     noted: tuple[tuple[int, str], ...] = ()
     history: tuple[tuple[int, Mapping[str, int]], ...] = field(default=(), hash=False)
+    moved: Moved = field(default_factory=Moved)
+    due_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,18 @@ class Watched:
             self._topics[topic_id] = replace(
                 seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None, history=history
             )
+
+    def decided(self, topic_id: str, moved: Moved) -> None:
+        """Note which groups are let through."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, moved=moved)
+
+    def planned(self, topic_id: str, due_ms: int) -> None:
+        """Note when a topic is looked at next."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, due_ms=due_ms)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""
@@ -379,12 +396,18 @@ def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
     if facts is None:
         return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    return report_topic(record, facts, asked, record.closed)
+    return report_topic(record, facts, asked, record.closed, seen.moved)
 
 
 def required_groups(report: TopicReport) -> list[GroupProgress]:
     """Return the groups that a change in progress waits for."""
     return [group for group in report.groups if group.required and report.phase != "done"]
+
+
+def waiting_groups(report: TopicReport) -> int | None:
+    """Return how many groups are not let through to the new topic; None: no group is to move."""
+    moving = [group for group in report.groups if group.let_through is not None]
+    return sum(not group.let_through for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
