@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,7 +19,6 @@ from modeaware.cli.session import (
     add_connection_options,
     add_controller_config_option,
     add_flags,
-    command_line,
     connect,
     connection,
     kafka_errors,
@@ -97,8 +95,7 @@ class RunController(Command):
                     return 0
                 with ExitStack() as stack:
                     if args.http is not None:
-                        typed = partial(command_line, args)
-                        server = MonitoringServer(args.http, ControllerPages(controller.snapshot, typed=typed))
+                        server = MonitoringServer(args.http, ControllerPages(controller.snapshot))
                         server.start()
                         controller.serves_pages_at(server.reachable_address)
                         stack.callback(server.stop)

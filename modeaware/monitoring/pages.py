@@ -12,9 +12,8 @@ from modeaware.callouts import InnerLock
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.controller.status import Snapshot, alive, ready
 from modeaware.monitoring.server import Answer
-from modeaware.monitoring.status_json import plain_command, status_of
+from modeaware.monitoring.status_json import status_of
 from modeaware.printable import printable
-from modeaware.reports.status import Typed
 
 KEPT_S = 1.0
 """For so long an answer that is made of every topic is reused, however many clients request it."""
@@ -33,14 +32,11 @@ class ControllerPages:
 
     Args:
         snapshot: gives the controller as it is now.
-        typed: adds the options of the connection to the commands that the status page proposes.
     """
 
-    def __init__(
-        self, snapshot: Callable[[], Snapshot], clock: Clock = SYSTEM_CLOCK, typed: Typed = plain_command
-    ) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot], clock: Clock = SYSTEM_CLOCK) -> None:
         self._snapshot = snapshot
-        self._status = _Kept(lambda: json.dumps(status_of(snapshot(), typed)).encode(), clock)
+        self._status = _Kept(lambda: json.dumps(status_of(snapshot())).encode(), clock)
         self._metrics = _metrics_of(snapshot)
 
     def __call__(self, path: str, accept: str) -> Answer | None:

@@ -1,6 +1,8 @@
 """The status of a controller as JSON, which its page draws: made of a snapshot and of the report of each topic. Pure.
 
 What blocks a change, and the command to run next, are those of ``modeaware status`` (:mod:`modeaware.reports.status`).
+Readers of the page have not logged in, so the commands leave out the options of the connection: these name brokers and
+files of the controller's host.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from modeaware.lifecycle.report import PartitionReport, ReplacementReport, Topic
 from modeaware.lifecycle.state import PHASES, held_up
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import format_ranges, to_ranges
-from modeaware.reports.status import Typed, change_text, next_command
+from modeaware.reports.status import change_text, next_command
 from modeaware.wire.client import is_loopback
 
 SHORTEST_PACE_S = 5.0
@@ -38,17 +40,8 @@ MOST_GROUPS = 50
 MOST_EVENTS = 8
 
 
-def plain_command(*words: str) -> str:
-    """Return a command without options of a connection."""
-    return shlex.join(words)
-
-
-def status_of(snapshot: Snapshot, typed: Typed = plain_command) -> dict[str, Any]:
-    """Return the JSON object. Times are ms since the epoch; fields may be added, and none changes its meaning.
-
-    Args:
-        typed: adds the options of the connection to the commands to run next.
-    """
+def status_of(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the JSON object. Times are ms since the epoch; fields may be added, and none changes its meaning."""
     claim = snapshot.claim
     return {
         "version": 1,
@@ -71,7 +64,7 @@ def status_of(snapshot: Snapshot, typed: Typed = plain_command) -> dict[str, Any
             "host": claim.host,
             "page": _page(claim, snapshot.host),
         },
-        "topics": [topic_status(seen, snapshot, typed) for seen in snapshot.topics],
+        "topics": [topic_status(seen, snapshot) for seen in snapshot.topics],
     }
 
 
@@ -82,7 +75,7 @@ def _page(claim: ClaimRecord, host: str) -> str | None:
     return f"http://{claim.pages}/"
 
 
-def topic_status(seen: TopicSeen, snapshot: Snapshot, typed: Typed = plain_command) -> dict[str, Any]:
+def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
     """Return the JSON object of one topic."""
     record, report = seen.record, report_of(seen, snapshot)
     phases = Counter(each.phase for each in report.partitions)
@@ -105,7 +98,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot, typed: Typed = plain_comma
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
         "partitions": [_fields(each, _OF_PARTITION) for each in report.partitions],
-        "blocked": _blocked(seen, report, typed),
+        "blocked": _blocked(seen, report),
         "groups": listed,
         "history_ms": [at_ms for at_ms, _ in seen.history],
         "left": _left(listed),
@@ -131,7 +124,7 @@ def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -
     return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
 
 
-def _blocked(seen: TopicSeen, report: TopicReport, typed: Typed) -> list[dict[str, Any]]:
+def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
     """Each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
     by_id, whole = {each.partition: each for each in report.partitions}, report.replacement
     reasons_shown = [
@@ -143,11 +136,16 @@ def _blocked(seen: TopicSeen, report: TopicReport, typed: Typed) -> list[dict[st
             "count": len(partitions),
             "as_asked": reasons.code_of(reason) in reasons.AS_ASKED,
             "since_ms": held_up_since_ms(seen, partitions),
-            "next": next_command(report, reason, typed),
+            "next": _next(report, reason),
         }
         for reason, partitions in held_up(seen.record).items()
     ]
     return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
+
+
+def _next(report: TopicReport, reason: str) -> str | None:
+    words = next_command(report, reason)
+    return None if words is None else shlex.join(words)
 
 
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:

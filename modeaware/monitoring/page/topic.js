@@ -103,7 +103,7 @@ function blocked(one) {
       ago(one.since_ms),
     ]),
     element("p", { text: one.text }),
-    ...(one.next === null ? [] : [element("p", {}, ["Next: ", command(one.next)])]),
+    ...(one.next === null ? [] : [element("p", {}, ["Next, with your connection options: ", command(one.next)])]),
   ]);
 }
 
