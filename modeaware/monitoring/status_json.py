@@ -22,11 +22,19 @@ from modeaware.controller.status import (
     ready,
     report_of,
     required_groups,
+    waiting_groups,
 )
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.progress import GroupProgress
-from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, waits_for
+from modeaware.lifecycle.report import (
+    PartitionReport,
+    ReplacementReport,
+    TopicReport,
+    left_to_read,
+    most_to_read_first,
+    waits_for,
+)
 from modeaware.lifecycle.state import PHASES, held_up
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import format_ranges, to_ranges
@@ -79,7 +87,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
     """Return the JSON object of one topic."""
     record, report = seen.record, report_of(seen, snapshot)
     phases = Counter(each.phase for each in report.partitions)
-    groups = sorted(required_groups(report), key=lambda group: (-group.behind, group.group))
+    groups = most_to_read_first(required_groups(report))
     deletion, listed = report.deletion, [_group(group, seen) for group in groups[:MOST_GROUPS]]
     return {
         "topic": report.topic,
@@ -103,6 +111,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "history_ms": [at_ms for at_ms, _ in seen.history],
         "left": _left(listed),
         "groups_count": len(groups),
+        "groups_waiting": waiting_groups(report),
         "groups_doubt": report.groups_doubt,
         "stragglers": seen.stragglers,
         "replacement": _fields(report.replacement, _OF_REPLACEMENT) if report.replacement is not None else None,
@@ -169,6 +178,7 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
         "group": group.group,
         "kind": group.kind,
         "running": group.has_members,
+        "text": left_to_read(group),
         "unread": group.behind,
         "partitions": format_ranges(group.holding),
         "waived": group.is_waived,

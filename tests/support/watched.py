@@ -18,6 +18,7 @@ from modeaware.modelog.records import (
     TopicRecord,
 )
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.topic_view import Moved
 from tests.support.lifecycle import log
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -108,10 +109,11 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
         groups = {"billing": GroupFacts(dict.fromkeys(range(12), offset), has_members=True)}
         groups["audit"] = GroupFacts(dict.fromkeys(range(12), 1000), has_members=True)
         logs = {p: log(1000, 0) for p in range(12)}
-        return TopicFacts("orders", "id-orders", 12, partitions=logs, groups=groups)
+        new = TopicFacts("orders-v2", "id-2", 4)
+        return TopicFacts("orders", "id-orders", 12, partitions=logs, groups=groups, successor=new)
 
     lag = reasons.of_group(reasons.GROUP_LAG, "billing")
-    orders = replaced("orders", {p: blocked(lag, 1000) for p in range(12)})
+    orders = replaced("orders", {p: blocked(lag, 1000, read_up_to=1000) for p in range(12)})
     progress = tuple((now_ms - s * 1000, {"billing": 12 * (s * 2 + 100), "audit": 0}) for s in range(400, 0, -10))
     draining = TopicSeen(
         orders,
@@ -121,9 +123,13 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
         earlier=(now_ms - 52_000, left(800)),
         noted=((now_ms - 19 * MINUTE_MS, "sealed"),),
         history=progress,
+        moved=Moved(groups=frozenset({"audit"})),
+        due_ms=now_ms + 8_000,
     )
     wait = reasons.of_group(reasons.GROUP_NOT_MOVED, "audit")
-    payments = replaced("payments", {p: RetiredPartition(seal_offset=1000) for p in range(6)}, reason=wait)
+    payments = replaced(
+        "payments", {p: RetiredPartition(seal_offset=1000, read_up_to=1000) for p in range(6)}, reason=wait
+    )
     after = TopicFacts("payments-v2", "id-2", 4, groups={"billing": GroupFacts(dict.fromkeys(range(4), 9))})
     facts = TopicFacts(
         "payments",
@@ -133,7 +139,14 @@ def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
         groups=dict.fromkeys(("audit", "billing"), GroupFacts(dict.fromkeys(range(6), 1000))),
         successor=after,
     )
-    waiting = TopicSeen(payments, facts, now_ms - 3_000, None, {WHOLE: now_ms - 12 * MINUTE_MS})
+    waiting = TopicSeen(
+        payments,
+        facts,
+        now_ms - 3_000,
+        blocked_since={WHOLE: now_ms - 12 * MINUTE_MS},
+        moved=Moved(groups=frozenset({"audit", "billing"})),
+        due_ms=now_ms + 7_000,
+    )
     gone_ms = {"let_go_ms": now_ms - 50_000, "deleting_ms": now_ms - 40_000, "gone_ms": now_ms - 30_000}
     clicks = replaced("clicks", {p: RetiredPartition(seal_offset=1000) for p in range(32)}, **gone_ms)
     return replace(busy_snapshot(now_ms), topics=(TopicSeen(clicks), draining, waiting))

@@ -76,6 +76,12 @@ def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
     assert (orders["change"], orders["phase"]) == ("replacement by orders-v2 (4)", "drain")
     assert [one["next"] for one in orders["blocked"]] == ["modeaware groups list orders"]
     assert orders["left"] == {"unread": 1200, "at_first": 10_800, "left_s": 50}
+    assert {one["group"]: (one["text"], one["let_through"]) for one in orders["groups"]} == {
+        "billing": ("gate closed: it has 1 200 records of partitions 0-11 to read", False),
+        "audit": (None, True),
+    }
+    assert (orders["groups_waiting"], payments["groups_waiting"]) == (1, 0)
+    assert (orders["looked_ms"], orders["due_ms"]) == (NOW_MS - 2_000, NOW_MS + 8_000)
     assert len(orders["history_ms"]) == 40
     assert {one["group"]: one["history"][0] for one in orders["groups"]} == {"billing": 10_800, "audit": 0}
     happened = [(one["what"], NOW_MS - one["at_ms"]) for one in orders["events"]]

@@ -20,12 +20,14 @@ const DOES_REPLACED = {
   drain: "Groups read the old topic to its seals. Then the gate opens, and they read the new topic.",
   reclaim: "Every required group has moved to the new topic. The old topic is released, and will be deleted.",
 };
-const number = new Intl.NumberFormat("en");
 
 // A name may hold any character: what is not printable shows as its escape, as modeaware.printable does it.
 export function shown(text) {
   return String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
+
+// As modeaware.printable.number does it.
+const number = (value) => value.toLocaleString("en").replaceAll(",", " ");
 
 export function element(name, { text, ...attributes } = {}, children = []) {
   const node = document.createElement(name);
@@ -110,9 +112,9 @@ function blocked(one) {
 function state(group) {
   if (group.waived && !group.unread) return "waived";
   if (group.kind === null) return "not listed by the brokers";
-  if (group.moved) return "moved to the new topic";
-  if (group.gate) return `not let through: ${group.gate}`;
-  return (group.evacuation ? "evacuation, " : "") + (group.running ? "running" : "no members");
+  if (group.moved && group.let_through !== false) return "moved to the new topic";
+  const members = group.running ? "running" : "no members";
+  return [...(group.evacuation ? ["evacuation"] : []), ...(group.let_through ? ["gate open"] : []), members].join(", ");
 }
 
 function pace(group) {
@@ -142,7 +144,7 @@ function curve(group, topic) {
   const from = points[0][0];
   const span = points.at(-1)[0] - from || 1;
   const path = points.map(([ms, left]) => `${(100 * (ms - from)) / span},${1 + 22 * (1 - left / most)}`);
-  const label = `${number.format(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number.format(group.unread)} at the last look`;
+  const label = `${number(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number(group.unread)} at the last look`;
   return drawing(100, 24, { class: "curve", role: "img", "aria-label": label }, [
     ["polygon", { points: `0,24 ${path.join(" ")} 100,24` }],
     ["polyline", { points: path.join(" ") }],
@@ -155,7 +157,7 @@ function left(topic) {
   const read = first - unread;
   const bar = drawing(first, 1, { "aria-hidden": "true" }, [["rect", { x: 0, y: 0, width: read, height: 1, class: "part-done" }]]);
   const time = s === null ? "remaining time not known" : `about ${lasting(s)} at this pace`;
-  const text = `${number.format(read)} of ${number.format(first)} records read by the group with the most to read, ${number.format(unread)} left, ${time}`;
+  const text = `${number(read)} of ${number(first)} records read by the group with the most to read, ${number(unread)} left, ${time}`;
   return [element("div", { class: "bar records" }, [bar]), element("p", { class: "soft", text })];
 }
 
@@ -168,11 +170,14 @@ function stepper(topic) {
   return element("ol", { class: "steps", "aria-label": "Steps of the replacement" }, steps);
 }
 
-function newTopicState(by) {
+function newTopicState(topic) {
+  const by = topic.replacement;
   if (by.undone_ms !== null) return "is being deleted: the replacement is undone";
   if (by.successor_id === null) return "is not created yet";
   if (by.switched_ms === null) return "is not written yet";
-  return by.let_go_ms === null ? "takes writes; its gate is closed to groups that read the old topic" : "takes writes, and groups read it";
+  if (topic.groups_waiting === null) return "takes writes";
+  if (topic.groups_waiting === 0) return "takes writes; its gate is open";
+  return `takes writes; its gate is closed to ${topic.groups_waiting} group${topic.groups_waiting === 1 ? "" : "s"}`;
 }
 
 function oldTopicState(by) {
@@ -198,7 +203,7 @@ function pair(topic) {
   return element("div", { class: "pair" }, [
     side("Old topic", topic.topic, topic.count, oldTopicState(by), [cells(topic)[0]]),
     element("span", { class: "arrow", "aria-hidden": "true", text: "→" }),
-    side("New topic", by.successor, count, newTopicState(by), [element("div", { class: many, role: "img", "aria-label": `${count} partitions, ${mode}` }, boxes)]),
+    side("New topic", by.successor, count, newTopicState(topic), [element("div", { class: many, role: "img", "aria-label": `${count} partitions, ${mode}` }, boxes)]),
   ]);
 }
 
@@ -220,19 +225,19 @@ function events(topic) {
 
 function groups(topic) {
   if (!topic.groups.length) return [];
-  const busy = topic.groups.filter((group) => group.unread || group.waived);
+  const busy = topic.groups.filter((group) => group.text !== null || group.waived);
   const listed = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
-  const head = [["Group", ""], ["Still to read", "n"], ["Over time", ""], ["Left at its pace", ""], ["In partitions", ""], ["State", ""]];
+  const head = ["Group", "Left to read", "Over time", "Left at its pace", "State"];
   const rows = listed.map((group) => {
-    const contents = [group.group, number.format(group.unread), curve(group, topic), pace(group), ranges(group.partitions), state(group)];
-    const kinds = ["name", "n", "over", "pace", "ranges", ""];
+    const contents = [group.group, group.text ?? "-", curve(group, topic), pace(group), state(group)];
+    const kinds = ["name", "left", "over", "pace", ""];
     return element("tr", {}, contents.map((content, n) => {
-      const cell = { class: content === "-" ? `${kinds[n]} empty` : kinds[n], "data-label": head[n][0] };
+      const cell = { class: content === "-" ? `${kinds[n]} empty` : kinds[n], "data-label": head[n] };
       return typeof content === "string" ? element("td", { ...cell, text: content }) : element("td", cell, [content]);
     }));
   });
   const table = element("table", {}, [
-    element("thead", {}, [element("tr", {}, head.map(([text, kind]) => element("th", { text, class: kind, scope: "col" })))]),
+    element("thead", {}, [element("tr", {}, head.map((text) => element("th", { text, scope: "col" })))]),
     element("tbody", {}, rows),
   ]);
   const found = !rows.length ? [] : [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
