@@ -126,10 +126,7 @@ class Controller:
         return self._status.failure
 
     def serves_pages_at(self, address: str) -> None:
-        """Name the address (``HOST:PORT``) of its status page in its claims, for those who look at a standby's.
-
-        Call it before :meth:`start`.
-        """
+        """Set the address (``HOST:PORT``) of its status page, to which standbys link. Call it before :meth:`start`."""
         self._pages = address
 
     def start(self, wait_active_s: float | None = None) -> None:
@@ -144,8 +141,8 @@ class Controller:
             ConfigError: a setting that librdkafka rejects, or one of the endpoint's cannot be used.
         """
         try:
-            contact = NOWHERE if self._listen is None else self._serve_at(self._listen)
-            worker = self._make_worker(replace(contact, host=socket.gethostname(), pages=self._pages))
+            contact = Contact(host=socket.gethostname(), pages=self._pages)
+            worker = self._make_worker(contact if self._listen is None else self._serve_at(self._listen, contact))
             self._thread = threading.Thread(
                 target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
             )
@@ -253,8 +250,11 @@ class Controller:
             takeovers=status.takeovers,
         )
 
-    def _serve_at(self, listen: str) -> Contact:
-        """Start the endpoint. Its views are those of the mode log, read as the controller's own user."""
+    def _serve_at(self, listen: str, contact: Contact) -> Contact:
+        """Start the endpoint, and return ``contact`` with it.
+
+        Its views are those of the mode log, read as the controller's own user.
+        """
         upstream = Upstream.from_conf(self._conf)
         certificate, key = self._tls_files
         tls = server_context(certificate, key) if certificate is not None else None
@@ -269,7 +269,7 @@ class Controller:
         facade.serve_at(server)
         server.start()
         self._server = server
-        return Contact(server.advertised_address, socket.gethostname(), server.security_protocol)
+        return replace(contact, address=server.advertised_address, security_protocol=server.security_protocol)
 
     def _make_worker(self, contact: Contact) -> Worker:
         config, topic, clock = self._config, self._config.mode_log_topic, self._clock

@@ -168,8 +168,8 @@ class ControllerLog:
 
 @dataclass(frozen=True)
 class Contact:
-    """Where a controller takes commands and serves its status page, as its
-    :class:`~modeaware.modelog.records.ClaimRecord` has it."""
+    """Where a controller takes commands and serves its status page: fields of its
+    :class:`~modeaware.modelog.records.ClaimRecord`."""
 
     address: str | None = None
     host: str = ""

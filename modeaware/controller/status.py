@@ -43,8 +43,10 @@ PACE_MS = 60_000
 """The time over which the pace of groups is measured, or else the time between two passes."""
 HISTORY_MS = 5_000
 """The least time between two points of a topic's history."""
-MOST_POINTS, MOST_GROUPS_OF_HISTORY, MOST_SUMS = 40, 8, 100_000
-"""What a topic's history has at most: points, groups, and products of groups and partitions to compute for a point."""
+MOST_POINTS, MOST_GROUPS = 40, 8
+"""The most points of a topic's history, and groups in a point."""
+MOST_SUMS = 100_000
+"""With more groups times partitions than that, a topic has no history: each point is a sum over all of them."""
 MOST_NOTED = 8
 
 
@@ -319,29 +321,40 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
             same = hold == _hold(seen.record, partition)
             since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
     is_lifted = seen.record.replacing.fenced_ms is not None and record.replacing.fenced_ms is None
-    events = [_ENDED.get(topic_phase(record))] if topic_phase(record) != topic_phase(seen.record) else []
-    if record.replacement is not None and topic_phase(record) != "drain":
-        events = []  # its record keeps the times of its other phases
-    events += ["a late record broke a seal"] * bool(late) + ["the fence was lifted"] * is_lifted
+    is_same_change = in_progress(seen.record)
+    happened = (_phase_event(seen.record, record), _SEAL_BROKE if late else None, _LIFTED if is_lifted else None)
+    noted = (*(seen.noted if is_same_change else ()), *((now_ms, event) for event in happened if event is not None))
     return replace(
         seen,
         record=record,
         blocked_since=since,
         stragglers=seen.stragglers + late,
         fences_lifted=seen.fences_lifted + is_lifted,
-        noted=(*seen.noted, *((now_ms, event) for event in events if event is not None))[-MOST_NOTED:],
-        history=seen.history if in_progress(seen.record) else (),
+        noted=noted[-MOST_NOTED:],
+        history=seen.history if is_same_change else (),
     )
 
 
-_ENDED = {"drain": "sealed", "reclaim": "drained", "done": "done"}
-"""Phase that a topic comes to -> what has ended."""
+_SEAL_BROKE, _LIFTED = "a late record broke a seal", "the fence was lifted"
+_EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
+"""Phase -> the event by which a topic comes to it."""
+
+
+def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
+    """Return the event by which a topic comes to another phase, if no record has its time; None: there is none.
+
+    The record of a replacement has the times of all its phases but the drain.
+    """
+    phase = topic_phase(after)
+    if phase == topic_phase(before) or (after.replacement is not None and phase != "drain"):
+        return None
+    return _EVENTS.get(phase)
 
 
 def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
     """Return the topic's history with a point of this pass, where one is due. A full history loses every other point.
 
-    It keeps to the groups that it has, and takes up those with most to read.
+    A point has the groups of the last point, and then those with most to read.
     """
     history, cost = seen.history, len(facts.groups) * len(facts.partitions)
     spacing_ms = max(HISTORY_MS, (now_ms - history[0][0]) // MOST_POINTS) if history else 0
@@ -349,7 +362,7 @@ def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[
         return history
     known = history[-1][1] if history else {}
     groups = progress_of(seen.record, facts, Requirement()).values()
-    listed = sorted(groups, key=lambda group: (group.group not in known, -group.behind))[:MOST_GROUPS_OF_HISTORY]
+    listed = sorted(groups, key=lambda group: (group.group not in known, -group.behind))[:MOST_GROUPS]
     points = (*history, (now_ms, {group.group: group.behind for group in listed}))
     return points if len(points) <= MOST_POINTS else points[::2]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from operator import itemgetter
 from typing import Any
 
@@ -27,17 +26,11 @@ from modeaware.controller.status import (
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.progress import GroupProgress
-from modeaware.lifecycle.report import (
-    PartitionReport,
-    ReplacementReport,
-    TopicReport,
-    left_to_read,
-    most_to_read_first,
-    waits_for,
-)
+from modeaware.lifecycle.report import TopicReport, left_to_read, most_to_read_first, waits_for
 from modeaware.lifecycle.state import PHASES, held_up
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import format_ranges, to_ranges
+from modeaware.reports.serialise import to_json
 from modeaware.reports.status import change_text, next_command
 from modeaware.wire.client import is_loopback
 
@@ -105,7 +98,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "policy": deletion.policy if deletion is not None else None,
         "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
         "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
-        "partitions": [_fields(each, _OF_PARTITION) for each in report.partitions],
+        "partitions": [{name: to_json(getattr(each, name)) for name in _OF_PARTITION} for each in report.partitions],
         "blocked": _blocked(seen, report),
         "groups": listed,
         "history_ms": [at_ms for at_ms, _ in seen.history],
@@ -114,7 +107,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "groups_waiting": waiting_groups(report),
         "groups_doubt": report.groups_doubt,
         "stragglers": seen.stragglers,
-        "replacement": _fields(report.replacement, _OF_REPLACEMENT) if report.replacement is not None else None,
+        "replacement": to_json(report.replacement),
         "fences_lifted": seen.fences_lifted,
         "alias": record.is_alias,
         "events": _events(report, seen),
@@ -122,19 +115,10 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
 
 
 _OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_start", "log_end")
-_OF_REPLACEMENT = (
-    *("successor", "successor_id", "num_partitions", "fence", "delay_ms", "announced_ms", "switched_ms", "fenced_ms"),
-    *("let_go_ms", "deleting_ms", "gone_ms", "undone_ms"),
-)
-
-
-def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -> dict[str, Any]:
-    values = {name: getattr(report, name) for name in names}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
 
 
 def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
-    """Each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
+    """Return each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
     by_id, whole = {each.partition: each for each in report.partitions}, report.replacement
     reasons_shown = [
         {
@@ -158,8 +142,10 @@ def _next(report: TopicReport, reason: str) -> str | None:
 
 
 def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
-    """The pace of a group's commits on retired partitions, and the time that what is left takes; None where it is not
-    known. A first commit is no pace: the group may have skipped what lies before it."""
+    """Return the pace of a group's commits on retired partitions, and the time that it takes to read what is left.
+
+    None where they are not known. A first commit is no pace: the group may have skipped the records before it.
+    """
     unknown = {"read_per_s": None, "left_s": None}
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
         return unknown
@@ -192,10 +178,10 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
 
 
 def _left(groups: Iterable[Mapping[str, Any]]) -> dict[str, int | None] | None:
-    """Return what the change as a whole has left to read: the most of one group, as the metric has it. None: nothing.
+    """Return how much the change has left to read: the most of one group, as in the metric. None: nothing.
 
-    ``at_first`` is the most that a group had left since the controller watches the topic. ``left_s`` is that of the
-    slowest group; None while one is not known.
+    ``at_first``: the most that a group had left since this controller became active, or the change began. ``left_s``:
+    the time of the slowest group; None while the pace of one is not known.
     """
     reading = [group for group in groups if group["unread"]]
     if not reading:

@@ -125,8 +125,9 @@ def test_the_history_covers_the_whole_change_and_stays_short() -> None:
     assert only(watched).history[-1][1]["billing"] == 240
     done = replace(shown.record, retired={}, deletion=None, modes=shown.record.modes[:4])
     watched.appended(done, NOW_MS)
+    assert (len(only(watched).history), only(watched).noted) == (len(times_s), ((NOW_MS, "done"),))
     watched.appended(shown.record, NOW_MS)
-    assert only(watched).history == (), "another change begins"
+    assert (only(watched).history, only(watched).noted) == ((), ()), "another change begins"
 
 
 def test_a_standby_names_the_page_of_the_active_controller_where_it_can_be_reached() -> None:

@@ -1,6 +1,6 @@
 // Asks for /status.json every two seconds and shows it. What is written goes through textContent alone: nothing that a
 // topic or a group is called can become markup.
-import { card, element, line, urgency } from "./topic.js";
+import { card, element, lasting, line, urgency } from "./topic.js";
 
 const PERIOD_MS = 2000;
 const PATIENCE_MS = 8000;
@@ -12,21 +12,10 @@ let offsetMs = 0; // what the controller's clock says more than this one's
 
 const at = (id) => document.getElementById(id);
 
-function since(ms) {
-  return lasting(Date.now() + offsetMs - ms);
-}
-
-function until(ms) {
-  return lasting(ms - Date.now() - offsetMs);
-}
-
-function lasting(ms) {
-  const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 90) return `${s} s`;
-  const m = Math.round(s / 60);
-  if (m < 90) return `${m} min`;
-  const h = Math.round(m / 60);
-  return h < 48 ? `${h} h` : `${Math.round(h / 24)} days`;
+function duration(node) {
+  const nowMs = Date.now() + offsetMs;
+  const ms = node.dataset.until === undefined ? nowMs - Number(node.dataset.since) : Number(node.dataset.until) - nowMs;
+  return lasting(Math.max(0, Math.round(ms / 1000)));
 }
 
 function setState(word, kind, more = "") {
@@ -101,7 +90,7 @@ function show(status) {
 
 function tick() {
   for (const node of document.querySelectorAll("[data-since], [data-until]")) {
-    const text = node.dataset.until === undefined ? since(Number(node.dataset.since)) : until(Number(node.dataset.until));
+    const text = duration(node);
     if (node.textContent !== text) node.textContent = text;
   }
   const age = lastMs === null ? null : performance.now() - lastMs;

@@ -45,7 +45,7 @@ function ranges(all) {
   return each.slice(0, MOST_RANGES).join(", ") + (more > 0 ? ` and ${more} more ranges` : "");
 }
 
-function lasting(s) {
+export function lasting(s) {
   if (s < 90) return `${s} s`;
   if (s < 5400) return `${Math.round(s / 60)} min`;
   return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
