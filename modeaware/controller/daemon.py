@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
@@ -96,6 +97,7 @@ class Controller:
         self._facade: ControllerFacade | None = None
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
+        self._pages: str | None = None
 
     @property
     def address(self) -> str | None:
@@ -123,6 +125,10 @@ class Controller:
         """Return why it has stopped by itself; None while it runs, and after :meth:`stop`."""
         return self._status.failure
 
+    def serves_pages_at(self, address: str) -> None:
+        """Set the address (``HOST:PORT``) of its status page, to which standbys link. Call it before :meth:`start`."""
+        self._pages = address
+
     def start(self, wait_active_s: float | None = None) -> None:
         """Join the election and serve; return once it is active or a standby.
 
@@ -135,7 +141,8 @@ class Controller:
             ConfigError: a setting that librdkafka rejects, or one of the endpoint's cannot be used.
         """
         try:
-            worker = self._make_worker(NOWHERE if self._listen is None else self._serve_at(self._listen))
+            contact = Contact(host=socket.gethostname(), pages=self._pages)
+            worker = self._make_worker(contact if self._listen is None else self._serve_at(self._listen, contact))
             self._thread = threading.Thread(
                 target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
             )
@@ -230,6 +237,7 @@ class Controller:
             role=role,
             epoch=epoch if active else None,
             address=self.address,
+            host=socket.gethostname(),
             claim=claim,
             loop_age_s=None if status.round_s is None else max(now_s - status.round_s, 0.0),
             contact_age_s=None if status.contact_s is None else max(now_s - status.contact_s, 0.0),
@@ -242,8 +250,11 @@ class Controller:
             takeovers=status.takeovers,
         )
 
-    def _serve_at(self, listen: str) -> Contact:
-        """Start the endpoint. Its views are those of the mode log, read as the controller's own user."""
+    def _serve_at(self, listen: str, contact: Contact) -> Contact:
+        """Start the endpoint, and return ``contact`` with it.
+
+        Its views are those of the mode log, read as the controller's own user.
+        """
         upstream = Upstream.from_conf(self._conf)
         certificate, key = self._tls_files
         tls = server_context(certificate, key) if certificate is not None else None
@@ -258,7 +269,7 @@ class Controller:
         facade.serve_at(server)
         server.start()
         self._server = server
-        return Contact(server.advertised_address, socket.gethostname(), server.security_protocol)
+        return replace(contact, address=server.advertised_address, security_protocol=server.security_protocol)
 
     def _make_worker(self, contact: Contact) -> Worker:
         config, topic, clock = self._config, self._config.mode_log_topic, self._clock

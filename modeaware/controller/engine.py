@@ -171,6 +171,7 @@ class Engine:
             contact.host,
             contact.security_protocol,
             generation,
+            contact.pages,
         )
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
@@ -196,7 +197,9 @@ class Engine:
     def release(self) -> None:
         """Append a claim without an address: no controller takes commands any more."""
         if self._claim is not None:
-            claim = replace(self._claim, address=None, claimed_ms=max(self._clock.now_ms(), self._claim.claimed_ms))
+            claim = replace(
+                self._claim, address=None, pages=None, claimed_ms=max(self._clock.now_ms(), self._claim.claimed_ms)
+            )
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = None
 

@@ -168,11 +168,13 @@ class ControllerLog:
 
 @dataclass(frozen=True)
 class Contact:
-    """Where a controller takes commands, as its :class:`~modeaware.modelog.records.ClaimRecord` has it."""
+    """Where a controller takes commands and serves its status page: fields of its
+    :class:`~modeaware.modelog.records.ClaimRecord`."""
 
     address: str | None = None
     host: str = ""
     security_protocol: str = "PLAINTEXT"
+    pages: str | None = None
 
 
 NOWHERE = Contact()

@@ -439,6 +439,7 @@ class ClaimRecord(JsonRecord):
         security_protocol: what clients use with it, in the words of ``security.protocol``.
         generation: the generation of the election's group in which it leads, written anew in each;
             :data:`UNKNOWN_GENERATION`: not known, which says nothing of any generation.
+        pages: ``host:port`` of its status page; None when it has stopped, or serves none.
     """
 
     KIND = "a claim record"
@@ -450,6 +451,7 @@ class ClaimRecord(JsonRecord):
     host: str = field(default="", metadata=form(text, required=True))
     security_protocol: str = field(default="PLAINTEXT", metadata=form(text, required=True))
     generation: int = field(default=UNKNOWN_GENERATION, metadata=form(int))
+    pages: str | None = field(default=None, metadata=form(optional_text))
 
 
 def _read_policy(value: Any) -> str:

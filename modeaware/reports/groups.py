@@ -261,7 +261,7 @@ def _blocks(group: GroupReport) -> str:
     if group.to_do is not None:
         parts.append(group.to_do)
     if group.gate is not None:
-        parts.append(f"not let through to the new topic: {group.gate}")
+        parts.append(group.gate)
     if group.stateful and group.state_loss_accepted:
         parts.append("the loss of its state is accepted")
     return "; ".join(parts) or "no"

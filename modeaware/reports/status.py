@@ -68,14 +68,15 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
     return StatusReport(
         controller_runs,
         tuple(
-            ChangeStatus(topic.topic, _change(topic), topic.phase, tuple(_waiting(topic, typed)))
+            ChangeStatus(topic.topic, change_text(topic), topic.phase, tuple(_waiting(topic, typed)))
             for topic in sorted(topics, key=lambda topic: topic.topic)
             if topic.phase != "done"
         ),
     )
 
 
-def _change(topic: TopicReport) -> str:
+def change_text(topic: TopicReport) -> str:
+    """Return the change of a topic in words: a shrink, growth or replacement, and to what."""
     if (now := topic.replacement) is not None:
         if now.undone_ms is not None:
             return f"undo of the replacement by {now.successor}"
@@ -86,16 +87,23 @@ def _change(topic: TopicReport) -> str:
 
 
 def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
+    def waiting(partitions: tuple[int, ...], phase: str | None, reason: str | None, text: str | None) -> Waiting:
+        words = next_command(topic, reason)
+        return Waiting(partitions, phase or "", reason, text, None if words is None else typed(*words))
+
     changing = [p for p in topic.partitions if p.phase not in (None, "done")]
-    now = topic.replacement
-    if now is not None and (now.reason is not None or not changing):
-        yield Waiting((), topic.phase, now.reason, now.waits_for, _next(topic, now.reason, typed))
+    replacement = topic.replacement
+    if replacement is not None and (replacement.reason is not None or not changing):
+        yield waiting((), topic.phase, replacement.reason, replacement.waits_for)
     for group in alike(changing, lambda p: (p.phase, p.reason)):
-        first, ids = group[0], tuple(p.partition for p in group)
-        yield Waiting(ids, first.phase or "", first.reason, waits_for(group), _next(topic, first.reason, typed))
+        yield waiting(tuple(p.partition for p in group), group[0].phase, group[0].reason, waits_for(group))
 
 
-def _next(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
+def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | None:
+    """Return the command that looks into a reason or resolves it, in words, without the options of the connection.
+
+    None: the reason passes by itself, or waits as requested.
+    """
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
@@ -109,7 +117,7 @@ def _next(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
         policy = "--immediate-delete" if shrink.immediate_delete else delay
         filled |= {"count": str(shrink.delete_partitions), "policy": policy}
     words = (word.format_map(filled) for word in template.split())  # a name is one word, also with blanks in it
-    return typed(*(word for word in words if word))
+    return tuple(word for word in words if word)
 
 
 _DESCRIBE = "modeaware topics --describe --topic {topic}"
