@@ -1,0 +1,152 @@
+package modeaware;
+
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * Reads one JSON text (RFC 8259) of bounded size and depth; kafka-clients brings no JSON library to an application.
+ *
+ * <p>A value is a Map, List, String, BigInteger, Double, Boolean or null. The last of equal keys counts.
+ */
+final class Json {
+    static final int MAX_BYTES = 1 << 20;
+    static final int MAX_DEPTH = 100;
+    private static final int MAX_DIGITS = 4300; // of an integer, as in Python
+    private static final Pattern NUMBER = Pattern.compile("-?(?:0|[1-9][0-9]*)((?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)");
+
+    private final String text;
+    private int at;
+
+    private Json(String text) {
+        this.text = text;
+    }
+
+    /** Returns the value of a JSON text in UTF-8; throws {@link Malformed}. */
+    static Object parse(byte[] utf8) {
+        require(utf8.length <= MAX_BYTES, "a value of more than " + MAX_BYTES + " bytes");
+        Json json = new Json(decode(utf8) + '\0'); // an end that is no JSON
+        Object found = json.value(MAX_DEPTH);
+        require(json.next() == '\0' && json.at == json.text.length(), "text behind the JSON value");
+        return found;
+    }
+
+    /** Returns the text of UTF-8 bytes; throws {@link Malformed}. */
+    static String decode(byte[] utf8) {
+        try {
+            return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(utf8)).toString();
+        } catch (CharacterCodingException error) {
+            throw new Malformed("not UTF-8");
+        }
+    }
+
+    static void require(boolean holds, String what) {
+        if (!holds) {
+            throw new Malformed(what);
+        }
+    }
+
+    private Object value(int depth) {
+        require(depth > 0, "more than " + MAX_DEPTH + " levels");
+        switch (next()) {
+            case '{':
+                return object(depth);
+            case '[':
+                return list(depth);
+            case '"':
+                return string();
+            case 't':
+                return word("true", Boolean.TRUE);
+            case 'f':
+                return word("false", Boolean.FALSE);
+            case 'n':
+                return word("null", null);
+            default:
+                return number();
+        }
+    }
+
+    private Map<String, Object> object(int depth) {
+        Map<String, Object> found = new HashMap<>();
+        for (char c = next(); c != '}'; c = next()) {
+            require(found.isEmpty() || c == ',', "no comma in a JSON object");
+            require((found.isEmpty() ? c : next()) == '"', "no key in a JSON object");
+            String key = string();
+            require(next() == ':', "no colon in a JSON object");
+            found.put(key, value(depth - 1));
+        }
+        return found;
+    }
+
+    private List<Object> list(int depth) {
+        List<Object> found = new ArrayList<>();
+        for (char c = next(); c != ']'; c = next()) {
+            require(found.isEmpty() || c == ',', "no comma in a JSON list");
+            at -= found.isEmpty() ? 1 : 0;
+            found.add(value(depth - 1));
+        }
+        return found;
+    }
+
+    private String string() {
+        StringBuilder found = new StringBuilder();
+        for (char c = text.charAt(at++); c != '"'; c = text.charAt(at++)) {
+            require(c >= ' ', "a control character in a JSON string, or no end of it");
+            found.append(c == '\\' ? escaped(text.charAt(at++)) : c);
+        }
+        return found.toString();
+    }
+
+    private char escaped(char c) {
+        int simple = "\"\\/bfnrt".indexOf(c);
+        if (simple >= 0) {
+            return "\"\\/\b\f\n\r\t".charAt(simple);
+        }
+        int end = Math.min(at + 4, text.length());
+        String digits = text.substring(at, end);
+        require(c == 'u' && digits.matches("[0-9a-fA-F]{4}"), "an invalid escape in a JSON string");
+        at = end;
+        return (char) Integer.parseInt(digits, 16);
+    }
+
+    private Object number() {
+        Matcher found = NUMBER.matcher(text).region(at - 1, text.length());
+        require(found.lookingAt(), "no JSON value at character " + (at - 1));
+        at = found.end();
+        if (!found.group(1).isEmpty()) {
+            return Double.valueOf(found.group());
+        }
+        require(at - found.start() <= MAX_DIGITS, "an integer of more than " + MAX_DIGITS + " digits");
+        return new BigInteger(found.group());
+    }
+
+    private Object word(String word, Object value) {
+        require(text.startsWith(word, at - 1), "no JSON value at character " + (at - 1));
+        at += word.length() - 1;
+        return value;
+    }
+
+    /** Returns the next character that is not white space, and passes it. */
+    private char next() {
+        while (" \t\n\r".indexOf(text.charAt(at)) >= 0) {
+            at++;
+        }
+        return text.charAt(at++);
+    }
+
+    /** A value that is no record of this version of the format. */
+    static final class Malformed extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        Malformed(String message) {
+            super(message, null, false, false);
+        }
+    }
+}

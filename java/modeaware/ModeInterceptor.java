@@ -1,0 +1,70 @@
+package modeaware;
+
+import java.util.Map;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.clients.producer.ProducerInterceptor;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+
+/**
+ * Sends records that name a replaced topic to the topic that is written in its place ({@code interceptor.classes}).
+ * Thread-safe.
+ *
+ * <p>Kafka swallows an exception of an interceptor and sends the record unchanged, so an interceptor can only wait or
+ * throw an Error, which leaves {@code send()} and ends most threads. A partitioner can fail one send. So this one waits
+ * for the first view, and where none comes in time it passes the record on to {@link ModePartitioner}, which refuses it
+ * as Kafka refuses one without metadata: by a TimeoutException in its future and callback. Where no partitioner will see
+ * the record (it names its partition, or the producer has another partitioner), and on an unexpected error, it throws
+ * {@link SendRefused}: the record must not go to a topic that may be replaced. In Connect both end the task, with the
+ * reason in its status; a restart of the task sends the record again.
+ *
+ * <p>The way of a name is the log's word. Whether the cluster has the topic of that id under the name is not checked
+ * here: an interceptor does not see the cluster.
+ */
+public final class ModeInterceptor<K, V> implements ProducerInterceptor<K, V> {
+    private Share share;
+    private boolean hasPartitioner;
+
+    @Override
+    public void configure(Map<String, ?> configs) {
+        share = new Share(configs);
+        hasPartitioner = share.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class);
+    }
+
+    @Override
+    public ProducerRecord<K, V> onSend(ProducerRecord<K, V> record) {
+        try {
+            Views views = share.views(true);
+            if (views == null) {
+                if (hasPartitioner && record.partition() == null) {
+                    return record;
+                }
+                throw share.noView();
+            }
+            String written = views.written(record.topic());
+            return written.equals(record.topic()) ? record : new ProducerRecord<>(
+                written, record.partition(), record.timestamp(), record.key(), record.value(), record.headers());
+        } catch (RuntimeException error) {
+            throw new SendRefused(error);
+        }
+    }
+
+    @Override
+    public void onAcknowledgement(RecordMetadata metadata, Exception exception) { }
+
+    @Override
+    public void close() {
+        if (share != null) {
+            share.close();
+        }
+    }
+
+    /** The record was not sent; an Error because Kafka swallows an interceptor's exceptions. */
+    public static final class SendRefused extends Error {
+        private static final long serialVersionUID = 1L;
+
+        SendRefused(RuntimeException cause) {
+            super("the record was not sent: " + cause.getMessage(), cause);
+        }
+    }
+}
