@@ -1,6 +1,6 @@
-"""``python java/build.py``: compile the producer plug-ins for the JVM into the jar that the package contains.
+"""``python java/build.py [JAR]``: compile the producer plug-ins for the JVM, by default into the jar of the package.
 
-Needs a ``javac`` (11 or newer) and the jars of kafka-clients and slf4j-api. They are in the folder that
+Needs a JDK (11 or newer) and the jars of kafka-clients and slf4j-api. They are in the folder that
 ``MODEAWARE_KAFKA_JARS`` names (the ``libs`` of a Kafka, for example), else in the cache of ``modeaware.local``. Nothing
 is downloaded. Exit status 1, with the reason on standard error, where something is missing.
 """
@@ -24,10 +24,17 @@ _STAMP = (1980, 1, 1, 0, 0, 0)
 """Of each file in the jar, so that equal sources are equal bytes."""
 
 
-def find_javac() -> str | None:
-    """Return the path of a ``javac``: from JAVA_HOME, or from PATH."""
+def find_compiler() -> list[str] | None:
+    """Return the command of a Java compiler, from JAVA_HOME or else PATH. A ``java`` may have it without ``javac``."""
     home = os.environ.get("JAVA_HOME")
-    return shutil.which("javac", path=str(Path(home, "bin"))) if home else shutil.which("javac")
+    path = str(Path(home, "bin")) if home else None
+    if javac := shutil.which("javac", path=path):
+        return [javac]
+    if java := shutil.which("java", path=path):
+        command = [java, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+        if subprocess.run([*command, "-version"], capture_output=True).returncode == 0:
+            return command
+    return None
 
 
 def find_jars() -> Path | None:
@@ -48,12 +55,11 @@ def _has(folder: Path, name: str) -> bool:
     return any(folder.glob(f"{name}-[0-9]*.jar"))
 
 
-def compile_classes(javac: str, class_path: str, sources: Iterable[Path], classes: Path) -> None:
+def compile_classes(compiler: list[str], class_path: str, sources: Iterable[Path], classes: Path) -> None:
     """Compile ``sources`` into the folder ``classes``; raises ``subprocess.CalledProcessError`` with the output."""
-    command = [javac, "-Xlint:all", "-Werror", "--release", RELEASE, "-encoding", "UTF-8", "-cp", class_path]
-    subprocess.run(
-        [*command, "-d", str(classes), *map(str, sources)], stderr=subprocess.STDOUT, stdout=subprocess.PIPE, check=True
-    )
+    options = ["-Xlint:all,-path", "-proc:none", "--release", RELEASE, "-encoding", "UTF-8", "-cp", class_path]
+    command = [*compiler, *options, "-d", str(classes), *map(str, sources)]
+    subprocess.run(command, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, check=True)
 
 
 def write_jar(classes: Path, jar: Path) -> None:
@@ -68,25 +74,26 @@ def write_jar(classes: Path, jar: Path) -> None:
         Path(scratch.name).replace(jar)
 
 
-def build() -> str | None:
+def build(jar: Path) -> str | None:
     """Make the jar; return why there is none."""
-    JAR.unlink(missing_ok=True)  # an earlier build's is not that of these sources
-    javac, jars = find_javac(), find_jars()
-    if javac is None:
+    jar.unlink(missing_ok=True)  # an earlier build's is not that of these sources
+    compiler, jars = find_compiler(), find_jars()
+    if compiler is None:
         return "no javac: install a JDK of version 11 or newer, or set JAVA_HOME"
     if jars is None:
         return f"no jars of kafka-clients and slf4j-api: set {FOLDER_VARIABLE} to the folder libs of a Kafka"
     with tempfile.TemporaryDirectory() as classes:
         try:
-            compile_classes(javac, f"{jars}/*", sorted((ROOT / "java" / "modeaware").glob("*.java")), Path(classes))
+            compile_classes(compiler, f"{jars}/*", sorted((ROOT / "java" / "modeaware").glob("*.java")), Path(classes))
         except (subprocess.CalledProcessError, OSError) as error:
             output = error.stdout.decode(errors="replace") if isinstance(error, subprocess.CalledProcessError) else ""
             return f"javac failed: {error}\n{output}".strip()
-        write_jar(Path(classes), JAR)
+        write_jar(Path(classes), jar)
     return None
 
 
 if __name__ == "__main__":
-    missing = build()
-    print(f"java/build.py: {missing}" if missing else JAR, file=sys.stderr if missing else sys.stdout)
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else JAR
+    missing = build(target)
+    print(f"java/build.py: {missing}" if missing else target, file=sys.stderr if missing else sys.stdout)
     sys.exit(1 if missing else 0)

@@ -1,6 +1,5 @@
 package modeaware;
 
-import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
@@ -14,13 +13,14 @@ import java.util.regex.Pattern;
 /**
  * Reads one JSON text (RFC 8259) of bounded size and depth; kafka-clients brings no JSON library to an application.
  *
- * <p>A value is a Map, List, String, BigInteger, Double, Boolean or null. The last of equal keys counts.
+ * <p>A value is a Map, List, String, Long, Double, Boolean or null. An integer of more than 64 bits is a Double. The last
+ * of equal keys counts.
  */
 final class Json {
     static final int MAX_BYTES = 1 << 20;
     static final int MAX_DEPTH = 100;
     private static final int MAX_DIGITS = 4300; // of an integer, as in Python
-    private static final Pattern NUMBER = Pattern.compile("-?(?:0|[1-9][0-9]*)((?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)");
+    private static final Pattern NUMBER = Pattern.compile("-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?");
 
     private final String text;
     private int at;
@@ -120,11 +120,12 @@ final class Json {
         Matcher found = NUMBER.matcher(text).region(at - 1, text.length());
         require(found.lookingAt(), "no JSON value at character " + (at - 1));
         at = found.end();
-        if (!found.group(1).isEmpty()) {
+        require(at - found.start() <= MAX_DIGITS, "a number of more than " + MAX_DIGITS + " characters");
+        try {
+            return Long.valueOf(found.group());
+        } catch (NumberFormatException error) {
             return Double.valueOf(found.group());
         }
-        require(at - found.start() <= MAX_DIGITS, "an integer of more than " + MAX_DIGITS + " digits");
-        return new BigInteger(found.group());
     }
 
     private Object word(String word, Object value) {

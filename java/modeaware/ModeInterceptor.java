@@ -7,41 +7,39 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
 /**
- * Sends records that name a replaced topic to the topic that is written in its place ({@code interceptor.classes}).
- * Thread-safe.
+ * Sends records that name a replaced topic to the new topic ({@code interceptor.classes}). Thread-safe.
  *
- * <p>Kafka swallows an exception of an interceptor and sends the record unchanged, so an interceptor can only wait or
- * throw an Error, which leaves {@code send()} and ends most threads. A partitioner can fail one send. So this one waits
- * for the first view, and where none comes in time it passes the record on to {@link ModePartitioner}, which refuses it
- * as Kafka refuses one without metadata: by a TimeoutException in its future and callback. Where no partitioner will see
- * the record (it names its partition, or the producer has another partitioner), and on an unexpected error, it throws
- * {@link SendRefused}: the record must not go to a topic that may be replaced. In Connect both end the task, with the
- * reason in its status; a restart of the task sends the record again.
+ * <p>Kafka swallows an interceptor's exception and sends the record unchanged, so an interceptor can only wait, or throw
+ * an Error, which leaves {@code send()} and ends most threads. A partitioner can fail one send. So the interceptor waits
+ * for the first view, and where none comes in time it passes the record on to {@link ModePartitioner}, which fails the
+ * send as Kafka fails one without metadata: by a TimeoutException in its future and callback. Where no ModePartitioner
+ * sees the record (it names its partition, or the producer has another partitioner), and on an unexpected error, the
+ * interceptor throws {@link SendRefused}: the record must not go to a topic that may be replaced. In Connect both end the
+ * task, with the reason in its status; a restart of the task sends the record again.
  *
- * <p>The way of a name is the log's word. Whether the cluster has the topic of that id under the name is not checked
- * here: an interceptor does not see the cluster.
+ * <p>Names are resolved by the mode log alone: an interceptor does not see the ids of the cluster's topics.
  */
 public final class ModeInterceptor<K, V> implements ProducerInterceptor<K, V> {
-    private Share share;
+    private PlugInViews source;
     private boolean hasPartitioner;
 
     @Override
     public void configure(Map<String, ?> configs) {
-        share = new Share(configs);
-        hasPartitioner = share.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class);
+        source = new PlugInViews(configs);
+        hasPartitioner = source.settings.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class);
     }
 
     @Override
     public ProducerRecord<K, V> onSend(ProducerRecord<K, V> record) {
         try {
-            Views views = share.views(true);
+            Views views = source.forNextSend();
             if (views == null) {
                 if (hasPartitioner && record.partition() == null) {
                     return record;
                 }
-                throw share.noView();
+                throw source.noView();
             }
-            String written = views.written(record.topic());
+            String written = views.writtenTopic(record.topic());
             return written.equals(record.topic()) ? record : new ProducerRecord<>(
                 written, record.partition(), record.timestamp(), record.key(), record.value(), record.headers());
         } catch (RuntimeException error) {
@@ -54,12 +52,12 @@ public final class ModeInterceptor<K, V> implements ProducerInterceptor<K, V> {
 
     @Override
     public void close() {
-        if (share != null) {
-            share.close();
+        if (source != null) {
+            source.close();
         }
     }
 
-    /** The record was not sent; an Error because Kafka swallows an interceptor's exceptions. */
+    /** The record was not sent. An Error, because Kafka swallows an interceptor's exceptions. */
     public static final class SendRefused extends Error {
         private static final long serialVersionUID = 1L;
 

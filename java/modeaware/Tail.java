@@ -2,19 +2,17 @@ package modeaware;
 
 import java.time.Duration;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -23,41 +21,42 @@ import org.slf4j.LoggerFactory;
  * Follows the mode log in a thread of its own, for all producers of a class loader that connect in the same way.
  *
  * <p>The log is read from its beginning, then followed. After anything that could hide a change of the log itself (it is
- * shorter, gone, was out of reach) it is read from the beginning again; the last views stay in force meanwhile.
+ * shorter, gone, was out of reach) it is read from its beginning again; the last views stay in force meanwhile.
  */
 final class Tail {
     private static final Logger LOG = LoggerFactory.getLogger(Tail.class);
-    private static final Map<Map<String, Object>, Tail> TAILS = new HashMap<>();
+    private static final Map<List<Object>, Tail> TAILS = new HashMap<>();
     private static final Duration POLL = Duration.ofSeconds(5);
     private static final Duration REQUEST = Duration.ofSeconds(10);
-    private static final long CHECK_MS = 30_000; // how often the end of a silent log is requested
+    private static final long CHECK_NS = TimeUnit.SECONDS.toNanos(30); // how often the end of the log is requested
+    private static final AtomicInteger MADE = new AtomicInteger();
     private static final long FIRST_PAUSE_MS = 1_000;
     private static final long LAST_PAUSE_MS = 30_000;
 
-    private final Map<String, Object> connection;
-    private final String topic;
-    private final TopicPartition partition;
+    /** The views that decided the topic of the record that this thread is sending: they decide its partition, too. */
+    final ThreadLocal<Views> ofSend = new ThreadLocal<>();
+    private final Map<String, Object> settings;
+    private final TopicPartition log;
     private final CountDownLatch first = new CountDownLatch(1);
     private final CountDownLatch stopped = new CountDownLatch(1);
     private volatile Views views;
-    private volatile String trouble = "the mode log was not read to its end yet";
+    private volatile String trouble = "the mode log has not been read to its end yet";
     private boolean failing;
     private long pauseMs = FIRST_PAUSE_MS;
-    private int users; // guarded by TAILS, as is the consumer
-    private KafkaConsumer<byte[], byte[]> consumer;
+    private int users; // guarded by TAILS
 
-    private Tail(Map<String, Object> connection, String topic) {
-        this.connection = connection;
-        this.topic = topic;
-        partition = new TopicPartition(topic, 0);
+    private Tail(Map<String, Object> settings, String topic) {
+        this.settings = new HashMap<>(settings);
+        this.settings.put("client.id", "modeaware-modes-" + MADE.incrementAndGet());
+        log = new TopicPartition(topic, 0);
     }
 
     /** Returns the tail for a connection and a log, which {@link #release} gives back. Never blocks. */
-    static Tail acquire(Map<String, Object> connection, String topic) {
-        Map<String, Object> key = new HashMap<>(connection);
-        key.put(Share.LOG_TOPIC, topic);
+    static Tail acquire(Settings configs) {
+        Map<String, Object> settings = configs.consumer();
+        String topic = configs.getString(Settings.LOG_TOPIC);
         synchronized (TAILS) {
-            Tail tail = TAILS.computeIfAbsent(key, absent -> new Tail(connection, topic));
+            Tail tail = TAILS.computeIfAbsent(List.of(settings, topic), absent -> new Tail(settings, topic));
             if (tail.users++ == 0) {
                 Thread thread = new Thread(tail::run, "modeaware-modes");
                 thread.setDaemon(true);
@@ -67,15 +66,12 @@ final class Tail {
         }
     }
 
-    /** Gives back what one {@link #acquire} returned; the last user's call ends the thread soon. */
+    /** Gives back what one {@link #acquire} returned. After the last one the thread ends within some seconds. */
     void release() {
         synchronized (TAILS) {
             if (--users == 0) {
                 TAILS.values().remove(this);
                 stopped.countDown();
-                if (consumer != null) {
-                    consumer.wakeup();
-                }
             }
         }
     }
@@ -90,8 +86,8 @@ final class Tail {
         return trouble;
     }
 
-    /** Waits for the first view, or until the thread is interrupted. */
-    void await(long timeoutNs) {
+    /** Waits for the first view, at most until the thread is interrupted. */
+    void awaitFirst(long timeoutNs) {
         try {
             first.await(timeoutNs, TimeUnit.NANOSECONDS);
         } catch (InterruptedException error) {
@@ -101,88 +97,70 @@ final class Tail {
 
     private void run() {
         while (isWanted()) {
-            try (KafkaConsumer<byte[], byte[]> made = new KafkaConsumer<>(
-                    Share.consumerSettings(connection), new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-                synchronized (TAILS) {
-                    consumer = made;
-                }
-                while (isWanted()) {
-                    tryToFollow(made);
-                }
+            try (Consumer<byte[], byte[]> consumer =
+                    new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                awaitLog(consumer);
+                follow(consumer);
+            } catch (OffsetOutOfRangeException error) { // LogTruncationException is one, too
+                LOG.warn("mode log {}: truncated or created again; reading it from its beginning", log.topic());
             } catch (KafkaException error) {
                 failed(error.toString());
-            } finally {
-                synchronized (TAILS) {
-                    consumer = null;
-                }
             }
         }
     }
 
-    private void tryToFollow(KafkaConsumer<byte[], byte[]> made) {
-        try {
-            if (isThere(made)) {
-                follow(made);
-            }
-        } catch (OffsetOutOfRangeException error) { // its subclass is LogTruncationException
-            LOG.warn("mode log {}: it was truncated or created again; reading it from its beginning", topic);
-        } catch (WakeupException error) {
-            LOG.debug("mode log {}: not followed any more", topic);
-        } catch (KafkaException error) {
-            failed(error.toString());
-        }
-    }
-
-    /** Waits for the log, or for the end; without one every partition is writable. */
-    private boolean isThere(KafkaConsumer<byte[], byte[]> made) {
-        while (isWanted() && made.partitionsFor(topic, REQUEST).isEmpty()) {
-            if (views != null && !views.topics().isEmpty()) {
-                failed("it is gone; restore it: all partition modes are stored there");
-            } else {
-                publish(Views.NONE);
+    private void awaitLog(Consumer<byte[], byte[]> consumer) {
+        while (isWanted() && consumer.partitionsFor(log.topic(), REQUEST).isEmpty()) {
+            if (views == null || views.topics().isEmpty()) {
+                publish(new Replay()); // no log yet: every partition is ReadWrite
                 pause(FIRST_PAUSE_MS);
+            } else {
+                failed("the topic is gone; restore it: it stores all partition modes");
             }
         }
-        return isWanted();
     }
 
-    private void follow(KafkaConsumer<byte[], byte[]> made) {
-        List<TopicPartition> log = List.of(partition);
-        Replay replay = new Replay();
-        made.assign(log);
-        made.seekToBeginning(log);
-        long end = made.endOffsets(log, REQUEST).get(partition);
+    private void follow(Consumer<byte[], byte[]> consumer) {
+        List<TopicPartition> logs = List.of(log);
+        consumer.assign(logs);
+        consumer.seekToBeginning(logs);
+        long end = consumer.endOffsets(logs, REQUEST).get(log);
         long checkedNs = System.nanoTime();
-        boolean caughtUp = false;
+        boolean isCaughtUp = false;
+        Replay replay = new Replay();
         while (isWanted()) {
-            if (!caughtUp && made.position(partition, REQUEST) >= end) {
-                caughtUp = true;
-                publish((views == null ? Views.NONE : views).with(replay, replay.byName.keySet()));
+            if (!isCaughtUp && consumer.position(log, REQUEST) >= end) {
+                isCaughtUp = true;
+                publish(replay);
             }
-            Set<String> changed = new HashSet<>();
-            ConsumerRecords<byte[], byte[]> records = made.poll(POLL);
-            for (ConsumerRecord<byte[], byte[]> each : records) {
-                changed.addAll(replay.apply(each.key(), each.value()));
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
+            records.forEach(each -> replay.apply(each.key(), each.value()));
+            if (isCaughtUp && !records.isEmpty()) {
+                publish(replay);
             }
-            if (caughtUp && !records.isEmpty()) {
-                publish(views.with(replay, changed));
-            }
-            if (System.nanoTime() - checkedNs > TimeUnit.MILLISECONDS.toNanos(CHECK_MS)) {
+            if (System.nanoTime() - checkedNs > CHECK_NS) {
                 checkedNs = System.nanoTime();
-                if (made.endOffsets(log, REQUEST).get(partition) < made.position(partition, REQUEST)) {
-                    throw new OffsetOutOfRangeException(Map.of(partition, made.position(partition, REQUEST)));
-                }
+                checkEnd(consumer);
             }
         }
     }
 
-    private void publish(Views now) {
-        views = now;
+    /** A log that was created again, and is shorter, returns nothing; its reader has to begin anew. */
+    private void checkEnd(Consumer<byte[], byte[]> consumer) {
+        long position = consumer.position(log, REQUEST);
+        if (consumer.endOffsets(List.of(log), REQUEST).get(log) < position) {
+            throw new OffsetOutOfRangeException(Map.of(log, position));
+        }
+    }
+
+    /** Puts what was read into force. */
+    void publish(Replay replay) {
+        views = (views == null ? Views.NONE : views).after(replay);
         first.countDown();
         pauseMs = FIRST_PAUSE_MS;
         if (failing) {
             failing = false;
-            LOG.warn("mode log {}: it can be read again", topic);
+            LOG.warn("mode log {}: readable again", log.topic());
         }
     }
 
@@ -190,14 +168,14 @@ final class Tail {
         if (!failing) {
             failing = true;
             int held = views == null ? 0 : views.topics().size();
-            LOG.warn("mode log {}: {}; the last views stay in force ({} topics)", topic, why, held);
+            LOG.warn("mode log {}: {}; the last views stay in force ({} topics)", log.topic(), why, held);
         }
         trouble = why;
         pause(pauseMs);
         pauseMs = Math.min(2 * pauseMs, LAST_PAUSE_MS);
     }
 
-    private boolean isWanted() {
+    boolean isWanted() {
         return stopped.getCount() > 0;
     }
 
@@ -205,7 +183,7 @@ final class Tail {
         try {
             stopped.await(ms, TimeUnit.MILLISECONDS);
         } catch (InterruptedException error) {
-            stopped.countDown(); // a container ends its threads: the last views stay in force
+            LOG.debug("mode log {}: interrupted; only a release ends this thread", log.topic());
         }
     }
 }

@@ -1,76 +1,70 @@
 package modeaware;
 
-import java.math.BigInteger;
 import java.util.BitSet;
 import java.util.Map;
-import java.util.stream.IntStream;
 import org.apache.kafka.common.Uuid;
 
-/** What a producer applies to the topic of one id, by the last record of that. Immutable. */
+/** What a producer applies to the topic with one id, by the latest record of that topic. Immutable. */
 final class TopicView {
     final String topic;
     final String topicId;
-    /** The partitions that take records, ascending; null: all that the cluster has. */
+    final long controllerEpoch;
+    final long epoch;
+    /** The partitions that take writes, ascending; null: all partitions that the cluster has. */
     final int[] writable;
-    /** The topic that replaces this one, and its id; null: none does. */
-    final String successor;
-    final String successorId;
-    /** How far the replacement has come: records go to the successor; the topic is released; it is deleted. */
-    final boolean switched;
-    final boolean released;
-    final boolean gone;
-    final BigInteger controllerEpoch;
-    final BigInteger epoch;
+    /** The topic that producers write to in place of this one since the switch, and its id; null: this one. */
+    final String newTopic;
+    final String newTopicId;
     private final Uuid uuid;
 
     private TopicView(Map<String, Object> fields) {
         topic = (String) fields.get("topic");
         topicId = (String) fields.get("topic_id");
         uuid = uuidOf(topicId);
-        controllerEpoch = (BigInteger) fields.get("controller_epoch");
-        epoch = (BigInteger) fields.get("epoch");
-        boolean[] modes = Form.modes(fields.get("modes"));
-        int[] open = IntStream.range(0, modes.length).filter(partition -> modes[partition]).toArray();
-        writable = open.length == modes.length ? null : open;
+        controllerEpoch = (Long) fields.get("controller_epoch");
+        epoch = (Long) fields.get("epoch");
+        BitSet open = Ranges.writable(fields.get("modes"));
+        int count = Ranges.count(fields.get("modes"));
+        writable = open.cardinality() == count ? null : open.stream().toArray();
         for (String columns : new String[] {"retired", "opening"}) {
-            BitSet closed = fields.containsKey(columns) ? Form.partitions(fields.get(columns)) : new BitSet();
-            boolean fit = closed.stream().allMatch(partition -> partition < modes.length && !modes[partition]);
-            Json.require(fit, "a ReadWrite partition, or one without a mode, among the retired or opening");
+            BitSet closed = fields.containsKey(columns) ? Ranges.partitions(Form.object(fields.get(columns))) : new BitSet();
+            Json.require(closed.length() <= count && !closed.intersects(open),
+                "a ReadWrite partition, or one without a mode, among the retired or opening");
         }
         Object found = fields.get("replacement");
-        Map<?, ?> replacement = found == null ? Map.of() : (Map<?, ?>) found;
-        boolean stands = replacement.get("successor_id") != null && replacement.get("undone_ms") == null;
-        successor = stands ? (String) replacement.get("successor") : null;
-        successorId = stands ? (String) replacement.get("successor_id") : null;
-        switched = stands && replacement.get("switched_ms") != null;
-        gone = stands && replacement.get("gone_ms") != null;
-        released = gone || stands && replacement.get("let_go_ms") != null;
+        Map<String, Object> replacement = found == null ? Map.of() : Form.object(found);
+        boolean isSwitched = replacement.get("switched_ms") != null && replacement.get("undone_ms") == null
+            && replacement.get("successor_id") != null;
+        newTopic = isSwitched ? (String) replacement.get("successor") : null;
+        newTopicId = isSwitched ? (String) replacement.get("successor_id") : null;
     }
 
     /** Returns the view of a topic's record; throws {@link Json.Malformed}. */
-    static TopicView read(byte[] value) {
-        return new TopicView(Form.TOPIC.read(value));
+    static TopicView read(byte[] record) {
+        return new TopicView(Records.topic(record));
     }
 
-    /** Returns whether the view may be applied to the topic that has this id in the cluster; the zero id: not known. */
-    boolean appliesTo(Uuid live) {
-        return live == null || live.equals(Uuid.ZERO_UUID) || live.equals(uuid);
+    /** Returns whether producers write to another topic in place of this one. */
+    boolean isReplaced() {
+        return newTopic != null;
+    }
+
+    /** Returns whether the view may be applied to the topic with this id in the cluster; the zero id is not known. */
+    boolean appliesTo(Uuid id) {
+        return id == null || id.equals(Uuid.ZERO_UUID) || id.equals(uuid);
     }
 
     /** Returns whether {@code other} is a later view of the same topic id: this one never replaces it. */
     boolean isOlderThan(TopicView other) {
-        if (other == null || !other.topicId.equals(topicId)) {
-            return false;
-        }
-        int controllers = controllerEpoch.compareTo(other.controllerEpoch);
-        return controllers < 0 || (controllers == 0 && epoch.compareTo(other.epoch) < 0);
+        int controllers = Long.compare(controllerEpoch, other.controllerEpoch);
+        return topicId.equals(other.topicId) && (controllers < 0 || (controllers == 0 && epoch < other.epoch));
     }
 
     private static Uuid uuidOf(String topicId) {
         try {
             return Uuid.fromString(topicId);
         } catch (IllegalArgumentException error) {
-            return null; // a text that is the id of no topic of a cluster
+            return null; // the id of no topic of a cluster
         }
     }
 }

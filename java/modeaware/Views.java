@@ -1,6 +1,6 @@
 package modeaware;
 
-import java.util.Collection;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -9,99 +9,84 @@ import java.util.Set;
 import org.apache.kafka.common.Uuid;
 
 /**
- * The views of one cluster that are in force. Immutable: a record's way is decided by one of these.
+ * The views of one cluster that are in force. Immutable: one of these decides a record's topic and partition.
  *
- * <p>A view goes only by a tombstone, and never back to an older version, whatever a log contains that is read again.
+ * <p>Only a tombstone removes a view, and no view is replaced by an older one, even where the log is read again.
  */
 final class Views {
-    static final Views NONE = new Views(Map.of(), Map.of(), Map.of());
+    static final Views NONE = new Views(Map.of(), List.of());
 
-    private final Map<String, TopicView> inForce;
-    private final Map<String, List<TopicView>> byName; // of names that several topic ids have, or had
-    private final Map<String, TopicView> beforeSwitch;
-    private final Map<String, String> pointsTo = new HashMap<>();
+    private final Map<String, TopicView> byName;
+    private final List<TopicView> others; // of topic ids whose name has a view of another id in force
+    private final Map<String, String> writtenTopics = new HashMap<>(); // of names that are replaced
 
-    private Views(
-            Map<String, TopicView> inForce, Map<String, List<TopicView>> byName, Map<String, TopicView> beforeSwitch) {
-        this.inForce = inForce;
+    private Views(Map<String, TopicView> byName, List<TopicView> others) {
         this.byName = byName;
-        this.beforeSwitch = beforeSwitch;
-        for (TopicView view : inForce.values()) {
-            if (view.switched) {
-                pointsTo.put(view.topic, endOfChain(view));
+        this.others = others;
+        for (TopicView view : byName.values()) {
+            if (view.isReplaced()) {
+                writtenTopics.put(view.topic, endOfChain(view));
             }
         }
     }
 
-    /** Returns the views after the records of {@code changed} topics have changed; others keep their view. */
-    Views with(Replay replay, Collection<String> changed) {
-        Map<String, TopicView> next = new HashMap<>(inForce);
-        Map<String, TopicView> before = new HashMap<>(beforeSwitch);
-        Set<String> topics = new HashSet<>(changed);
-        // Of a tombstone, too, whose topic is not in the log any more.
-        inForce.values().stream().filter(view -> replay.removed.contains(view.topicId)).forEach(v -> topics.add(v.topic));
-        for (String topic : topics) {
-            List<TopicView> found = replay.byName.get(topic);
-            TopicView held = inForce.get(topic);
-            TopicView view = found == null ? null : found.get(found.size() - 1);
-            if (view == null) {
-                next.remove(topic);
-                before.remove(topic);
-            } else if (!view.isOlderThan(held)) {
-                next.put(topic, view);
-                if (view.switched && held != null && !held.switched && held.topicId.equals(view.topicId)) {
-                    before.put(topic, held);
-                }
+    /** Returns the views after what {@code replay} has read: under each name the view that was written last. */
+    Views after(Replay replay) {
+        Map<String, TopicView> next = new HashMap<>();
+        List<TopicView> earlier = new ArrayList<>();
+        for (TopicView view : replay.views()) {
+            TopicView before = next.put(view.topic, view);
+            if (before != null) {
+                earlier.add(before);
             }
         }
-        Map<String, List<TopicView>> several = new HashMap<>();
-        replay.byName.forEach((name, views) -> {
-            if (views.size() > 1) {
-                several.put(name, List.copyOf(views));
+        byName.forEach((topic, held) -> {
+            TopicView read = next.get(topic);
+            boolean stays = read == null ? !replay.hasSeen(held.topicId) : read.isOlderThan(held);
+            if (stays) {
+                next.put(topic, held);
             }
         });
-        return new Views(next, several, before);
-    }
-
-    /** Returns the view in force under a name; null: there is none. */
-    TopicView held(String topic) {
-        return inForce.get(topic);
+        return new Views(next, earlier);
     }
 
     Set<String> topics() {
-        return inForce.keySet();
+        return byName.keySet();
     }
 
-    /** Returns the topic that records go to which name {@code topic}. */
-    String written(String topic) {
-        return pointsTo.getOrDefault(topic, topic);
+    /** Returns the view in force under a name; null: none. */
+    TopicView held(String topic) {
+        return byName.get(topic);
     }
 
-    /** Returns the view of the topic that has this name and id in the cluster; null: all its partitions are writable. */
-    TopicView view(String topic, Uuid live) {
-        TopicView held = inForce.get(topic);
-        if (held == null || (held.appliesTo(live) && !held.switched)) {
+    /** Returns the topic that producers write to when they name {@code topic}. */
+    String writtenTopic(String topic) {
+        return writtenTopics.getOrDefault(topic, topic);
+    }
+
+    /** Returns the view of the topic with this name and id in the cluster; null: all its partitions are writable. */
+    TopicView view(String topic, Uuid id) {
+        TopicView held = byName.get(topic);
+        if (held == null || isOf(held, topic, id)) {
             return held;
         }
-        List<TopicView> views = byName.getOrDefault(topic, List.of());
-        return views.stream().filter(view -> view.appliesTo(live) && !view.switched).findFirst().orElse(null);
+        return others.stream().filter(other -> isOf(other, topic, id)).findFirst().orElse(null);
     }
 
-    /** Returns the last view of a topic before its name pointed to the successor; null where none was seen. */
-    TopicView beforeSwitch(String topic) {
-        return beforeSwitch.get(topic);
+    private static boolean isOf(TopicView view, String topic, Uuid id) {
+        return view.topic.equals(topic) && view.appliesTo(id) && !view.isReplaced();
     }
 
     /** A chain may lead back to an earlier name, of a topic with another id: each id is passed once. */
     private String endOfChain(TopicView first) {
-        Set<String> passed = new HashSet<>();
+        Set<String> passedIds = new HashSet<>();
         TopicView view = first;
-        while (passed.add(view.topicId) && view.switched && !passed.contains(view.successorId)) {
-            TopicView held = inForce.get(view.successor);
-            if (held == null || !held.topicId.equals(view.successorId)) {
-                return view.successor;
+        while (passedIds.add(view.topicId) && view.isReplaced() && !passedIds.contains(view.newTopicId)) {
+            TopicView next = byName.get(view.newTopic);
+            if (next == null || !next.topicId.equals(view.newTopicId)) {
+                return view.newTopic;
             }
-            view = held;
+            view = next;
         }
         return view.topic;
     }

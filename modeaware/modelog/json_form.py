@@ -210,9 +210,12 @@ def listed(value: Any) -> list[Any]:
 
 
 def integer(value: Any) -> int:
-    """Return a field that must be a whole number; raises TypeError. Neither ``true`` nor ``1.0`` nor ``"1"`` is one."""
+    """Return a field that must be a whole number of 64 bits; raises TypeError, ValueError. Neither ``true`` nor ``1.0``
+    nor ``"1"`` is one."""
     if type(value) is not int:
         raise TypeError(f"expected a whole number, not {type(value).__name__}")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
     return value
 
 

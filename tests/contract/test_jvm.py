@@ -8,12 +8,16 @@ import random
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
+from confluent_kafka import murmur2
 
 from modeaware.chain import written_topic
 from modeaware.config import ClientConfig
+from modeaware.local.jars import kafka_jars
 from modeaware.modelog.json_form import MAX_READ_BYTES, JsonRecord
 from modeaware.modelog.reader import LogRecord
 from modeaware.modelog.records import (
@@ -31,7 +35,7 @@ from partitioners import named
 from tests.simulation.controller import seams
 from tests.simulation.guards import FIRST_SEED
 from tests.simulation.report import CHAIN_FROM, DELETE_FROM, REPLACE_FROM, Report, run
-from tests.support.jvm import answers
+from tests.support.jvm import answers, build_jar, plug_ins_jar, run_java
 from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
 
 HASHES = ("murmur2_random", "consistent_random", "minimal_movement")
@@ -104,17 +108,13 @@ class PythonReader:
         return " ".join(self.text(view) for _, view in sorted(self.store.views().items(), key=by_utf16))
 
     def text(self, view: TopicView) -> str:
-        now = view.successor
         writable = "all" if view.all_writable else str(list(view.writable)).replace(" ", "")
-        flags = (False,) * 3 if now is None else (now.switched, now.let_go or now.gone, now.gone)
-        names = (now.topic, now.topic_id) if now is not None else ("-", "-")
+        now = view.successor if view.is_replaced else None
+        names = ("-", "-") if now is None else (now.topic, now.topic_id)
         written = written_topic(view.topic, self.store.view).topic
         version = ".".join(map(str, view.version))
         return "|".join(
-            (
-                *(quoted(view.topic), quoted(str(view.topic_id)), version, writable),
-                *(*map(quoted, names), *(str(flag).lower() for flag in flags), quoted(written)),
-            )
+            (quoted(view.topic), quoted(str(view.topic_id)), version, writable, *map(quoted, names), quoted(written))
         )
 
 
@@ -251,3 +251,73 @@ def test_malformed_and_newer_records_give_the_same_views() -> None:
     steps += ["new", "begin", (FULL.topic_id, whole), "end", "begin", "end", (FULL.topic_id, None), ("x", None)]
     found = differing(steps)
     assert found == [], found[:5]
+
+
+DECISIONS = {
+    "shrunk": f"orders {murmur2(b'key-3', 4)}",
+    "created again": f"orders {murmur2(b'key-3', 12)}",
+    "replaced, partitioner alone": "InvalidTopicException",
+    "replaced": "orders-v2",
+    "renamed behind the interceptor": "InvalidTopicException",
+    "before the switch": "orders",
+    "switched between interceptor and partitioner": f"orders {murmur2(b'key-3', 4)}",
+    "after the switch": "orders-v2",
+    "block": "TimeoutException",
+    "error": "ApiException",
+    "writable": f"orders {murmur2(b'key-3', 12)}",
+    "no view, left to the partitioner": "orders",
+    "no view, refused by the partitioner": "TimeoutException",
+    "no view, named partition": "SendRefused",
+    "no view, another partitioner": "SendRefused",
+    "unknown setting": "ConfigException",
+    "tails of 24 producers": "1",
+    "tail after the last close": "false false",
+    "others in the consumer": "false",
+    "security in the consumer": "true",
+}
+LIVE_ID = "bGl2ZS10b3BpYy1pZC0wMQ"
+
+
+@pytest.fixture(scope="module")
+def decided() -> tuple[dict[str, str], str]:
+    """The decisions of ``Decisions``, and all that it printed."""
+    before = replace(SHRUNK, topic_id=LIVE_ID)
+    after = replace(FULL, topic_id=LIVE_ID, epoch=before.epoch + 1)
+    done = run_java("Decisions", LIVE_ID, *(b64encode(each.to_json()).decode() for each in (before, after)))
+    lines = (line.split("\t") for line in done.stdout.splitlines())
+    return {line[0]: line[1] for line in lines}, done.stdout + done.stderr
+
+
+def test_every_case_of_the_plug_ins_is_decided(decided: tuple[dict[str, str], str]) -> None:
+    assert decided[0].keys() == DECISIONS.keys()
+
+
+@pytest.mark.parametrize("case", DECISIONS)
+def test_a_record_never_goes_to_a_replaced_or_unknown_place(decided: tuple[dict[str, str], str], case: str) -> None:
+    assert decided[0][case] == DECISIONS[case]
+
+
+def test_no_secret_of_the_producer_is_logged(decided: tuple[dict[str, str], str]) -> None:
+    assert "sasl.jaas.config = [hidden]" in decided[1], "Kafka logs the settings of the tail's consumer"
+    assert "hunter2" not in decided[1]
+
+
+def test_equal_sources_are_an_equal_jar(tmp_path: Path) -> None:
+    again = tmp_path / "again.jar"
+    done = build_jar(again, MODEAWARE_KAFKA_JARS=str(kafka_jars()))
+    assert (done.returncode, done.stdout) == (0, f"{again}\n"), done.stderr
+    assert again.read_bytes() == plug_ins_jar().read_bytes()
+    assert {"modeaware/ModePartitioner.class", "modeaware/ModeInterceptor.class"} <= set(ZipFile(again).namelist())
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [({"PATH": "", "JAVA_HOME": ""}, "no javac"), ({"MODEAWARE_KAFKA_JARS": "nowhere"}, "no jars of kafka-clients")],
+)
+def test_a_build_without_its_tools_leaves_no_earlier_jar(tmp_path: Path, variables: dict[str, str], why: str) -> None:
+    jar = tmp_path / "modeaware.jar"
+    jar.write_bytes(b"of an earlier build")
+    done = build_jar(jar, **variables)
+    assert done.returncode == 1
+    assert why in done.stderr
+    assert not jar.exists()

@@ -8,9 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 import java.util.TreeSet;
 
 /** What the plug-ins make of keys and of mode logs, without a Kafka: tests/contract/test_jvm.py compares it with Python. */
@@ -33,9 +31,10 @@ final class Answers {
     private static void keys(BufferedReader in, int[] counts) throws IOException {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             List<String> found = new ArrayList<>();
-            for (ModePartitioner.Hash hash : ModePartitioner.Hash.values()) {
+            byte[] key = bytes(line);
+            for (Hash hash : Hash.values()) {
                 for (int count : counts) {
-                    found.add(Integer.toString(hash.index(bytes(line), count)));
+                    found.add(Integer.toString(hash.hashes(key) ? hash.index(key, count) : -1));
                 }
             }
             OUT.println(String.join(" ", found));
@@ -53,17 +52,17 @@ final class Answers {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             if (line.equals("new")) {
                 views = Views.NONE;
+                follows = false;
             } else if (line.equals("begin")) {
                 replay = new Replay();
                 follows = false;
             } else if (line.equals("end")) {
-                views = follows ? views : views.with(replay, replay.byName.keySet());
                 follows = true;
             } else {
                 String[] record = line.split(" ");
-                Set<String> changed = new HashSet<>(replay.apply(bytes(record[0]), bytes(record[1])));
-                views = follows ? views.with(replay, changed) : views;
+                replay.apply(bytes(record[0]), bytes(record[1]));
             }
+            views = follows ? views.after(replay) : views;
             OUT.println(text(views));
         }
     }
@@ -74,9 +73,8 @@ final class Answers {
             TopicView view = views.held(topic);
             String writable = view.writable == null ? "all" : Arrays.toString(view.writable);
             found.add(String.join("|", quoted(topic), quoted(view.topicId), view.controllerEpoch + "." + view.epoch,
-                writable.replace(" ", ""), quoted(view.successor), quoted(view.successorId),
-                String.valueOf(view.switched), String.valueOf(view.released), String.valueOf(view.gone),
-                quoted(views.written(topic))));
+                writable.replace(" ", ""), quoted(view.newTopic), quoted(view.newTopicId),
+                quoted(views.writtenTopic(topic))));
         }
         return String.join(" ", found);
     }

@@ -1,0 +1,58 @@
+package modeaware;
+
+import java.util.zip.CRC32;
+import org.apache.kafka.common.utils.Utils;
+
+/** Where keys go, by the name of the Python package's partitioner. */
+enum Hash {
+    /** Kafka's own. */
+    murmur2_random {
+        @Override
+        boolean hashes(byte[] key) {
+            return key != null;
+        }
+
+        @Override
+        int index(byte[] key, int count) {
+            return Utils.toPositive(Utils.murmur2(key)) % count;
+        }
+    },
+    /** librdkafka's own. */
+    consistent_random {
+        @Override
+        boolean hashes(byte[] key) {
+            return key != null && key.length > 0;
+        }
+
+        @Override
+        int index(byte[] key, int count) {
+            CRC32 crc = new CRC32();
+            crc.update(key);
+            return (int) (crc.getValue() % count);
+        }
+    },
+    /** Jump consistent hashing (Lamping and Veach 2014) over murmur2. */
+    minimal_movement {
+        @Override
+        boolean hashes(byte[] key) {
+            return key != null;
+        }
+
+        @Override
+        int index(byte[] key, int count) {
+            long state = Utils.toPositive(Utils.murmur2(key)) % 0x7FFFFFFFL * 0x9E3779B97F4A7C15L;
+            long index = -1;
+            for (long next = 0; next < count; next = (long) ((index + 1) * (2147483648.0 / ((state >>> 33) + 1)))) {
+                index = next;
+                state = state * 2862933555777941757L + 1;
+            }
+            return (int) index;
+        }
+    };
+
+    /** Returns whether this key decides the partition; otherwise any writable partition takes the record. */
+    abstract boolean hashes(byte[] key);
+
+    /** Returns the index of a key among {@code count} partitions. */
+    abstract int index(byte[] key, int count);
+}
