@@ -19,6 +19,7 @@ final class Replay {
     private static final Logger LOG = LoggerFactory.getLogger(Replay.class);
     private static final int MAX_LOGGED_KEYS = 1_000;
     private static final Set<String> KEYS_OF_CONTROLLERS = Set.of("group-rules", "observed-brokers");
+    private static final String KEYS_OF_GROUPS = "moved:";
 
     private final Map<String, TopicView> byId = new LinkedHashMap<>();
     private final Set<String> removedIds = new HashSet<>();
@@ -44,7 +45,7 @@ final class Replay {
             if (name.equals("controller")) {
                 require(value != null, "a tombstone for a claim");
                 claimedEpoch = current((Long) Records.claim(value).get("controller_epoch"));
-            } else if (!KEYS_OF_CONTROLLERS.contains(name)) {
+            } else if (!KEYS_OF_CONTROLLERS.contains(name) && !name.startsWith(KEYS_OF_GROUPS)) {
                 applyTopic(name, value);
             }
         } catch (Malformed error) {
