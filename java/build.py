@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "java" / "modeaware"
 JAR = ROOT / "modeaware" / "modeaware.jar"
 FOLDER_VARIABLE = "MODEAWARE_KAFKA_JARS"
 RELEASE = "11"
@@ -84,7 +85,8 @@ def build(jar: Path) -> str | None:
         return f"no jars of kafka-clients and slf4j-api: set {FOLDER_VARIABLE} to the folder libs of a Kafka"
     with tempfile.TemporaryDirectory() as classes:
         try:
-            compile_classes(compiler, f"{jars}/*", sorted((ROOT / "java" / "modeaware").glob("*.java")), Path(classes))
+            compile_classes(compiler, f"{jars}/*", sorted(SOURCES.glob("*.java")), Path(classes))
+            shutil.copy(SOURCES / "records.json", Path(classes, SOURCES.name))
         except (subprocess.CalledProcessError, OSError) as error:
             output = error.stdout.decode(errors="replace") if isinstance(error, subprocess.CalledProcessError) else ""
             return f"javac failed: {error}\n{output}".strip()

@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.kafka.common.errors.SerializationException;
 
 /**
  * Reads one JSON text (RFC 8259) of bounded size and depth; kafka-clients brings no JSON library to an application.
@@ -20,7 +21,8 @@ final class Json {
     static final int MAX_BYTES = 1 << 20;
     static final int MAX_DEPTH = 100;
     private static final int MAX_DIGITS = 4300; // of an integer, as in Python
-    private static final Pattern NUMBER = Pattern.compile("-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?");
+    private static final Pattern WORD =
+        Pattern.compile("true|false|null|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?");
 
     private final String text;
     private int at;
@@ -29,7 +31,7 @@ final class Json {
         this.text = text;
     }
 
-    /** Returns the value of a JSON text in UTF-8; throws {@link Malformed}. */
+    /** Returns the value of a JSON text in UTF-8; throws {@link SerializationException}. */
     static Object parse(byte[] utf8) {
         require(utf8.length <= MAX_BYTES, "a value of more than " + MAX_BYTES + " bytes");
         Json json = new Json(decode(utf8) + '\0'); // an end that is no JSON
@@ -38,18 +40,18 @@ final class Json {
         return found;
     }
 
-    /** Returns the text of UTF-8 bytes; throws {@link Malformed}. */
+    /** Returns the text of UTF-8 bytes; throws {@link SerializationException}. */
     static String decode(byte[] utf8) {
         try {
             return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(utf8)).toString();
         } catch (CharacterCodingException error) {
-            throw new Malformed("not UTF-8");
+            throw new SerializationException("not UTF-8");
         }
     }
 
     static void require(boolean holds, String what) {
         if (!holds) {
-            throw new Malformed(what);
+            throw new SerializationException(what);
         }
     }
 
@@ -57,42 +59,36 @@ final class Json {
         require(depth > 0, "more than " + MAX_DEPTH + " levels");
         switch (next()) {
             case '{':
-                return object(depth);
+                Map<String, Object> object = new HashMap<>();
+                items('}', () -> {
+                    require(next() == '"', "no key in a JSON object");
+                    String key = string();
+                    require(next() == ':', "no colon in a JSON object");
+                    object.put(key, value(depth - 1));
+                });
+                return object;
             case '[':
-                return list(depth);
+                List<Object> list = new ArrayList<>();
+                items(']', () -> list.add(value(depth - 1)));
+                return list;
             case '"':
                 return string();
-            case 't':
-                return word("true", Boolean.TRUE);
-            case 'f':
-                return word("false", Boolean.FALSE);
-            case 'n':
-                return word("null", null);
             default:
-                return number();
+                at--;
+                return word();
         }
     }
 
-    private Map<String, Object> object(int depth) {
-        Map<String, Object> found = new HashMap<>();
-        for (char c = next(); c != '}'; c = next()) {
-            require(found.isEmpty() || c == ',', "no comma in a JSON object");
-            require((found.isEmpty() ? c : next()) == '"', "no key in a JSON object");
-            String key = string();
-            require(next() == ':', "no colon in a JSON object");
-            found.put(key, value(depth - 1));
+    private void items(char end, Runnable item) {
+        char found = next();
+        if (found != end) {
+            at--;
+            do {
+                item.run();
+                found = next();
+            } while (found == ',');
         }
-        return found;
-    }
-
-    private List<Object> list(int depth) {
-        List<Object> found = new ArrayList<>();
-        for (char c = next(); c != ']'; c = next()) {
-            require(found.isEmpty() || c == ',', "no comma in a JSON list");
-            at -= found.isEmpty() ? 1 : 0;
-            found.add(value(depth - 1));
-        }
-        return found;
+        require(found == end, "no comma or " + end + " at character " + (at - 1));
     }
 
     private String string() {
@@ -116,22 +112,24 @@ final class Json {
         return (char) Integer.parseInt(digits, 16);
     }
 
-    private Object number() {
-        Matcher found = NUMBER.matcher(text).region(at - 1, text.length());
-        require(found.lookingAt(), "no JSON value at character " + (at - 1));
+    /** Reads a number, or true, false or null. */
+    private Object word() {
+        Matcher found = WORD.matcher(text).region(at, text.length());
+        require(found.lookingAt(), "no JSON value at character " + at);
         at = found.end();
         require(at - found.start() <= MAX_DIGITS, "a number of more than " + MAX_DIGITS + " characters");
-        try {
-            return Long.valueOf(found.group());
-        } catch (NumberFormatException error) {
-            return Double.valueOf(found.group());
+        String word = found.group();
+        if (word.equals("null")) {
+            return null;
         }
-    }
-
-    private Object word(String word, Object value) {
-        require(text.startsWith(word, at - 1), "no JSON value at character " + (at - 1));
-        at += word.length() - 1;
-        return value;
+        if (word.equals("true") || word.equals("false")) {
+            return Boolean.valueOf(word);
+        }
+        try {
+            return Long.valueOf(word);
+        } catch (NumberFormatException error) {
+            return Double.valueOf(word);
+        }
     }
 
     /** Returns the next character that is not white space, and passes it. */
@@ -140,14 +138,5 @@ final class Json {
             at++;
         }
         return text.charAt(at++);
-    }
-
-    /** A value that is no record of this version of the format. */
-    static final class Malformed extends RuntimeException {
-        private static final long serialVersionUID = 1L;
-
-        Malformed(String message) {
-            super(message, null, false, false);
-        }
     }
 }

@@ -1,6 +1,5 @@
 package modeaware;
 
-import java.util.Map;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerInterceptor;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -19,25 +18,17 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  *
  * <p>Names are resolved by the mode log alone: an interceptor does not see the ids of the cluster's topics.
  */
-public final class ModeInterceptor<K, V> implements ProducerInterceptor<K, V> {
-    private PlugInViews source;
-    private boolean hasPartitioner;
-
-    @Override
-    public void configure(Map<String, ?> configs) {
-        source = new PlugInViews(configs);
-        hasPartitioner = source.settings.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class);
-    }
-
+public final class ModeInterceptor<K, V> extends PlugIn implements ProducerInterceptor<K, V> {
     @Override
     public ProducerRecord<K, V> onSend(ProducerRecord<K, V> record) {
         try {
-            Views views = source.forNextSend();
+            Views views = viewsForNextSend();
             if (views == null) {
-                if (hasPartitioner && record.partition() == null) {
+                if (record.partition() == null
+                        && settings.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class)) {
                     return record;
                 }
-                throw source.noView();
+                throw noView();
             }
             String written = views.writtenTopic(record.topic());
             return written.equals(record.topic()) ? record : new ProducerRecord<>(
@@ -49,13 +40,6 @@ public final class ModeInterceptor<K, V> implements ProducerInterceptor<K, V> {
 
     @Override
     public void onAcknowledgement(RecordMetadata metadata, Exception exception) { }
-
-    @Override
-    public void close() {
-        if (source != null) {
-            source.close();
-        }
-    }
 
     /** The record was not sent. An Error, because Kafka swallows an interceptor's exceptions. */
     public static final class SendRefused extends Error {

@@ -15,9 +15,8 @@ import org.apache.kafka.common.errors.InvalidTopicException;
  * <p>{@code modeaware.partitioner} names the {@link Hash}. A record that names its partition does not get here. What is
  * thrown here fails the send: its future and its callback.
  */
-public final class ModePartitioner implements Partitioner {
+public final class ModePartitioner extends PlugIn implements Partitioner {
     private final Map<String, StickyIndex> stickyIndexes = new ConcurrentHashMap<>();
-    private PlugInViews source;
     private Hash hash;
     private boolean hasInterceptor;
     private int batchBytes;
@@ -25,8 +24,7 @@ public final class ModePartitioner implements Partitioner {
 
     @Override
     public void configure(Map<String, ?> configs) {
-        source = new PlugInViews(configs);
-        Settings settings = source.settings;
+        super.configure(configs);
         hash = Hash.valueOf(settings.getString(Settings.PARTITIONER));
         hasInterceptor = settings.has(ProducerConfig.INTERCEPTOR_CLASSES_CONFIG, ModeInterceptor.class);
         batchBytes = settings.getInt(ProducerConfig.BATCH_SIZE_CONFIG);
@@ -36,9 +34,9 @@ public final class ModePartitioner implements Partitioner {
     @Override
     public int partition(String topic, Object key, byte[] keyBytes, Object value, byte[] valueBytes, Cluster cluster) {
         // The interceptor's views: a switch since then would leave the record between the old and the new topic.
-        Views views = hasInterceptor ? source.ofThisSend() : source.forNextSend();
+        Views views = hasInterceptor ? viewsOfThisSend() : viewsForNextSend();
         if (views == null) {
-            throw source.noView();
+            throw noView();
         }
         String written = views.writtenTopic(topic);
         if (!written.equals(topic)) {
@@ -66,12 +64,5 @@ public final class ModePartitioner implements Partitioner {
 
     private static int size(byte[] bytes) {
         return bytes == null ? 0 : bytes.length;
-    }
-
-    @Override
-    public void close() {
-        if (source != null) {
-            source.close();
-        }
     }
 }

@@ -1,78 +1,136 @@
 package modeaware;
 
-import static modeaware.Form.LONG;
-import static modeaware.Form.TEXT;
-import static modeaware.Form.TEXTS;
-import static modeaware.Form.columnsOf;
-import static modeaware.Form.listOf;
-import static modeaware.Form.mapOf;
-import static modeaware.Form.objectOf;
-import static modeaware.Form.optional;
 import static modeaware.Json.require;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.Objects;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import org.apache.kafka.common.errors.SerializationException;
 
 /**
- * The records of the mode log, field by field (docs/mode-log.md).
+ * The records of the mode log (docs/mode-log.md). All methods throw {@link SerializationException} on another value.
  *
  * <p>A record is checked as a whole, though a producer needs few of its fields: a reader that took a record which
  * another one rejects would send the records of a key to another partition. Unknown fields are ignored.
+ *
+ * <p>{@code records.json} has the form of each record. An object has the forms of its known fields: {@code !} behind a
+ * name is a field that has to be there, {@code ?} one that may be null, {@code *} stands for each field, and {@code #}
+ * for the columns of rows. A list has the form of each of its values. {@code a|b} is one of these words.
  */
 final class Records {
     private static final long READER_VERSION = 1;
-    private static final Set<String> REPLICA_STATES = Set.of("OnlineReplica", "OfflineReplica", "ReplicaDeletionStarted",
-        "ReplicaDeletionSuccessful", "ReplicaDeletionIneligible");
-
-    private static final Form ANY = value -> { };
-    private static final Form OPTIONAL_LONG = optional(LONG);
-    private static final Form OPTIONAL_TEXT = optional(TEXT);
-    private static final Form MODES = value -> require(Ranges.writable(value) != null && Ranges.count(value) > 0, "modes");
-    private static final Form REPLICA_STATE = value ->
-        require(REPLICA_STATES.contains(Form.cast(String.class, value)), "an unknown replica state");
-
-    private static final Form STRAGGLER = objectOf(
-        "offset!", LONG, "producer_id", LONG, "producer_epoch", LONG, "timestamp_ms", LONG);
-    private static final Form RETIRED = columnsOf(
-        "replica_state", REPLICA_STATE, "seal_offset", LONG, "seal_leader_epoch", LONG, "resume_offset", LONG,
-        "drained_by", LONG, "lowest_commit", LONG, "stragglers", LONG, "straggler", STRAGGLER, "truncated_to", LONG,
-        "evacuated_to", LONG, "read_up_to", LONG);
-    private static final Form DELETION = objectOf(
-        "delete_partitions!", LONG, "delete_partitions_delay_ms!", OPTIONAL_LONG, "immediate_delete!", ANY,
-        "create_timestamp_ms!", LONG, "previous_count!", LONG, "accept_state_loss", TEXTS);
-    private static final Form REPLACEMENT = objectOf(
-        "successor!", TEXT, "num_partitions!", LONG, "requested_ms!", LONG, "replication_factor", LONG,
-        "configs", mapOf(TEXT), "delete_partitions_delay_ms", OPTIONAL_LONG, "fence", TEXT, "accept_state_loss", TEXTS,
-        "successor_id", OPTIONAL_TEXT, "announced_ms", OPTIONAL_LONG, "switched_ms", OPTIONAL_LONG,
-        "own_configs", optional(mapOf(OPTIONAL_TEXT)), "fenced_ms", OPTIONAL_LONG, "let_go_ms", OPTIONAL_LONG,
-        "deleting_ms", OPTIONAL_LONG, "gone_ms", OPTIONAL_LONG, "undone_ms", OPTIONAL_LONG,
-        "evacuation_epoch", OPTIONAL_LONG, "reason", OPTIONAL_TEXT);
-    private static final Form TOPIC = objectOf(
-        "topic!", TEXT, "topic_id!", TEXT, "epoch!", LONG, "controller_epoch!", LONG, "modes!", MODES,
-        "deletion", optional(DELETION), "retired!", RETIRED, "required_groups!", TEXTS, "drained_groups", optional(TEXTS),
-        "waived", mapOf(TEXTS), "opening", columnsOf("offset", LONG), "opening_since_ms", OPTIONAL_LONG,
-        "opening_assignments", listOf(listOf(LONG)), "replacement", optional(REPLACEMENT), "changed_ms!", LONG);
-    private static final Form CLAIM = objectOf(
-        "controller_epoch!", LONG, "address!", OPTIONAL_TEXT, "controller_id!", TEXT, "claimed_ms!", LONG, "host!", TEXT,
-        "security_protocol!", TEXT, "generation", LONG);
+    private static final int MAX_PARTITIONS = 100_000;
+    private static final Map<String, Object> FORMS = forms();
 
     private Records() { }
 
-    /** Returns the fields of a topic's record; throws {@link Json.Malformed}. */
-    static Map<String, Object> topic(byte[] value) {
-        return read(TOPIC, value);
-    }
-
-    /** Returns the fields of a controller's claim; throws {@link Json.Malformed}. */
-    static Map<String, Object> claim(byte[] value) {
-        return read(CLAIM, value);
-    }
-
-    private static Map<String, Object> read(Form form, byte[] value) {
-        Map<String, Object> found = Form.object(Json.parse(value));
-        long reader = Form.cast(Long.class, found.getOrDefault("min_reader", READER_VERSION));
+    /** Returns the fields of a record; {@code kind} is {@code topic} or {@code claim}. */
+    static Map<String, Object> read(String kind, byte[] value) {
+        Map<String, Object> found = object(Json.parse(value));
+        long reader = cast(Long.class, found.getOrDefault("min_reader", READER_VERSION));
         require(reader <= READER_VERSION, "it needs a reader of version " + reader);
-        form.check(found);
+        check(FORMS.get(kind), found);
         return found;
+    }
+
+    /** Returns the mode of each partition. */
+    static SortedMap<Integer, Long> modes(Object ranges) {
+        SortedMap<Integer, Long> found = partitions(ranges, 3);
+        require(!found.isEmpty() && found.lastKey() == found.size() - 1, "no mode, or none of some partition");
+        require(found.values().stream().allMatch(mode -> mode >= -1 && mode <= 1), "an unknown mode");
+        return found;
+    }
+
+    /** Returns the partitions that have rows in columns; null: there are no columns. */
+    static Collection<Integer> partitions(Object columns) {
+        return columns == null ? List.of() : partitions(object(columns).get("partitions"), 2).keySet();
+    }
+
+    /** Returns the partitions of ranges that ascend, each with the last number of its range: first, last, and others. */
+    private static SortedMap<Integer, Long> partitions(Object ranges, int size) {
+        SortedMap<Integer, Long> found = new TreeMap<>();
+        for (Object range : cast(List.class, ranges)) {
+            List<?> numbers = cast(List.class, range);
+            numbers.forEach(each -> cast(Long.class, each));
+            require(numbers.size() == size, "a range of " + numbers.size() + " numbers");
+            long first = (Long) numbers.get(0);
+            long last = (Long) numbers.get(1);
+            require(first > (found.isEmpty() ? -1 : found.lastKey()) && first <= last && last < MAX_PARTITIONS,
+                "partitions " + first + " to " + last + " overlap with others, or are beyond " + MAX_PARTITIONS);
+            for (long partition = first; partition <= last; partition++) {
+                found.put((int) partition, (Long) numbers.get(size - 1));
+            }
+        }
+        return found;
+    }
+
+    private static void check(Object form, Object value) {
+        if (form instanceof Map) {
+            Map<String, Object> found = object(value);
+            object(form).forEach((name, ofField) -> checkField(name, ofField, found));
+        } else if (form instanceof List) {
+            for (Object each : cast(List.class, value)) {
+                check(((List<?>) form).get(0), each);
+            }
+        } else if (form.equals("int")) {
+            cast(Long.class, value);
+        } else if (form.equals("text")) {
+            cast(String.class, value);
+        } else if (form.equals("modes")) {
+            modes(value);
+        } else if (!form.equals("any")) {
+            require(Arrays.asList(((String) form).split("\\|")).contains(value), "another value than " + form);
+        }
+    }
+
+    private static void checkField(String mark, Object form, Map<String, Object> found) {
+        String name = mark.replaceAll("[!?]", "");
+        if (name.equals("#")) {
+            checkColumns(object(form), found);
+            return;
+        }
+        require(found.containsKey(name) || !mark.contains("!"), "no field " + name);
+        found.forEach((key, value) -> {
+            if ((name.equals(key) || name.equals("*")) && (value != null || !mark.contains("?"))) {
+                check(form, value);
+            }
+        });
+    }
+
+    /** A column is a list with a value for each row, or the one value of all rows. Null is a field at its default. */
+    private static void checkColumns(Map<String, Object> forms, Map<String, Object> columns) {
+        int rows = partitions(columns).size();
+        forms.forEach((name, form) -> {
+            Object column = columns.get(name);
+            List<?> values = column instanceof List ? (List<?>) column : Collections.nCopies(rows, column);
+            require(values.size() == rows, "a column " + name + " of another length");
+            values.stream().filter(Objects::nonNull).forEach(each -> check(form, each));
+        });
+    }
+
+    private static <T> T cast(Class<T> kind, Object value) {
+        require(kind.isInstance(value), "a value that is not a " + kind.getSimpleName());
+        return kind.cast(value);
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> object(Object value) {
+        return cast(Map.class, value);
+    }
+
+    private static Map<String, Object> forms() {
+        try (InputStream file = Records.class.getResourceAsStream("records.json")) {
+            return object(Json.parse(file.readAllBytes()));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 }

@@ -2,12 +2,15 @@ package modeaware;
 
 import static modeaware.Json.require;
 
-import java.util.Collection;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
-import modeaware.Json.Malformed;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.errors.SerializationException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -18,22 +21,20 @@ import org.slf4j.LoggerFactory;
 final class Replay {
     private static final Logger LOG = LoggerFactory.getLogger(Replay.class);
     private static final int MAX_LOGGED_KEYS = 1_000;
-    private static final Set<String> KEYS_OF_CONTROLLERS = Set.of("group-rules", "observed-brokers");
-    private static final String KEYS_OF_GROUPS = "moved:";
+    private static final Pattern NO_TOPIC = Pattern.compile("(?s)group-rules|observed-brokers|moved:.*");
 
-    private final Map<String, TopicView> byId = new LinkedHashMap<>();
-    private final Set<String> removedIds = new HashSet<>();
+    private final Map<String, TopicView> byId = new LinkedHashMap<>(); // null: a tombstone
     private final Set<String> loggedKeys = new HashSet<>();
     private long claimedEpoch = Long.MIN_VALUE;
 
     /** Returns the views of all topic ids; the one written last comes last. */
-    Collection<TopicView> views() {
-        return byId.values();
+    List<TopicView> views() {
+        return byId.values().stream().filter(Objects::nonNull).collect(Collectors.toUnmodifiableList());
     }
 
     /** Returns whether the log had a record of this topic id, or a tombstone. */
     boolean hasSeen(String topicId) {
-        return byId.containsKey(topicId) || removedIds.contains(topicId);
+        return byId.containsKey(topicId);
     }
 
     /** Applies the next record. */
@@ -44,11 +45,11 @@ final class Replay {
             name = Json.decode(key);
             if (name.equals("controller")) {
                 require(value != null, "a tombstone for a claim");
-                claimedEpoch = current((Long) Records.claim(value).get("controller_epoch"));
-            } else if (!KEYS_OF_CONTROLLERS.contains(name) && !name.startsWith(KEYS_OF_GROUPS)) {
+                claimedEpoch = current((Long) Records.read("claim", value).get("controller_epoch"));
+            } else if (!NO_TOPIC.matcher(name).matches()) {
                 applyTopic(name, value);
             }
-        } catch (Malformed error) {
+        } catch (SerializationException error) {
             if (loggedKeys.size() < MAX_LOGGED_KEYS && loggedKeys.add(name)) {
                 LOG.warn("mode log: skipped a record with key {}: {}", name, error.getMessage());
             }
@@ -56,19 +57,16 @@ final class Replay {
     }
 
     private void applyTopic(String id, byte[] value) {
-        if (value == null) {
-            byId.remove(id);
-            removedIds.add(id);
-            return;
+        TopicView view = null;
+        if (value != null) {
+            view = new TopicView(value);
+            TopicView held = byId.get(id);
+            require(view.topicId.equals(id), "it is a record of topic id " + view.topicId);
+            current(view.controllerEpoch);
+            require(held == null || !view.isOlderThan(held), "it comes after a later version");
         }
-        TopicView view = TopicView.read(value);
-        TopicView held = byId.get(id);
-        require(view.topicId.equals(id), "it is a record of topic id " + view.topicId);
-        current(view.controllerEpoch);
-        require(held == null || !view.isOlderThan(held), "it comes after a later version");
         byId.remove(id); // a put alone would leave it in its earlier place
         byId.put(id, view);
-        removedIds.remove(id);
     }
 
     private long current(long controllerEpoch) {

@@ -3,7 +3,6 @@ package modeaware;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
@@ -26,27 +25,21 @@ final class Settings extends AbstractConfig {
         .define(ON_UNKNOWN, Type.STRING, "block", ValidString.in("block", "writable", "error"), Importance.MEDIUM,
             "What happens to a record without a view.")
         .define(PARTITIONER, Type.STRING, "murmur2_random",
-            ValidString.in("murmur2_random", "consistent_random", "minimal_movement"), Importance.HIGH, "Where keys go.");
-    private static final Set<String> OF_PRODUCER = Set.of(ProducerConfig.BATCH_SIZE_CONFIG, ProducerConfig.LINGER_MS_CONFIG);
+            ValidString.in("murmur2_random", "consistent_random", "minimal_movement"), Importance.HIGH, "Where keys go.")
+        .define(ProducerConfig.configDef().configKeys().get(ProducerConfig.BATCH_SIZE_CONFIG))
+        .define(ProducerConfig.configDef().configKeys().get(ProducerConfig.LINGER_MS_CONFIG));
     private static final List<String> OF_CONNECTION = List.of("bootstrap.servers", "security.", "sasl.", "ssl.",
         "client.rack", "client.dns.lookup", "connections.max.idle.ms", "reconnect.backoff.", "retry.backoff.",
         "socket.connection.", "metadata.recovery.");
 
     /** Throws {@link ConfigException} where a setting is unknown or invalid. */
     Settings(Map<String, ?> configs) {
-        super(definition(), configs, false);
+        super(DEFINITION, configs, false);
         for (String name : configs.keySet()) {
             if (name.startsWith("modeaware.") && !DEFINITION.names().contains(name)) {
                 throw new ConfigException("unknown setting " + name + ": known are " + DEFINITION.names());
             }
         }
-    }
-
-    private static ConfigDef definition() {
-        ConfigDef found = new ConfigDef(DEFINITION);
-        Map<String, ConfigDef.ConfigKey> known = ProducerConfig.configDef().configKeys();
-        OF_PRODUCER.forEach(name -> found.define(known.get(name)));
-        return found;
     }
 
     /** Returns whether the producer has {@code plugIn} among its classes under the setting {@code name}. */

@@ -41,8 +41,7 @@ final class Tail {
     private final CountDownLatch stopped = new CountDownLatch(1);
     private volatile Views views;
     private volatile String trouble = "the mode log has not been read to its end yet";
-    private boolean failing;
-    private long pauseMs = FIRST_PAUSE_MS;
+    private long pauseMs = FIRST_PAUSE_MS; // longer after a failure
     private int users; // guarded by TAILS
 
     private Tail(Map<String, Object> settings, String topic) {
@@ -86,13 +85,14 @@ final class Tail {
         return trouble;
     }
 
-    /** Waits for the first view, at most until the thread is interrupted. */
-    void awaitFirst(long timeoutNs) {
+    /** Waits for the first views, at most until the thread is interrupted, and returns them; null: none in time. */
+    Views awaitViews(long timeoutMs) {
         try {
-            first.await(timeoutNs, TimeUnit.NANOSECONDS);
+            first.await(timeoutMs, TimeUnit.MILLISECONDS);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }
+        return views;
     }
 
     private void run() {
@@ -126,18 +126,16 @@ final class Tail {
         consumer.seekToBeginning(logs);
         long end = consumer.endOffsets(logs, REQUEST).get(log);
         long checkedNs = System.nanoTime();
-        boolean isCaughtUp = false;
         Replay replay = new Replay();
+        boolean isUnpublished = true;
         while (isWanted()) {
-            if (!isCaughtUp && consumer.position(log, REQUEST) >= end) {
-                isCaughtUp = true;
+            if (isUnpublished && consumer.position(log, REQUEST) >= end) {
+                isUnpublished = false;
                 publish(replay);
             }
             ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
             records.forEach(each -> replay.apply(each.key(), each.value()));
-            if (isCaughtUp && !records.isEmpty()) {
-                publish(replay);
-            }
+            isUnpublished |= !records.isEmpty();
             if (System.nanoTime() - checkedNs > CHECK_NS) {
                 checkedNs = System.nanoTime();
                 checkEnd(consumer);
@@ -157,16 +155,14 @@ final class Tail {
     void publish(Replay replay) {
         views = (views == null ? Views.NONE : views).after(replay);
         first.countDown();
-        pauseMs = FIRST_PAUSE_MS;
-        if (failing) {
-            failing = false;
+        if (pauseMs > FIRST_PAUSE_MS) {
+            pauseMs = FIRST_PAUSE_MS;
             LOG.warn("mode log {}: readable again", log.topic());
         }
     }
 
     private void failed(String why) {
-        if (!failing) {
-            failing = true;
+        if (pauseMs == FIRST_PAUSE_MS) {
             int held = views == null ? 0 : views.topics().size();
             LOG.warn("mode log {}: {}; the last views stay in force ({} topics)", log.topic(), why, held);
         }

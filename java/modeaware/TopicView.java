@@ -1,11 +1,15 @@
 package modeaware;
 
-import java.util.BitSet;
+import static modeaware.Json.require;
+
 import java.util.Map;
+import java.util.SortedMap;
 import org.apache.kafka.common.Uuid;
 
 /** What a producer applies to the topic with one id, by the latest record of that topic. Immutable. */
 final class TopicView {
+    private static final long READ_WRITE = 0;
+
     final String topic;
     final String topicId;
     final long controllerEpoch;
@@ -17,31 +21,27 @@ final class TopicView {
     final String newTopicId;
     private final Uuid uuid;
 
-    private TopicView(Map<String, Object> fields) {
+    /** Throws SerializationException where it is no record of a topic. */
+    TopicView(byte[] record) {
+        Map<String, Object> fields = Records.read("topic", record);
         topic = (String) fields.get("topic");
         topicId = (String) fields.get("topic_id");
         uuid = uuidOf(topicId);
         controllerEpoch = (Long) fields.get("controller_epoch");
         epoch = (Long) fields.get("epoch");
-        BitSet open = Ranges.writable(fields.get("modes"));
-        int count = Ranges.count(fields.get("modes"));
-        writable = open.cardinality() == count ? null : open.stream().toArray();
+        SortedMap<Integer, Long> modes = Records.modes(fields.get("modes"));
+        int[] open = modes.keySet().stream().filter(each -> modes.get(each) == READ_WRITE).mapToInt(each -> each).toArray();
+        writable = open.length == modes.size() ? null : open;
         for (String columns : new String[] {"retired", "opening"}) {
-            BitSet closed = fields.containsKey(columns) ? Ranges.partitions(Form.object(fields.get(columns))) : new BitSet();
-            Json.require(closed.length() <= count && !closed.intersects(open),
-                "a ReadWrite partition, or one without a mode, among the retired or opening");
+            for (int partition : Records.partitions(fields.get(columns))) {
+                require(modes.getOrDefault(partition, READ_WRITE) != READ_WRITE, partition + " is ReadWrite, or has no mode");
+            }
         }
-        Object found = fields.get("replacement");
-        Map<String, Object> replacement = found == null ? Map.of() : Form.object(found);
+        Map<?, ?> replacement = fields.get("replacement") == null ? Map.of() : (Map<?, ?>) fields.get("replacement");
         boolean isSwitched = replacement.get("switched_ms") != null && replacement.get("undone_ms") == null
             && replacement.get("successor_id") != null;
         newTopic = isSwitched ? (String) replacement.get("successor") : null;
         newTopicId = isSwitched ? (String) replacement.get("successor_id") : null;
-    }
-
-    /** Returns the view of a topic's record; throws {@link Json.Malformed}. */
-    static TopicView read(byte[] record) {
-        return new TopicView(Records.topic(record));
     }
 
     /** Returns whether producers write to another topic in place of this one. */

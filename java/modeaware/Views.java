@@ -1,6 +1,5 @@
 package modeaware;
 
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -17,37 +16,28 @@ final class Views {
     static final Views NONE = new Views(Map.of(), List.of());
 
     private final Map<String, TopicView> byName;
-    private final List<TopicView> others; // of topic ids whose name has a view of another id in force
+    private final List<TopicView> all; // also of topic ids whose name has a view of another id in force
     private final Map<String, String> writtenTopics = new HashMap<>(); // of names that are replaced
 
-    private Views(Map<String, TopicView> byName, List<TopicView> others) {
+    private Views(Map<String, TopicView> byName, List<TopicView> all) {
         this.byName = byName;
-        this.others = others;
-        for (TopicView view : byName.values()) {
-            if (view.isReplaced()) {
-                writtenTopics.put(view.topic, endOfChain(view));
-            }
-        }
+        this.all = all;
+        byName.values().stream().filter(TopicView::isReplaced).forEach(
+            view -> writtenTopics.put(view.topic, endOfChain(view)));
     }
 
     /** Returns the views after what {@code replay} has read: under each name the view that was written last. */
     Views after(Replay replay) {
         Map<String, TopicView> next = new HashMap<>();
-        List<TopicView> earlier = new ArrayList<>();
-        for (TopicView view : replay.views()) {
-            TopicView before = next.put(view.topic, view);
-            if (before != null) {
-                earlier.add(before);
-            }
-        }
+        List<TopicView> read = replay.views();
+        read.forEach(view -> next.put(view.topic, view));
         byName.forEach((topic, held) -> {
-            TopicView read = next.get(topic);
-            boolean stays = read == null ? !replay.hasSeen(held.topicId) : read.isOlderThan(held);
-            if (stays) {
+            TopicView now = next.get(topic);
+            if (now == null ? !replay.hasSeen(held.topicId) : now.isOlderThan(held)) {
                 next.put(topic, held);
             }
         });
-        return new Views(next, earlier);
+        return new Views(next, read);
     }
 
     Set<String> topics() {
@@ -70,7 +60,7 @@ final class Views {
         if (held == null || isOf(held, topic, id)) {
             return held;
         }
-        return others.stream().filter(other -> isOf(other, topic, id)).findFirst().orElse(null);
+        return all.stream().filter(each -> isOf(each, topic, id) && !each.isOlderThan(held)).findFirst().orElse(null);
     }
 
     private static boolean isOf(TopicView view, String topic, Uuid id) {

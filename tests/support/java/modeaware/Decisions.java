@@ -9,6 +9,7 @@ import java.util.Set;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
@@ -83,13 +84,13 @@ final class Decisions {
 
     private void tails() {
         Map<String, Object> configs = configs(PARTITIONER, INTERCEPTOR, "block");
-        List<PlugInViews> users = IntStream.range(0, 24).mapToObj(each -> new PlugInViews(configs)).collect(
-            Collectors.toList());
-        say("tails of 24 producers", () -> Long.toString(users.stream().map(PlugInViews::tail).distinct().count()));
-        Tail tail = users.get(0).tail();
-        users.forEach(PlugInViews::close);
-        users.forEach(PlugInViews::close);
-        say("tail after the last close", () -> tail.isWanted() + " " + (new PlugInViews(configs).tail() == tail));
+        List<PlugIn> users = Stream.generate(ModePartitioner::new).limit(24).collect(Collectors.toList());
+        users.forEach(each -> each.configure(configs));
+        say("tails of 24 producers", () -> Long.toString(users.stream().map(each -> each.tail).distinct().count()));
+        Tail tail = users.get(0).tail;
+        users.forEach(PlugIn::close);
+        users.forEach(PlugIn::close);
+        say("tail after the last close", () -> tail.isWanted() + " " + (Tail.acquire(new Settings(configs)) == tail));
         Map<String, Object> consumer = new Settings(configs).consumer();
         Set<String> others = Set.of("interceptor.classes", "partitioner.class", "client.id", "key.serializer", "acks");
         say("others in the consumer", () -> Boolean.toString(others.stream().anyMatch(consumer::containsKey)));
