@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, optional_int, text
+from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, integer, listed, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
 REQUIRE, WAIVE, CLOSED = "require", "waive", "closed"
@@ -53,7 +53,7 @@ class GroupRule(JsonFields):
     group: str = field(metadata=form(text))
     topic: str = field(metadata=form(text))
     reason: str = field(metadata=form(text))
-    created_ms: int = field(metadata=form(int))
+    created_ms: int = field(metadata=form(integer))
     expires_ms: int | None = field(default=None, metadata=form(optional_int))
     uncommitted_only: bool = field(default=False, metadata=form(bool))
     glob: bool = field(default=False, metadata=form(bool))
@@ -89,10 +89,10 @@ class GroupRulesRecord(VersionedRecord):
     rules: tuple[GroupRule, ...] = field(
         default=(),
         metadata=form(
-            lambda value: tuple(GroupRule.from_dict(rule) for rule in value),
+            lambda value: tuple(GroupRule.from_dict(rule) for rule in listed(value)),
             lambda rules: [rule.to_dict() for rule in rules],
             required=True,
         ),
     )
-    controller_epoch: int = field(default=0, metadata=form(int, required=True))
-    epoch: int = field(default=-1, metadata=form(int, required=True))
+    controller_epoch: int = field(default=0, metadata=form(integer, required=True))
+    epoch: int = field(default=-1, metadata=form(integer, required=True))

@@ -13,6 +13,8 @@ from modeaware.modes import runs
 
 WRITER_VERSION = 1
 READER_VERSION = 1
+MAX_READ_BYTES = 1 << 20
+"""A longer value is malformed: readers in all languages have this bound."""
 
 
 class _Form(NamedTuple):
@@ -99,8 +101,8 @@ def columns(kind: type[JsonFields], limit: int, *, required: bool = False) -> di
 def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:
     """Return the numbers of a list of ``[first, last]``, ascending, below ``limit``; raises ValueError, TypeError."""
     numbers: list[int] = []
-    for first, last in ranges:
-        if not (numbers[-1] if numbers else -1) < first <= last < limit:
+    for first, last in map(listed, listed(ranges)):
+        if not (numbers[-1] if numbers else -1) < integer(first) <= integer(last) < limit:
             raise ValueError(f"ranges overlap or end beyond {limit} at {first}-{last}")
         numbers.extend(range(first, last + 1))
     return tuple(numbers)
@@ -159,14 +161,16 @@ class JsonRecord(JsonFields):
             NewerRecord: it was written for a newer reader.
             RecordError: it is not a record of this kind.
         """
+        if len(value) > MAX_READ_BYTES:
+            raise RecordError(f"mode log: a value of {len(value)} bytes; at most {MAX_READ_BYTES} are read")
         try:
-            found = json.loads(value)
+            found = json.loads(value.decode(), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             raise RecordError(f"mode log: not JSON ({error})") from error
         if not isinstance(found, dict):
             raise RecordError(f"mode log: not a JSON object but {type(found).__name__}")
         min_reader = found.get("min_reader", 1)
-        if not isinstance(min_reader, int):
+        if type(min_reader) is not int:
             raise RecordError(f"mode log: min_reader must be a number, not {min_reader!r}")
         if min_reader > READER_VERSION:
             raise NewerRecord(
@@ -198,9 +202,26 @@ def text(value: Any) -> str:
     return value
 
 
+def listed(value: Any) -> list[Any]:
+    """Return a field that must be a list; raises TypeError."""
+    if type(value) is not list:
+        raise TypeError(f"expected a list, not {type(value).__name__}")
+    return value
+
+
+def integer(value: Any) -> int:
+    """Return a field that must be a whole number of 64 bits; raises TypeError, ValueError. Neither ``true`` nor ``1.0``
+    nor ``"1"`` is one."""
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, not {type(value).__name__}")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
+    return value
+
+
 def texts(values: Any) -> tuple[str, ...]:
     """Return a list of strings; raises TypeError."""
-    return tuple(text(value) for value in values)
+    return tuple(text(value) for value in listed(values))
 
 
 def optional_text(value: Any) -> str | None:
@@ -209,4 +230,8 @@ def optional_text(value: Any) -> str | None:
 
 
 def optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None else integer(value)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from modeaware.modelog.json_form import VersionedRecord, form, text, texts
+from modeaware.modelog.json_form import VersionedRecord, form, integer, text, texts
 from modeaware.topic_view import Moved
 
 MOVED_PREFIX = "moved:"
@@ -45,9 +45,9 @@ class MovedRecord(VersionedRecord):
     topic_id: str = field(metadata=form(text))
     groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted))
     all: bool = field(default=False, metadata=form(bool))
-    controller_epoch: int = field(default=0, metadata=form(int, required=True))
-    epoch: int = field(default=-1, metadata=form(int, required=True))
-    changed_ms: int = field(default=0, metadata=form(int))
+    controller_epoch: int = field(default=0, metadata=form(integer, required=True))
+    epoch: int = field(default=-1, metadata=form(integer, required=True))
+    changed_ms: int = field(default=0, metadata=form(integer))
 
     @property
     def moved(self) -> Moved:

@@ -28,6 +28,8 @@ from modeaware.modelog.json_form import (
     VersionedRecord,
     columns,
     form,
+    integer,
+    listed,
     nested,
     optional_int,
     optional_text,
@@ -54,10 +56,10 @@ def _read_texts(value: Any) -> dict[str, str]:
 def _read_modes(ranges: Any) -> tuple[PartitionMode, ...]:
     """Read a list of ``[first, last, mode]``, from partition 0 on; raises ValueError, TypeError."""
     modes: list[PartitionMode] = []
-    for first, last, code in ranges:
-        if first != len(modes) or not first <= last < MAX_PARTITIONS:
+    for first, last, code in map(listed, listed(ranges)):
+        if integer(first) != len(modes) or not first <= integer(last) < MAX_PARTITIONS:
             raise ValueError(f"mode ranges leave a gap, overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
-        modes.extend([PartitionMode(code)] * (last - first + 1))
+        modes.extend([PartitionMode(integer(code))] * (last - first + 1))
     if not modes:
         raise ValueError("no modes")
     return tuple(modes)
@@ -68,7 +70,7 @@ def _write_modes(modes: tuple[PartitionMode, ...]) -> list[list[int]]:
 
 
 def _read_waived(by_reason: Any) -> dict[str, str]:
-    return {text(group): text(reason) for reason, groups in by_reason.items() for group in groups}
+    return {text(group): text(reason) for reason, groups in by_reason.items() for group in texts(groups)}
 
 
 def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
@@ -109,11 +111,11 @@ class DeleteTopicPartitions(JsonFields):
             state for the keys that move stays behind.
     """
 
-    delete_partitions: int = field(metadata=form(int))
+    delete_partitions: int = field(metadata=form(integer))
     delay_ms: int | None = field(metadata=form(optional_int, key="delete_partitions_delay_ms"))
     immediate_delete: bool = field(metadata=form(bool))
-    create_timestamp_ms: int = field(metadata=form(int))
-    previous_count: int = field(metadata=form(int))
+    create_timestamp_ms: int = field(metadata=form(integer))
+    previous_count: int = field(metadata=form(integer))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
 
     @property
@@ -135,10 +137,10 @@ class Straggler(JsonFields):
     batch could not be read, and then the producer is unknown. The key is not kept: all clients read the mode log.
     """
 
-    offset: int = field(metadata=form(int))
-    producer_id: int = field(default=-1, metadata=form(int))
-    producer_epoch: int = field(default=-1, metadata=form(int))
-    timestamp_ms: int = field(default=-1, metadata=form(int))
+    offset: int = field(metadata=form(integer))
+    producer_id: int = field(default=-1, metadata=form(integer))
+    producer_epoch: int = field(default=-1, metadata=form(integer))
+    timestamp_ms: int = field(default=-1, metadata=form(integer))
 
     @property
     def producer(self) -> str:
@@ -183,10 +185,10 @@ class RetiredPartition(JsonFields):
     seal_offset: int | None = field(default=None, metadata=form(optional_int))
     seal_leader_epoch: int | None = field(default=None, metadata=form(optional_int))
     resume_offset: int | None = field(default=None, metadata=form(optional_int))
-    drained_by: int = field(default=0, metadata=form(int))
+    drained_by: int = field(default=0, metadata=form(integer))
     lowest_commit: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(lambda value: value))
-    stragglers: int = field(default=0, metadata=form(int))
+    stragglers: int = field(default=0, metadata=form(integer))
     straggler: Straggler | None = field(default=None, metadata=nested(Straggler))
     truncated_to: int | None = field(default=None, metadata=form(optional_int))
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
@@ -217,7 +219,7 @@ class OpeningPartition(JsonFields):
         offset: where groups begin to read it: 0, or its log start where another tool had created it before.
     """
 
-    offset: int = field(default=0, metadata=form(int))
+    offset: int = field(default=0, metadata=form(integer))
 
 
 @dataclass(frozen=True)
@@ -253,9 +255,9 @@ class Replacement(JsonFields):
     """
 
     successor: str = field(metadata=form(text))
-    num_partitions: int = field(metadata=form(int))
-    requested_ms: int = field(metadata=form(int))
-    replication_factor: int = field(default=-1, metadata=form(int))
+    num_partitions: int = field(metadata=form(integer))
+    requested_ms: int = field(metadata=form(integer))
+    replication_factor: int = field(default=-1, metadata=form(integer))
     configs: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_texts, dict))
     delay_ms: int | None = field(default=None, metadata=form(optional_int, key="delete_partitions_delay_ms"))
     fence: str = field(default="config", metadata=form(text))
@@ -313,8 +315,8 @@ class TopicRecord(VersionedRecord):
 
     topic: str = field(metadata=form(text))
     topic_id: str = field(metadata=form(text))
-    epoch: int = field(metadata=form(int))
-    controller_epoch: int = field(metadata=form(int))
+    epoch: int = field(metadata=form(integer))
+    controller_epoch: int = field(metadata=form(integer))
     modes: tuple[PartitionMode, ...] = field(metadata=form(_read_modes, _write_modes))
     deletion: DeleteTopicPartitions | None = field(default=None, metadata=nested(DeleteTopicPartitions))
     retired: Mapping[int, RetiredPartition] = field(
@@ -333,12 +335,12 @@ class TopicRecord(VersionedRecord):
     opening_assignments: tuple[tuple[int, ...], ...] = field(
         default=(),
         metadata=form(
-            lambda value: tuple(tuple(map(int, each)) for each in value),
+            lambda value: tuple(tuple(map(integer, listed(each))) for each in listed(value)),
             lambda value: [list(replicas) for replicas in value],
         ),
     )
     replacement: Replacement | None = field(default=None, metadata=nested(Replacement))
-    changed_ms: int = field(default=0, metadata=form(int, required=True))
+    changed_ms: int = field(default=0, metadata=form(integer, required=True))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
@@ -444,13 +446,13 @@ class ClaimRecord(JsonRecord):
 
     KIND = "a claim record"
 
-    controller_epoch: int = field(metadata=form(int))
+    controller_epoch: int = field(metadata=form(integer))
     address: str | None = field(metadata=form(optional_text))
     controller_id: str = field(metadata=form(text))
-    claimed_ms: int = field(default=0, metadata=form(int, required=True))
+    claimed_ms: int = field(default=0, metadata=form(integer, required=True))
     host: str = field(default="", metadata=form(text, required=True))
     security_protocol: str = field(default="PLAINTEXT", metadata=form(text, required=True))
-    generation: int = field(default=UNKNOWN_GENERATION, metadata=form(int))
+    generation: int = field(default=UNKNOWN_GENERATION, metadata=form(integer))
     pages: str | None = field(default=None, metadata=form(optional_text))
 
 
@@ -463,7 +465,7 @@ def _read_policy(value: Any) -> str:
 def _read_brokers(value: Any) -> Mapping[int, str | None]:
     if len(value) > MAX_BROKERS:
         raise ValueError(f"{len(value)} brokers")
-    return MappingProxyType({int(each["id"]): optional_text(each.get("rack")) for each in value})
+    return MappingProxyType({integer(each["id"]): optional_text(each.get("rack")) for each in listed(value)})
 
 
 def _write_brokers(brokers: Mapping[int, str | None]) -> list[dict[str, Any]]:
@@ -489,5 +491,5 @@ class ObservedBrokersRecord(VersionedRecord):
     brokers: Mapping[int, str | None] = field(
         default_factory=lambda: MappingProxyType({}), metadata=form(_read_brokers, _write_brokers, required=True)
     )
-    controller_epoch: int = field(default=0, metadata=form(int, required=True))
-    epoch: int = field(default=-1, metadata=form(int, required=True))
+    controller_epoch: int = field(default=0, metadata=form(integer, required=True))
+    epoch: int = field(default=-1, metadata=form(integer, required=True))
