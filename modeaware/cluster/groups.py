@@ -11,6 +11,7 @@ state are recognised by their type, or by the names of their changelog topics.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -54,7 +55,8 @@ class Members:
     """The topics that a group's members are subscribed to or assigned.
 
     ``unknown`` says why these may not be all, and ``settling`` that a rebalance is the reason. ``streams``: the members
-    are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason.
+    are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason. ``holders``: topic -> how many
+    members hold a partition of it, of groups in which a partition has one member.
     """
 
     any: bool = False
@@ -63,6 +65,7 @@ class Members:
     unknown: str | None = None
     settling: bool = False
     ids: frozenset[str] = frozenset()
+    holders: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,7 @@ def find_groups(
                 kind=known[name].kind,
                 stateful=name in stateful,
                 subscribed=topic in members[name].topics or (False if members[name].unknown is None else None),
+                holders=members[name].holders.get(topic, 0),
             )
             for name in sorted(using)
         }
@@ -286,23 +290,27 @@ def _classic(group: Any) -> Members:
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
         return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet", settling=True, ids=ids)
     topics: set[str] = set()
+    holders: Counter[str] = Counter()
     unknown = None
     for member in group.members:
         try:
             topics |= subscribed_topics(bytes(member.member_metadata or b""))
-            topics |= assigned_topics(bytes(member.member_assignment or b""))
+            holders.update(assigned_topics(bytes(member.member_assignment or b"")))
         except ValueError as error:
             unknown = f"has a member whose subscription cannot be read: {error}"
     streams = group.protocol_data == "stream"
-    return Members(any=True, topics=frozenset(topics), streams=streams, unknown=unknown, ids=ids)
+    topics |= holders.keys()
+    return Members(True, frozenset(topics), streams=streams, unknown=unknown, ids=ids, holders=holders)
 
 
 def _consumer(group: Any) -> Members:
     """Read patterns by their assignments: the broker's expressions (RE2) are not Python's."""
     topics: set[str] = set()
+    holders: Counter[str] = Counter()
     settled, by_pattern = group.group_state == "Stable", False
     for member in group.members:
         assigned, target = _assigned(member.assignment), _assigned(member.target_assignment)
+        holders.update({topic for topic, _ in assigned})
         topics |= {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
         by_pattern = by_pattern or bool(member.subscribed_topic_regex)
         settled = settled and assigned == target
@@ -310,7 +318,8 @@ def _consumer(group: Any) -> Members:
     if by_pattern and not settled:
         unknown = "subscribes by a pattern and is not settled: what it consumes is not known yet"
     ids = frozenset(member.member_id for member in group.members)
-    return Members(any=True, topics=frozenset(topics), unknown=unknown, settling=unknown is not None, ids=ids)
+    settling = unknown is not None
+    return Members(True, frozenset(topics), unknown=unknown, settling=settling, ids=ids, holders=holders)
 
 
 def _share(group: Any) -> Members:

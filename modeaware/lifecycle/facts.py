@@ -87,6 +87,7 @@ class GroupFacts:
         epochless: partitions where the commit has no leader epoch, so that a truncation cannot be detected.
         subscribed: members are subscribed to the topic, or assigned partitions of it; None: not known, as in a
             rebalance.
+        holders: how many members hold a partition of it, where a partition has one member.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class GroupFacts:
     truncated: frozenset[int] = frozenset()
     epochless: frozenset[int] = frozenset()
     subscribed: bool | None = False
+    holders: int = 0
 
     def has_committed(self, partition_count: int) -> bool:
         """Return whether the group has an offset on each partition of a topic that has so many."""

@@ -123,7 +123,8 @@ class TestWhoUsesATopic:
         running(brokers, "g", member(["x"]), which)
         running(brokers, "not", member(["x"]))
         found = find(brokers)
-        assert found.groups == {"g": GroupFacts(has_members=True, subscribed=True)}
+        (group,) = found.groups.values()
+        assert replace(group, holders=0) == GroupFacts(has_members=True, subscribed=True)
         assert found.any_doubt is None
 
     @pytest.mark.parametrize(
@@ -134,8 +135,18 @@ class TestWhoUsesATopic:
         running(brokers, "g", which, kind="consumer", state="Reconciling")
         running(brokers, "not", new_member(["x"]), kind="consumer", state="Assigning")
         found = find(brokers)
-        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer", subscribed=True)}
+        (group,) = found.groups.values()
+        assert replace(group, holders=0) == GroupFacts(has_members=True, kind="consumer", subscribed=True)
         assert found.any_doubt is None
+
+    def test_members_that_hold_a_partition_are_counted(self, brokers: FakeBrokers) -> None:
+        running(brokers, "g", member([TOPIC], [TOPIC]), member(["x"], ["x", TOPIC]), member([TOPIC]))
+        new = (new_member(target=[TOPIC]), new_member(assigned=[TOPIC]))
+        running(brokers, "new", *new, kind="consumer", state="Reconciling")
+        running(brokers, "shared", *new, kind="share")
+        running(brokers, "idle", member([TOPIC]))
+        holders = {name: group.holders for name, group in find(brokers).groups.items()}
+        assert holders == {"g": 2, "new": 1, "shared": 0, "idle": 0}
 
     def test_a_pattern_is_not_read_here(self, brokers: FakeBrokers) -> None:
         """This one would take Python's engine longer than the world lasts; a settled group's assignments tell."""
