@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import TextWrapper
 from typing import NamedTuple
@@ -68,7 +68,12 @@ def sections(plan: ResizePlan) -> list[Section]:
 
 def plan_text(plan: ResizePlan) -> str:
     """Return the whole plan as text."""
-    return "\n\n".join(printable_lines(_lines(section)) for section in sections(plan))
+    return sections_text(sections(plan))
+
+
+def sections_text(of: Iterable[Section]) -> str:
+    """Return sections as text."""
+    return "\n\n".join(printable_lines(_lines(section)) for section in of)
 
 
 def _lines(section: Section) -> list[str]:
