@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+from modeaware.clock import Clock
 from modeaware.cluster.metadata import EARLIEST, LATEST, MAX_TIMESTAMP
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.librdkafka import KafkaError
@@ -14,7 +15,6 @@ from modeaware.modelog.replay import Replay
 from modeaware.reports.session import ModeLog, Session
 from modeaware.wire.fence_probe import BATCH_HEADER
 from tests.support.fake_brokers import FakeBrokers
-from tests.support.simulated import SimClock
 
 DESCRIBE_QUORUM = 55
 AUTHORIZATION = {"topic": 29, "cluster": 31}
@@ -146,7 +146,7 @@ class FleetBrokers(FakeBrokers):
 class FleetSession(Session):
     """On fake brokers, with a mode log that has what a test appends to ``replay``."""
 
-    def __init__(self, brokers: FleetBrokers, clock: SimClock) -> None:
+    def __init__(self, brokers: FakeBrokers, clock: Clock) -> None:
         super().__init__({}, ClientConfig(), ControllerConfig(), brokers, clock)  # type: ignore[arg-type]  # its part
         self.replay = Replay()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from modeaware.plan import scan as scanning
 from modeaware.plan.fleet import Fleet, Sizing, TopicAdvice, make_fleet_plan
 from modeaware.plan.rates import DAY_MS, HOUR_MS, PeakBatches
 from modeaware.plan.scan import scan
+from tests.support.encoded_fleet import Answers, prepare, written
 from tests.support.fake_brokers import FakeGroup
 from tests.support.fleet_brokers import FakeTopic, FleetBrokers, FleetSession
 from tests.support.simulated import SimClock
@@ -183,3 +185,24 @@ def test_batches_of_the_busiest_hour_are_read_on_request() -> None:
     assert b.logs.batches is None
     assert found.unseen == ("Batches of 1 topics: none was read (READ on the topic is needed).",)
     assert rows(found)["a"].rates.peak_bytes_per_s == pytest.approx(4 * 30 / 3_600)
+
+
+def test_responses_as_brokers_encode_them_are_read(tmp_path: Path) -> None:
+    """What the benchmark does with 10 000 topics."""
+    prepare(tmp_path, topics=200, partitions=20, brokers=3)
+    answers = Answers(tmp_path, topics=200, partitions=20, brokers=3, groups=10, now_ms=NOW_MS)
+    found = scan(FleetSession(answers, SimClock(NOW_MS)), lambda name: True, 7, Sizing())
+    by_name = rows(found, Sizing())
+    assert found.unseen == ()
+    assert len(by_name) == 200
+    for n in (41, 55, 60):
+        rate = by_name[f"topic-{n}"].rates
+        assert rate.written == 20 * written(n)
+        assert rate.records_per_s == pytest.approx(20 * written(n) / (7 * DAY_MS / 1000), rel=0.01)
+        assert rate.bytes_per_s == pytest.approx(100 * rate.records_per_s)
+        by_hour = 7 if n % 10 == 0 else 7 * 24
+        assert rate.peak_records_per_s == pytest.approx(20 * written(n) / by_hour / 3_600, rel=0.05)
+        assert not rate.is_bound
+    assert by_name["topic-0"].replicas == 60
+    assert by_name["topic-0"].groups == ("g0",)
+    assert len(answers.asked) <= 250
