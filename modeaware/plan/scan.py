@@ -47,6 +47,8 @@ HOURS_OF = 200
 """The topics that free the most, whose hours are looked at in any case."""
 SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
 """Of a topic, and in a request: brokers return a mebibyte of each."""
+_CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
+_NOT_KNOWN = LogConfigs(None, None, None, None)
 _ANSWERED = PartitionFacts(0, 0, 0, 0, 0)
 _T = TypeVar("_T")
 
@@ -156,7 +158,6 @@ class _Scanner:
 
         One whose leader does not answer is left out, from here on: its end is not known.
         """
-
         led: dict[tuple[int, str], list[Partition]] = {}
         again: list[Partition] = []
         for each in partitions:
@@ -252,9 +253,8 @@ class _Scanner:
             found = find_groups(self._session.cluster, wanted, mode_log=self._session.config.mode_log_topic)
         except ClusterError as error:
             found = dict.fromkeys(wanted, GroupsFound(doubt=GroupsDoubt(str(error))))
-        self.unseen += [
-            f"All groups: {why}." for why in {each.doubt.detail for each in found.values() if each.doubt is not None}
-        ]
+        doubts = {each.doubt.detail for each in found.values() if each.doubt is not None}
+        self.unseen += [f"All groups: {why}." for why in sorted(doubts)]
         return found
 
     def mode_log(self) -> ModeLog | None:
@@ -283,10 +283,6 @@ class _Scanner:
             self._logs[name].batches = peak_batches(parts)
         if missing := sum(self._logs[name].batches is None for name in hours):
             self.unseen.append(f"Batches of {missing} topics: none was read (READ on the topic is needed).")
-
-
-_CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
-_NOT_KNOWN = LogConfigs(None, None, None, None)
 
 
 def _within(logs: TopicLogs, p: int, offset: int) -> int:
