@@ -71,15 +71,15 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
     answers: dict[str, set[int]] = {}
     for name, p in states:
         answers.setdefault(name, set()).add(p)
-    found = {}
+    facts = {}
     for name in topics:
-        own = next((each[name] for each in shown.values() if name in each), None)
+        own = next((configs[name] for configs in shown.values() if name in configs), None)
         if own is None and name not in failures:
             continue
         answered = frozenset(answers.get(name, ()))
         proved = {p: int(partitions[name, p].leader_epoch) for p in sorted(answered) if proves((name, p))}
-        found[name] = FenceFacts(own or {}, proved, answered, failures.get(name))
-    return found
+        facts[name] = FenceFacts(own or {}, proved, answered, failures.get(name))
+    return facts
 
 
 def has_fence(brokers: Brokers) -> bool:
@@ -104,7 +104,7 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
         why = "the fence needs brokers of a KRaft cluster; replace it without (--fence none)"
         code = ErrorCode.UNSUPPORTED_VERSION
         return {topic: ClusterError(f"topic {topic!r}: {why}", code=code, topic=topic) for topic in topics}
-    failures = {name: each.failure for name, each in fences(brokers, topics).items() if each.failure is not None}
+    failures = {name: fence.failure for name, fence in fences(brokers, topics).items() if fence.failure is not None}
     named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     question = MetadataRequest(
         topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=True, min_version=8
@@ -158,17 +158,17 @@ def _probed(
     (answer,) = brokers.ask_each([Ask(node, request)])
     if isinstance(answer, ClusterError):
         return {}
-    found: dict[Partition, FenceState] = {}
+    states: dict[Partition, FenceState] = {}
     for topic in answer.responses:
-        for each in topic.partition_responses:
+        for response in topic.partition_responses:
             try:
-                state = read_answer(each.error_code, topic.name, each.index)
+                state = read_answer(response.error_code, topic.name, response.index)
             except ClusterError as error:
                 failures.setdefault(topic.name, error)
                 continue
             if state is not FenceState.UNKNOWN:
-                found[topic.name, int(each.index)] = state
-    return found
+                states[topic.name, int(response.index)] = state
+    return states
 
 
 class LogEnd(NamedTuple):
@@ -186,8 +186,8 @@ def log_ends(
     def request(led: Led) -> Any:
         return list_offsets_request(led, LATEST, READ_UNCOMMITTED, DEBUGGING)
 
-    found = LeaderRequests(brokers, leaders_seen).found(partitions, "list the ends of the logs of", request)
-    return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in found.items()}
+    entries = LeaderRequests(brokers, leaders_seen).entries(partitions, "list the ends of the logs of", request)
+    return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in entries.items()}
 
 
 def check_at_rest(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:

@@ -50,7 +50,8 @@ FACTS = {"internal", "groups", "groups_doubt", "stateful_owner", "cleanup_policy
 def topic(name: str = "orders", count: int = 12, per_day: int = 2_400, **changes: object) -> ScannedTopic:
     answered = dict.fromkeys(range(count), PartitionFacts(0, 0, 0, 0, 0))
     facts = TopicFacts(name, f"id-{name}", partition_count=count, partitions=answered)
-    facts = replace(facts, **{key: changes.pop(key) for key in FACTS & changes.keys()})  # type: ignore[arg-type]
+    of_facts = {key: changes.pop(key) for key in FACTS & changes.keys()}
+    facts = replace(facts, **of_facts)  # type: ignore[arg-type]  # of its fields
     made = ScannedTopic(facts, {1: count, 2: count}, logs_of(count, per_day))
     return replace(made, **changes)  # type: ignore[arg-type]  # of its fields
 

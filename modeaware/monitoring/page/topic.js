@@ -108,6 +108,7 @@ function state(group) {
   if (group.waived && !group.unread) return "waived";
   if (group.kind === null) return "not listed by the brokers";
   if (group.moved) return "has come to the successor";
+  if (group.gate) return `not let through: ${group.gate}`;
   return (group.evacuation ? "evacuation, " : "") + (group.running ? "running" : "no members");
 }
 
@@ -157,7 +158,9 @@ function replaced(topic) {
 function looked(topic) {
   if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  return element("p", { class: "soft" }, ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago", more]);
+  const parts = ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
+  if (topic.due_ms !== null) parts.push(", the next look is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
+  return element("p", { class: "soft" }, [...parts, more]);
 }
 
 function does(topic) {
