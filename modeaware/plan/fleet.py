@@ -76,7 +76,7 @@ class ScannedTopic:
     @property
     def largest_group(self) -> tuple[int, str]:
         """The most members of a group that hold a partition, and that group."""
-        return max(((group.holders, name) for name, group in self.facts.groups.items()), default=(0, ""))
+        return max(((group.members.holding, name) for name, group in self.facts.groups.items()), default=(0, ""))
 
 
 @dataclass(frozen=True)

@@ -107,5 +107,6 @@ def reasons(row: TopicAdvice) -> Iterable[str]:
     yield f"Mean: {row.rates.records_per_s:.2f} records/s, {mean}/s."
     if row.replacement is not None:
         yield f"modeaware replace {row.topic} --with {row.replacement} --partitions {row.to}"
-    yield f"Groups: {', '.join(row.groups) or 'none'}."
+    groups = (f"{name} ({of.members.text})" for name, of in sorted(row.scanned.facts.groups.items()))
+    yield f"Groups, and their members: {', '.join(groups) or 'none'}."
     yield from (f"{note.text}." for note in row.notes)

@@ -188,14 +188,14 @@ def _groups(plan: ResizePlan) -> Section:
         (
             group.group,
             group.kind + (", keeps state" if group.stateful else ""),
-            "yes" if group.has_members else "no",
+            group.members.text,
             number(group.lag),
             number(group.retiring) if plan.shrinks else "-",
         )
         for group in plan.groups
     ]
     notes = ["Lag: offsets not consumed; Of it retiring: in partitions that would retire."]
-    headings = ("Group", "Kind", "Running", "Lag", "Of it retiring")
+    headings = ("Group", "Kind", "Members", "Lag", "Of it retiring")
     return Section("Groups", (), headings, rows, frozenset(headings[3:]), notes)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts, TopicFacts
 from modeaware.plan.file import DesiredTopic, read_topics, topics_text
 from modeaware.plan.fleet import (
     Fleet,
@@ -61,7 +61,7 @@ def advised(of: ScannedTopic, sizing: Sizing = Sizing(), *, can_replace: bool = 
 
 
 def held(**members: int) -> dict[str, GroupFacts]:
-    return {name: GroupFacts(has_members=n > 0, holders=n) for name, n in members.items()}
+    return {name: GroupFacts(has_members=n > 0, members=MembersSeen(0, n, n)) for name, n in members.items()}
 
 
 GROUP = held(billing=0)
