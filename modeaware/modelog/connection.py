@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from modeaware.librdkafka import NO_ANSWER, KafkaError
-from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import CLIENT_ID, SOFTWARE_NAME, UNDERLYING_NAME
 from modeaware.wire.security import bootstrap_servers
 
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
@@ -51,7 +51,7 @@ def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
     """Return the settings of ``conf`` with which another client reaches the same cluster as the same user."""
     # What goes wrong is reported once by us; librdkafka's own lines would repeat the client's.
-    quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or 'rdkafka'}-{suffix}"}
+    quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or CLIENT_ID}-{suffix}"}
     return {**_DEFAULTS, **shared_settings(conf), **quiet}
 
 

@@ -1,6 +1,6 @@
-"""Topics as files declare them, and reading these files. An unknown key, or one given twice, is an error with its line.
+"""Topics as files declare them: reading these files, and writing one.
 
-The format is documented in docs/apply.md.
+An unknown key, or one given twice, is an error with its line. The format is documented in docs/apply.md.
 """
 
 from __future__ import annotations
@@ -89,6 +89,17 @@ class DesiredTopic:
     @property
     def shrink_rules(self) -> ShrinkRules:
         return self.shrink if self.shrink is not None else ShrinkRules()
+
+
+def topics_text(batches: Mapping[str, Iterable[DesiredTopic]]) -> str:
+    """Return a file that declares these topics, each batch below its title. Names are quoted: they may be numbers."""
+    lines = [f"version: {VERSION}", "topics:" if batches else "topics: {}"]
+    for nth, (title, topics) in enumerate(batches.items(), 1):
+        lines.append(f"  # batch {nth}: {title}")
+        for topic in topics:
+            lines += [f'  "{topic.name}":', f"    partitions: {topic.partitions}"]
+            lines += [f'    replace: "{topic.replace}"'] if topic.replace is not None else []
+    return "\n".join([*lines, ""])
 
 
 def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:

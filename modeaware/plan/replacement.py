@@ -12,7 +12,7 @@ from modeaware.admin.acls import ADMIN_CONFIG, TopicAcls
 from modeaware.admin.successors import OF_PARTITIONS, PER_PARTITION, Predecessor, mirrors
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import Requirement, required_of
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
 from modeaware.reports.describe import end_text
 
 FENCE_MS = 1_000
@@ -35,12 +35,14 @@ class PlannedGroup:
 
     Attributes:
         kind: classic, consumer, share or streams; null for a group that does not use it.
+        members: those that read it.
         stateful: it keeps state per partition.
     """
 
     group: str
     kind: str | None
     has_members: bool
+    members: MembersSeen
     stateful: bool
     to_do: str
 
@@ -121,11 +123,13 @@ def plan_replacement(
     requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
     required = requirement.waited_for(facts.groups)
     groups = {
-        name: PlannedGroup(name, group.kind, group.has_members, group.stateful, _to_do(group, command))
+        name: PlannedGroup(name, group.kind, group.has_members, group.members, group.stateful, _to_do(group, command))
         for name, group in facts.groups.items()
     }
     for name in required - groups.keys():
-        groups[name] = PlannedGroup(name, None, has_members=False, stateful=False, to_do=_REGISTERED)
+        groups[name] = PlannedGroup(
+            name, None, has_members=False, members=MembersSeen(), stateful=False, to_do=_REGISTERED
+        )
 
     def origin(name: str) -> str:
         if name in given:
@@ -156,7 +160,9 @@ def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
     move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.successor}"
     if not group.has_members:
         return f"has no members now: with modeaware nothing; else {move}"
-    return f"nothing where all members run modeaware; else {move}"
+    if group.members.aware and not group.members.not_told:
+        return f"members: {group.members.text} by their client id; nothing, but with modeaware.on.replace=named {move}"
+    return f"members: {group.members.text}; nothing where all run modeaware; else {move}"
 
 
 def replacement_text(plan: ReplacementPlan) -> list[str]:

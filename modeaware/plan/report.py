@@ -14,7 +14,7 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, ResizeCommand
 from modeaware.lifecycle.drain import required_of, unread_offsets
-from modeaware.lifecycle.facts import TopicFacts, WriterFacts
+from modeaware.lifecycle.facts import MembersSeen, TopicFacts, WriterFacts
 from modeaware.lifecycle.objections import current_of, objections
 from modeaware.modes import format_ranges
 from modeaware.plan.effects import (
@@ -55,6 +55,7 @@ class GroupLag:
 
     Attributes:
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
+        members: those that read it.
         lag: offsets it has still to consume.
         retiring: those of them in the partitions that would retire.
         uncommitted: the number of retiring partitions with records on which it has never committed.
@@ -63,6 +64,7 @@ class GroupLag:
     group: str
     kind: str
     has_members: bool
+    members: MembersSeen
     stateful: bool
     lag: int
     retiring: int = field(metadata={"json": "lag_retiring"})
@@ -218,6 +220,7 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
                 name,
                 group.kind,
                 group.has_members,
+                group.members,
                 group.stateful,
                 sum(unread.values()),
                 sum(unread[p] for p in retiring),

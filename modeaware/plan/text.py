@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import TextWrapper
 from typing import NamedTuple
@@ -68,7 +68,12 @@ def sections(plan: ResizePlan) -> list[Section]:
 
 def plan_text(plan: ResizePlan) -> str:
     """Return the whole plan as text."""
-    return "\n\n".join(printable_lines(_lines(section)) for section in sections(plan))
+    return sections_text(sections(plan))
+
+
+def sections_text(of: Iterable[Section]) -> str:
+    """Return sections as text."""
+    return "\n\n".join(printable_lines(_lines(section)) for section in of)
 
 
 def _lines(section: Section) -> list[str]:
@@ -183,14 +188,14 @@ def _groups(plan: ResizePlan) -> Section:
         (
             group.group,
             group.kind + (", keeps state" if group.stateful else ""),
-            "yes" if group.has_members else "no",
+            group.members.text,
             number(group.lag),
             number(group.retiring) if plan.shrinks else "-",
         )
         for group in plan.groups
     ]
     notes = ["Lag: offsets not consumed; Of it retiring: in partitions that would retire."]
-    headings = ("Group", "Kind", "Running", "Lag", "Of it retiring")
+    headings = ("Group", "Kind", "Members", "Lag", "Of it retiring")
     return Section("Groups", (), headings, rows, frozenset(headings[3:]), notes)
 
 

@@ -241,13 +241,15 @@ def _topic_lines(topic: TopicGroups) -> list[str]:
         (
             group.group,
             (group.kind or "not listed") + (", keeps state" if group.stateful else ""),
+            group.members.text,
             number(sum(group.unread.values())) if topic.partitions else "-",
             ", ".join(_BECAUSE[word] for word in group.because),
             _blocks(group),
         )
         for group in topic.groups
     ]
-    return lines + ["  " + line for line in table(("Group", "Kind", "Unread", "Because", "Blocks"), rows, {"Unread"})]
+    headings = ("Group", "Kind", "Members", "Unread", "Because", "Blocks")
+    return lines + ["  " + line for line in table(headings, rows, {"Unread"})]
 
 
 def _blocks(group: GroupReport) -> str:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from modeaware.admin.acls import ADMIN_CONFIG
-from modeaware.cluster.metadata import authorized_operations
+from modeaware.cluster.metadata import BROKER_RESOURCE, TOPIC_RESOURCE, authorized_operations, configs_request
 from modeaware.confluent.router import RoutedProduce
 from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
@@ -36,7 +36,6 @@ from modeaware.reports.needs import (
     Scope,
     needs,
 )
-from modeaware.reports.topics import BROKER_RESOURCE, TOPIC_RESOURCE, configs_request
 from modeaware.wire.brokers import Brokers, Route, ask_controller
 from modeaware.wire.client import is_running
 from modeaware.wire.probe import Round

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import MembersSeen
 from modeaware.lifecycle.report import TopicReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import table
@@ -42,12 +43,14 @@ class ChangeStatus:
         change: in words: a shrink, growth or replacement, and to what.
         phase: of the partition that is furthest behind.
         waiting: a list of objects.
+        members: of all groups that read the topic.
     """
 
     topic: str
     change: str
     phase: str
     waiting: tuple[Waiting, ...]
+    members: MembersSeen
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
     return StatusReport(
         controller_runs,
         tuple(
-            ChangeStatus(topic.topic, change_text(topic), topic.phase, tuple(_waiting(topic, typed)))
+            ChangeStatus(topic.topic, change_text(topic), topic.phase, tuple(_waiting(topic, typed)), _members(topic))
             for topic in sorted(topics, key=lambda topic: topic.topic)
             if topic.phase != "done"
         ),
@@ -84,6 +87,10 @@ def change_text(topic: TopicReport) -> str:
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
         return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
     return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"
+
+
+def _members(topic: TopicReport) -> MembersSeen:
+    return sum((group.members for group in topic.groups), start=MembersSeen())
 
 
 def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
@@ -172,10 +179,11 @@ def status_text(report: StatusReport) -> list[str]:
             change.change,
             each.phase,
             format_ranges(each.partitions) or "-",
+            change.members.text,
             "-" if each.reason is None else reasons.brief(each.reason),
             each.next or "-",
         )
         for change in report.changes
         for each in change.waiting
     ]
-    return table(("Topic", "Change", "Phase", "Partitions", "Waits for", "Next"), rows)
+    return table(("Topic", "Change", "Phase", "Partitions", "Members", "Waits for", "Next"), rows)

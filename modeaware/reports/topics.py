@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, list_reassignments
-from modeaware.cluster.metadata import metadata_request, refusal
+from modeaware.cluster.metadata import TOPIC_RESOURCE, configs_request, metadata_request, refusal
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.objections import is_topic_name
 from modeaware.topic_view import base64_id
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
-from modeaware.wire.requests import DescribeConfigsRequest, DescribeTopicPartitionsRequest, MetadataRequest
+from modeaware.wire.requests import DescribeTopicPartitionsRequest, MetadataRequest
 
 PARTITIONS_PER_ANSWER = 2000
 """As ``kafka-topics`` asks for: ``--partition-size-limit-per-response``."""
 _TOPICS_PER_REQUEST = 200
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 _TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
 _TOPIC_IDS = 10
 """The version of Metadata that has topic ids."""
@@ -248,13 +247,6 @@ def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]
                     "min_isr": int(values.get("min.insync.replicas") or 1),
                 }
     return found
-
-
-def configs_request(kind: int, names: Sequence[str], *keys: str, min_version: int = 0) -> Any:
-    """Return a DescribeConfigs request for these resources; without ``keys`` for all of their configs."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    wanted = [resource(resource_type=kind, resource_name=n, configuration_keys=list(keys) or None) for n in names]
-    return DescribeConfigsRequest(resources=wanted, min_version=min_version)
 
 
 def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
