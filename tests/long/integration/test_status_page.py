@@ -148,7 +148,7 @@ def test_a_replacement_is_drawn_with_its_steps_and_both_topics(page: Page, width
 
 def test_a_standby_links_to_the_page_of_the_active_controller(page: Page) -> None:
     with served(page, standby_snapshot, 400):
-        expect(page.locator("#controllers a")).to_have_attribute("href", "http://10.0.0.7:9404/")
+        expect(page.locator("#controllers a")).to_have_attribute("href", "http://example.com:9404/")
         expect(page.locator("#topics")).to_be_hidden()
 
 
