@@ -144,7 +144,7 @@ function curve(group, topic) {
   const from = points[0][0];
   const span = points.at(-1)[0] - from || 1;
   const path = points.map(([ms, left]) => `${(100 * (ms - from)) / span},${1 + 22 * (1 - left / most)}`);
-  const label = `${number(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number(group.unread)} at the last look`;
+  const label = `${number(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number(group.unread)} at the last check`;
   return drawing(100, 24, { class: "curve", role: "img", "aria-label": label }, [
     ["polygon", { points: `0,24 ${path.join(" ")} 100,24` }],
     ["polyline", { points: path.join(" ") }],
@@ -247,11 +247,11 @@ function groups(topic) {
   return found;
 }
 
-function looked(topic) {
-  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
+function checked(topic) {
+  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not checked yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  const parts = ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
-  if (topic.due_ms !== null) parts.push(", the next look is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
+  const parts = ["Checked ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
+  if (topic.due_ms !== null) parts.push("; the next check is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
   return element("p", { class: "soft" }, [...parts, more]);
 }
 
@@ -275,9 +275,9 @@ export function card(topic) {
     ...(topic.replacement !== null && topic.phase === "seal" ? progress(topic) : []),
     ...left(topic),
   ]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
-  node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), looked(topic));
-  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times, by someone who set the topic's configs. It was restored, and what was written meanwhile is drained.` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
+  node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), checked(topic));
+  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times: another client set the topic's configs. The controller restores the fence, and drains what was written meanwhile.` }));
   if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
   return node;
 }
@@ -302,6 +302,6 @@ export function line(topic, picture) {
     element("span", { class: "soft" }, describes(topic)),
   ]);
   if (picture && !topic.alias) node.append(cells(topic, "cells many")[0]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
   return node;
 }
