@@ -157,4 +157,4 @@ def standby_snapshot() -> Snapshot:
     busy = busy_snapshot()
     standby = replace(busy, controller_id="host-2", role=Role.STANDBY, epoch=None, topics=(), takeovers=0)
     assert busy.claim is not None
-    return replace(standby, host="host-2", claim=replace(busy.claim, pages="10.0.0.7:9404"))
+    return replace(standby, host="host-2", claim=replace(busy.claim, pages="example.com:9404"))

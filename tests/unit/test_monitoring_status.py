@@ -134,7 +134,7 @@ def test_a_standby_names_the_page_of_the_active_controller_where_it_can_be_reach
     standby = standby_snapshot()
     assert standby.claim is not None
     for pages, host, expected in (
-        ("10.0.0.7:9404", "host-2", "http://10.0.0.7:9404/"),
+        ("example.com:9404", "host-2", "http://example.com:9404/"),
         ("127.0.0.1:9404", "host-2", None),
         ("127.0.0.1:9404", "host-1", "http://127.0.0.1:9404/"),
         (None, "host-1", None),
