@@ -44,11 +44,9 @@ def pass_over(
 def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
     """Return a topic's record with the groups of the first certain listing, where the listing of the admission, or of
     the switch, was uncertain (invariant I1)."""
-    facts = this.facts
-    # Groups without a commit are found by the topic that they are assigned: not where it was deleted by hand.
-    if record.groups_complete or this.requirement.doubt is not None or len(facts.partitions) < facts.partition_count:
+    if record.groups_complete or this.requirement.doubt is not None:
         return record
-    using = using_groups(facts, this.config.ignored_groups, this.requirement.registered)
+    using = using_groups(this.facts, this.config.ignored_groups, this.requirement.registered)
     return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
 
 

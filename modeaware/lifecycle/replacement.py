@@ -294,7 +294,10 @@ class _Move:
         self._config = this.config
         self._now_ms = this.now_ms
         self._before = replacement.reason
-        self._record = with_groups(all_retired(record, facts.partition_count), this)
+        self._record = all_retired(record, facts.partition_count)
+        # Groups without a commit are found by the topic that they are assigned: not where it was deleted by hand.
+        if len(facts.partitions) >= facts.partition_count:
+            self._record = with_groups(self._record, this)
         self._due_ms: list[int] = []
         self._alarms: list[str] = []
         self._is_broken = False
