@@ -6,6 +6,7 @@ const MOST_RANGES = 12;
 const CALM_GROUPS = 8; // more than that, and those with nothing left to read are folded away
 const SVG = "http://www.w3.org/2000/svg";
 const STEPS = ["create", "announce", "seal", "drain", "reclaim", "done"];
+const COLUMNS = [["Group", "name"], ["Left to read", "left"], ["Over time", "over"], ["Left at its pace", "pace"], ["State", "state"]];
 const DOES = {
   seal: "Waiting until writers have left the partitions that retire",
   drain: "Draining: groups read what is left",
@@ -227,17 +228,16 @@ function groups(topic) {
   if (!topic.groups.length) return [];
   const busy = topic.groups.filter((group) => group.text !== null || group.waived);
   const listed = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
-  const head = ["Group", "Left to read", "Over time", "Left at its pace", "State"];
   const rows = listed.map((group) => {
     const contents = [group.group, group.text ?? "-", curve(group, topic), pace(group), state(group)];
-    const kinds = ["name", "left", "over", "pace", ""];
     return element("tr", {}, contents.map((content, n) => {
-      const cell = { class: content === "-" ? `${kinds[n]} empty` : kinds[n], "data-label": head[n] };
+      const [label, kind] = COLUMNS[n];
+      const cell = { class: content === "-" ? `${kind} empty` : kind, "data-label": label };
       return typeof content === "string" ? element("td", { ...cell, text: content }) : element("td", cell, [content]);
     }));
   });
   const table = element("table", {}, [
-    element("thead", {}, [element("tr", {}, head.map((text) => element("th", { text, scope: "col" })))]),
+    element("thead", {}, [element("tr", {}, COLUMNS.map(([text]) => element("th", { text, scope: "col" })))]),
     element("tbody", {}, rows),
   ]);
   const found = !rows.length ? [] : [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
@@ -271,8 +271,8 @@ export function card(topic) {
       element("span", { class: "soft", text: `${topic.change}${topic.replacement === null ? `, ${topic.writable} of ${topic.count} writable` : ""}, epoch ${topic.epoch}${policy}` }),
     ]),
     element("p", { text: does(topic) }),
-    ...(topic.replacement === null ? [...cells(topic), ...progress(topic)] : [stepper(topic), pair(topic)]),
-    ...(topic.replacement !== null && topic.phase === "seal" ? progress(topic) : []),
+    ...(topic.replacement === null ? cells(topic) : [stepper(topic), pair(topic)]),
+    ...(topic.replacement === null || topic.phase === "seal" ? progress(topic) : []),
     ...left(topic),
   ]);
   if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
