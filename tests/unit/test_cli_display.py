@@ -27,7 +27,7 @@ from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.progress import GroupProgress
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.report import PartitionReport, ShrinkReport, report_topic
+from modeaware.lifecycle.report import PartitionReport, ShrinkReport, groups_left, report_topic
 from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
@@ -255,7 +255,8 @@ def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
         "Group g: it has 6 records of partitions 1 to read\n  The active controller checks these groups again" in text
     )
     done = replace(held_up, retired={1: RetiredPartition(seal_offset=10)})
-    assert report_topic(done, found, Requirement(), (0, 1)).looks_within_ms is None
+    waits_for_no_group = report_topic(done, found, required_of(("g",), found, (), (), 0), (0, 1))
+    assert (waits_for_no_group.looks_within_ms, groups_left(waits_for_no_group)) == (None, [])
 
 
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:

@@ -55,7 +55,7 @@ function keep(id, wanted) {
   // Only what has changed is built anew, so that a selection or a scrolled table stays.
   const parent = at(id);
   const nodes = wanted.map(([key, data, build]) => {
-    const moves = ["looked_ms", "due_ms"]; // they change with each look
+    const moves = ["looked_ms", "due_ms"]; // they change with each check
     const text = JSON.stringify(data, (name, value) => (moves.includes(name) ? value !== null : value));
     const known = shown.get(key);
     if (known && known.text === text) {

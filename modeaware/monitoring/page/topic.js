@@ -6,6 +6,7 @@ const MOST_RANGES = 12;
 const CALM_GROUPS = 8; // more than that, and those with nothing left to read are folded away
 const SVG = "http://www.w3.org/2000/svg";
 const STEPS = ["create", "announce", "seal", "drain", "reclaim", "done"];
+const COLUMNS = [["Group", "name"], ["Left to read", "left"], ["Over time", "over"], ["Left at its pace", "pace"], ["State", "state"]];
 const DOES = {
   seal: "Waiting until writers have left the partitions that retire",
   drain: "Draining: groups read what is left",
@@ -144,7 +145,7 @@ function curve(group, topic) {
   const from = points[0][0];
   const span = points.at(-1)[0] - from || 1;
   const path = points.map(([ms, left]) => `${(100 * (ms - from)) / span},${1 + 22 * (1 - left / most)}`);
-  const label = `${number(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number(group.unread)} at the last look`;
+  const label = `${number(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number(group.unread)} at the last check`;
   return drawing(100, 24, { class: "curve", role: "img", "aria-label": label }, [
     ["polygon", { points: `0,24 ${path.join(" ")} 100,24` }],
     ["polyline", { points: path.join(" ") }],
@@ -227,17 +228,16 @@ function groups(topic) {
   if (!topic.groups.length) return [];
   const busy = topic.groups.filter((group) => group.text !== null || group.waived);
   const listed = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
-  const head = ["Group", "Left to read", "Over time", "Left at its pace", "State"];
   const rows = listed.map((group) => {
     const contents = [group.group, group.text ?? "-", curve(group, topic), pace(group), state(group)];
-    const kinds = ["name", "left", "over", "pace", ""];
     return element("tr", {}, contents.map((content, n) => {
-      const cell = { class: content === "-" ? `${kinds[n]} empty` : kinds[n], "data-label": head[n] };
+      const [label, kind] = COLUMNS[n];
+      const cell = { class: content === "-" ? `${kind} empty` : kind, "data-label": label };
       return typeof content === "string" ? element("td", { ...cell, text: content }) : element("td", cell, [content]);
     }));
   });
   const table = element("table", {}, [
-    element("thead", {}, [element("tr", {}, head.map((text) => element("th", { text, scope: "col" })))]),
+    element("thead", {}, [element("tr", {}, COLUMNS.map(([text]) => element("th", { text, scope: "col" })))]),
     element("tbody", {}, rows),
   ]);
   const found = !rows.length ? [] : [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
@@ -247,11 +247,11 @@ function groups(topic) {
   return found;
 }
 
-function looked(topic) {
-  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
+function checked(topic) {
+  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not checked yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  const parts = ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
-  if (topic.due_ms !== null) parts.push(", the next look is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
+  const parts = ["Checked ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
+  if (topic.due_ms !== null) parts.push("; the next check is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
   return element("p", { class: "soft" }, [...parts, more]);
 }
 
@@ -271,13 +271,13 @@ export function card(topic) {
       element("span", { class: "soft", text: `${topic.change}${topic.replacement === null ? `, ${topic.writable} of ${topic.count} writable` : ""}, epoch ${topic.epoch}${policy}` }),
     ]),
     element("p", { text: does(topic) }),
-    ...(topic.replacement === null ? [...cells(topic), ...progress(topic)] : [stepper(topic), pair(topic)]),
-    ...(topic.replacement !== null && topic.phase === "seal" ? progress(topic) : []),
+    ...(topic.replacement === null ? cells(topic) : [stepper(topic), pair(topic)]),
+    ...(topic.replacement === null || topic.phase === "seal" ? progress(topic) : []),
     ...left(topic),
   ]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
-  node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), looked(topic));
-  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times, by someone who set the topic's configs. It was restored, and what was written meanwhile is drained.` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
+  node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), checked(topic));
+  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times: another client set the topic's configs. The controller restores the fence, and drains what was written meanwhile.` }));
   if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
   return node;
 }
@@ -302,6 +302,6 @@ export function line(topic, picture) {
     element("span", { class: "soft" }, describes(topic)),
   ]);
   if (picture && !topic.alias) node.append(cells(topic, "cells many")[0]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
   return node;
 }

@@ -134,8 +134,13 @@ def test_a_replacement_is_drawn_with_its_steps_and_both_topics(page: Page, width
         expect(card.locator(".side h4")).to_have_text(["orders", "orders-v2"])
         expect(card.locator(".side").first.locator(".cell")).to_have_count(12)
         expect(card.locator(".side").last.locator(".cell.rw")).to_have_count(4)
+        expect(card.locator(".side").last).to_contain_text("4 partitions, takes writes; its gate is closed to 1 group")
+        closed = "gate closed: it has 1 200 records of partitions 0-11 to read"
+        expect(card.locator("td.left")).to_have_text([closed, "-"])
+        expect(card.locator("td:last-child")).to_have_text(["running", "gate open, running"])
+        expect(card).to_contain_text(re.compile(r"Checked \d+ s ago; the next check is due in \d+ s"))
         expect(card).to_contain_text("9 600 of 10 800 records read")
-        expect(card.locator("svg.curve")).to_have_attribute("aria-label", re.compile("1 200 at the last look"))
+        expect(card.locator("svg.curve")).to_have_attribute("aria-label", re.compile("1 200 at the last check"))
         expect(card.locator(".events li")).to_contain_text(["sealed", "switched", "fenced", "announced", "requested"])
         prepare = "modeaware groups prepare audit --topic payments-v2"
         expect(page.locator('article[data-topic="payments"] code')).to_have_text(prepare)
