@@ -302,8 +302,8 @@ a group reads the chain to its end  I2 4000000000
     chain: *before, last = walk((views(topic),), replaced_by)
         => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
 a chain that leads back to a name is followed  I2 4000000000
-    chain: is_free = found is None or found.topic_id is None or found.is_alias
-        => is_free = found is None or found.topic_id is None
+    chain: is_free = view is None or view.topic_id is None or view.is_alias
+        => is_free = view is None or view.topic_id is None
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007
