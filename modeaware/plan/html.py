@@ -1,6 +1,6 @@
-"""A plan as one page that needs nothing else: no script, no font, no image, no network. Pure.
+"""A plan as one self-contained page: no script, no font, no image, no network. Pure.
 
-The page is ``plan.html.jinja`` over the sections of the text; jinja2 escapes every text, and makes it printable.
+The page is ``plan.html.jinja`` over the sections of the text. jinja2 escapes every text, and makes it printable.
 """
 
 from __future__ import annotations
