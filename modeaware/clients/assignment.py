@@ -94,7 +94,7 @@ def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) 
 
 
 def possible_hidden(
-    known: TopicView | None, seen: Iterable[TopicView], now: TopicView
+    known: TopicView | None, seen: Iterable[TopicView], current: TopicView
 ) -> frozenset[frozenset[int]] | None:
     """Return the hidden sets of all views from ``known`` (before the join) to ``now`` (after the assignment).
 
@@ -111,14 +111,14 @@ def possible_hidden(
     """
     if known is None:
         return None
-    views = (*seen, now)
+    views = (*seen, current)
     topic_ids = {view.topic_id for view in (known, *views)}
     if known.topic_id is None:
         topic_ids.discard(None)  # it had no record yet
     if len(topic_ids) > 1:
         return None
     steps = sorted({view.version: view for view in views if view.version > known.version}.items())
-    sets = {hidden(known), hidden(now)}
+    sets = {hidden(known), hidden(current)}
     before = known
     for _, view in steps:
         first = before.topic_id is None and view.epoch <= 1
@@ -126,7 +126,7 @@ def possible_hidden(
             return None
         sets.add(hidden(view))
         before = view
-    return frozenset(sets) if before.version == now.version else None
+    return frozenset(sets) if before.version == current.version else None
 
 
 def rejoin_turns(

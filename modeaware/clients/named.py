@@ -70,7 +70,7 @@ class NamedTopics:
         return tuple(range(count(view.topic))) if view.all_writable else view.writable
 
     def _leads_to(
-        self, name: str, found: Callable[[str, Callable[[str], TopicView]], TopicView], timeout_s: float
+        self, name: str, topic_of: Callable[[str, Callable[[str], TopicView]], TopicView], timeout_s: float
     ) -> str:
         first = self._first_view
         if not first.over:
@@ -78,7 +78,7 @@ class NamedTopics:
         if self._views.view(name).successor is None:
             return name
         self._verify(name)
-        return found(name, self._views.view).topic
+        return topic_of(name, self._views.view).topic
 
     def _verify(self, name: str) -> None:
         """Compare the topic ids on the way with the cluster's (invariant I8). A topic that is gone has none: its name

@@ -157,11 +157,11 @@ class Names:
         moved = {}
         for name in self.through(changed):
             before = self.leads_to(name)
-            found = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
-            if found[0].successor is None:
+            chain = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
+            if chain[0].successor is None:
                 self._segments.pop(name, None)
             else:
-                self._segments[name] = found
+                self._segments[name] = chain
             if self.leads_to(name) != before:
                 moved[name] = before
         return moved
@@ -169,17 +169,17 @@ class Names:
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
         """Return the topic, and its id, that records under ``name`` go to now or next, where another topic had its name
         before; else None."""
-        found = self.segments(name)
-        if not found:
+        chain = self.segments(name)
+        if not chain:
             return None
-        coming = found[-1].successor
-        topic, topic_id = (found[-1].topic, found[-1].topic_id) if coming is None else (coming.topic, coming.topic_id)
+        coming = chain[-1].successor
+        topic, topic_id = (chain[-1].topic, chain[-1].topic_id) if coming is None else (coming.topic, coming.topic_id)
         return (topic, topic_id) if topic_id is not None and not views(topic).applies_to(topic_id) else None
 
     def through(self, topics: Iterable[str]) -> set[str]:
         """Return the names that have to do with any of ``topics``, and their own names."""
         named = frozenset(topics)
-        return {*named, *(n for n, found in self._segments.items() if any(view.topic in named for view in found))}
+        return {*named, *(n for n, chain in self._segments.items() if any(view.topic in named for view in chain))}
 
     def segments(self, name: str) -> tuple[TopicView, ...]:
         """Return :func:`modeaware.chain.segments`; nothing where the topic of that name has no successor."""
@@ -191,12 +191,12 @@ class Names:
 
     def replaced(self) -> dict[str, str]:
         """Return the names that lead to another topic -> that topic."""
-        return {name: found[-1].topic for name, found in list(self._segments.items()) if found[-1].topic != name}
+        return {name: chain[-1].topic for name, chain in list(self._segments.items()) if chain[-1].topic != name}
 
     @property
     def is_any_announced(self) -> bool:
         """Whether some topic has a successor that its name does not lead to yet."""
-        return any(found[-1].successor is not None for found in self._segments.values())
+        return any(chain[-1].successor is not None for chain in self._segments.values())
 
 
 class Routes:
@@ -312,10 +312,10 @@ class Routes:
     def _forget_earlier_topic(self, name: str) -> None:
         """Where a chain leads back to an earlier name, the client library knows that topic by the partitions that it
         had: a record for one that is no more is not acknowledged, and ends a transaction of librdkafka's for good."""
-        found = self._names.returning(name, self._views.view)
-        if found is not None and found[1] not in self._looked_anew and self._look_anew is not None:
-            self._looked_anew.add(found[1])
-            self._look_anew(found[0])
+        returning = self._names.returning(name, self._views.view)
+        if returning is not None and returning[1] not in self._looked_anew and self._look_anew is not None:
+            self._looked_anew.add(returning[1])
+            self._look_anew(returning[0])
 
     def _put(self, routes: Mapping[str, Route | None]) -> None:
         """Put routes of topics in force."""
@@ -384,8 +384,8 @@ class Routes:
         views = [] if own is None else [own.view]
         for view in segments if own is None else segments[:-1]:
             views += [] if view.is_alias else [view]
-        found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
-        return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
+        ids = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
+        return [(topic, topic_id) for topic, topic_id in ids if self._verified.get(topic) != topic_id]
 
     def observe_key(self, name: str, key: bytes) -> None:
         """Take in the key of a record under ``name`` that another partitioner has placed."""

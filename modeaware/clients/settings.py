@@ -182,7 +182,7 @@ class TokenCallback:
 
 
 def _underscored(message: str) -> str:
-    return re.sub(r"\bmodeaware(\.[a-z]+)+", lambda found: found[0].replace(".", "_"), message)
+    return re.sub(r"\bmodeaware(\.[a-z]+)+", lambda match: match[0].replace(".", "_"), message)
 
 
 def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,8 +265,8 @@ def _sticky_linger_ms(settings: Mapping[str, Any]) -> int:
 
 def _number(value: Any, default: float) -> float:
     # As strtol and strtod: "0x10" and "10ms" are numbers there.
-    found = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
-    if found is None:
+    match = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
+    if match is None:
         return default
-    text = found[1]
+    text = match[1]
     return float(int(text, 16)) if text[:2] in ("0x", "0X") else float(text)

@@ -137,16 +137,20 @@ class Certificate(TopicReport):
     @property
     def all_drained(self) -> bool:
         """Whether every partition is drained or reclaimed, and a topic that is replaced let go behind its fence."""
-        return self.objection is None and all(each.verdict in (DRAINED, RECLAIMED, DELETED) for each in self.partitions)
+        return self.objection is None and all(
+            partition.verdict in (DRAINED, RECLAIMED, DELETED) for partition in self.partitions
+        )
 
     @property
     def objection(self) -> str | None:
         """Why a topic that is replaced is not let go, or its fence is not proved."""
-        now = self.replacement
-        if now is None:
+        replacement = self.replacement
+        if replacement is None:
             return None
-        if now.let_go_ms is None:
-            return f"not let go: {reasons.text(now.reason) if now.reason is not None else 'in progress'}"
+        if replacement.let_go_ms is None:
+            return (
+                f"not let go: {reasons.text(replacement.reason) if replacement.reason is not None else 'in progress'}"
+            )
         proved = self.fence_proved_now
         open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
         if not open_now:
@@ -156,8 +160,13 @@ class Certificate(TopicReport):
     @property
     def not_checked(self) -> str | None:
         """What could not be looked up; that alone makes no verdict."""
-        now = self.replacement
-        if now is None or now.fence == "none" or now.let_go_ms is None or now.gone_ms is not None:
+        replacement = self.replacement
+        if (
+            replacement is None
+            or replacement.fence == "none"
+            or replacement.let_go_ms is None
+            or replacement.gone_ms is not None
+        ):
             return None
         if self.fence_proved_now is not None:
             return None
@@ -204,7 +213,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
-    if (now := is_followed(record)) is not None and now.has_fence:
+    if (replacement := is_followed(record)) is not None and replacement.has_fence:
         evidence = replace(evidence, fence=fences(session.cluster.brokers, [topic]).get(topic))
     return certificate(evidence, chosen)
 
@@ -214,7 +223,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
     record, report = evidence.record, report_topic(evidence.record, evidence.facts, evidence.requirement, partitions)
     checked_ms = evidence.checked_ms
     about = {
-        "partitions": tuple(_partition(each, evidence) for each in report.partitions),
+        "partitions": tuple(_partition(partition_report, evidence) for partition_report in report.partitions),
         "cluster_id": evidence.cluster_id,
         "controller_epoch": record.controller_epoch,
         "recorded_ms": record.changed_ms,
@@ -249,10 +258,10 @@ def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", record.topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
-    if (now := moving(record)) is not None:
+    if (replacement := moving(record)) is not None:
         for name in evidence.requirement.waited_for(evidence.facts.groups):
             offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
-            expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"
+            expect = f"for each of the {replacement.num_partitions} partitions of {replacement.successor} an offset"
             commands.append(_command(f"group {name} has moved", offsets, expect))
     return tuple(commands)
 
@@ -289,8 +298,8 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
 
 
 def _is_deleted(evidence: Evidence) -> bool:
-    now = evidence.record.replacement
-    return now is not None and now.gone_ms is not None and now.deleting_ms is not None
+    replacement = evidence.record.replacement
+    return replacement is not None and replacement.gone_ms is not None and replacement.deleting_ms is not None
 
 
 def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCommand, ...]:
@@ -302,7 +311,7 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
     offsets = ("kafka-get-offsets.sh", *server, "--topic-partitions", where)
     at_seal = verdict == RECLAIMED and retired.reclaim_offset == seal
     start = f"{where}:{seal}" if at_seal else f"{where}: and an offset of {seal} or less"
-    found = [
+    commands = [
         _command("the end of the log is the seal", [*offsets, "--time", "latest"], f"{where}:{seal}"),
         _command("the start of the log", [*offsets, "--time", "earliest"], start),
     ]
@@ -312,10 +321,10 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
         expect = f"for partition {partition} of {record.topic} an offset of {offset} or more"
         expect += some if retired.drained_by < len(provers) else ""
         arguments = [_group_tool(group, evidence), *server, "--describe", "--offsets", "--group", group]
-        found.append(_command(f"group {group} has consumed it", arguments, expect))
+        commands.append(_command(f"group {group} has consumed it", arguments, expect))
     read = ["kafka-console-consumer.sh", *server, "--topic", record.topic, "--partition", str(partition)]
     read += ["--offset", str(seal), "--timeout-ms", "5000"]
-    return (*found, _command("no record at or after the seal", read, "Processed a total of 0 messages"))
+    return (*commands, _command("no record at or after the seal", read, "Processed a total of 0 messages"))
 
 
 def _command(what: str, arguments: Sequence[str], expect: str) -> KafkaCommand:

@@ -171,13 +171,13 @@ def look_at_groups(
 ) -> list[TopicFacts | ClusterError]:
     """Return the facts of topics' retired partitions, of the topics that groups are to move to, and of all groups
     whether or not a change is in progress."""
-    found = observer.observe_all(looks, rules, before_due=True)
+    facts_by_look = observer.observe_all(looks, rules, before_due=True)
     settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
-    after = {topic: now.successor for topic, record, *_ in looks if (now := moving(record)) is not None}
+    after = {topic: replacement.successor for topic, record, *_ in looks if (replacement := moving(record)) is not None}
     names = list(dict.fromkeys((*settled, *after.values())))
     whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
     seen: list[TopicFacts | ClusterError] = []
-    for (topic, *_), facts in zip(looks, found, strict=True):
+    for (topic, *_), facts in zip(looks, facts_by_look, strict=True):
         every, successor = whole[topic] if topic in settled else facts, whole[after[topic]] if topic in after else None
         if isinstance(successor, ClusterError):
             seen.append(successor)

@@ -361,12 +361,12 @@ class Settings:
     def _session(self) -> Verdict:
         """Whether the brokers take members of the election with this session timeout."""
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
-        found = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
-        if least not in found or most not in found:
+        limits = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
+        if least not in limits or most not in limits:
             detail = f"must lie within the brokers' {least} and its maximum, which this user may not see"
             return Verdict(State.UNKNOWN, detail)
-        fits = int(found[least]) <= self.scope.session_timeout_ms <= int(found[most])
-        return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {found[least]} to {found[most]}")
+        fits = int(limits[least]) <= self.scope.session_timeout_ms <= int(limits[most])
+        return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {limits[least]} to {limits[most]}")
 
     def _controller(self) -> Verdict:
         try:

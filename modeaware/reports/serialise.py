@@ -36,9 +36,9 @@ def to_json(value: Any) -> Any:
     if is_dataclass(value):
         return {key: to_json(attrgetter(name)(value)) for key, name in json_names(type(value)).items()}
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [to_json(each) for each in (sorted(value) if isinstance(value, frozenset) else value)]
+        return [to_json(item) for item in (sorted(value) if isinstance(value, frozenset) else value)]
     return value
 
 
@@ -77,13 +77,13 @@ def json_help(report: type, head: str = "--json prints one object:") -> str:
 def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Iterator[str]:
     meanings = {
         name: " ".join(_ROLE.sub("", text).replace("`", "").split())
-        for each in reversed(report.__mro__)
-        for names, text in _ATTRIBUTE.findall(inspect.getdoc(each) or "")
+        for kind in reversed(report.__mro__)
+        for names, text in _ATTRIBUTE.findall(inspect.getdoc(kind) or "")
         for name in names.split(", ")
     }
     hints, names = get_type_hints(report), json_names(report)
     constants = {key: getattr(report, name) for key, name in names.items() if hints.get(name) is ClassVar}
-    for key, name in sorted(names.items(), key=lambda each: each[0] not in constants):  # first: they tell kinds apart
+    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # first: they tell kinds apart
         computed = getattr(report, name, None)  # a property, or the default of a field
         hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
         parts = _reports_in(hint)
@@ -101,4 +101,4 @@ def _reports_in(hint: Any) -> list[type]:
     """Return the dataclasses that a type consists of: ``X | Y | None``, ``tuple[X, ...]``, ``Mapping[str, X]``."""
     if isinstance(hint, type) and is_dataclass(hint):
         return [hint]
-    return [found for part in get_args(hint) for found in _reports_in(part)]
+    return [report for part in get_args(hint) for report in _reports_in(part)]

@@ -82,8 +82,8 @@ class ModeLog:
     def deleted(self, topic: str) -> TopicRecord | None:
         """Return the record of the topic of that name that a controller has deleted after it was replaced, or is
         deleting."""
-        found = replaced(self.replay.records_of(topic))
-        return next((record for record, now in found if now.deleting_ms is not None), None)
+        of_name = replaced(self.replay.records_of(topic))
+        return next((record for record, replacement in of_name if replacement.deleting_ms is not None), None)
 
     def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
         """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`.
@@ -92,8 +92,15 @@ class ModeLog:
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
-        others = ((record.topic_id, now) for record, now in replaced(self.replay.records_of(topic)))
-        return next((now.successor for each, now in others if each != topic_id and now.switched_ms is not None), None)
+        others = ((record.topic_id, replacement) for record, replacement in replaced(self.replay.records_of(topic)))
+        return next(
+            (
+                replacement.successor
+                for record_id, replacement in others
+                if record_id != topic_id and replacement.switched_ms is not None
+            ),
+            None,
+        )
 
 
 class Session:

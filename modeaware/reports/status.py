@@ -76,10 +76,10 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
 
 
 def _change(topic: TopicReport) -> str:
-    if (now := topic.replacement) is not None:
-        if now.undone_ms is not None:
-            return f"undo of the replacement by {now.successor}"
-        return f"replacement by {now.successor} ({now.num_partitions})"
+    if (replacement := topic.replacement) is not None:
+        if replacement.undone_ms is not None:
+            return f"undo of the replacement by {replacement.successor}"
+        return f"replacement by {replacement.successor} ({replacement.num_partitions})"
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
         return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
     return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"
@@ -87,9 +87,11 @@ def _change(topic: TopicReport) -> str:
 
 def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
     changing = [p for p in topic.partitions if p.phase not in (None, "done")]
-    now = topic.replacement
-    if now is not None and (now.reason is not None or not changing):
-        yield Waiting((), topic.phase, now.reason, now.waits_for, _next(topic, now.reason, typed))
+    replacement = topic.replacement
+    if replacement is not None and (replacement.reason is not None or not changing):
+        yield Waiting(
+            (), topic.phase, replacement.reason, replacement.waits_for, _next(topic, replacement.reason, typed)
+        )
     for group in alike(changing, lambda p: (p.phase, p.reason)):
         first, ids = group[0], tuple(p.partition for p in group)
         yield Waiting(ids, first.phase or "", first.reason, waits_for(group), _next(topic, first.reason, typed))
@@ -99,11 +101,11 @@ def _next(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
-    now, shrink = topic.replacement, topic.deletion
-    template = (NEXT if now is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
+    replacement, shrink = topic.replacement, topic.deletion
+    template = (NEXT if replacement is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
     if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # not in the record
         template = _GROUPS
-    filled = {"topic": topic.topic, "group": group, "new": now.successor if now is not None else ""}
+    filled = {"topic": topic.topic, "group": group, "new": replacement.successor if replacement is not None else ""}
     if shrink is not None:
         delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
         policy = "--immediate-delete" if shrink.immediate_delete else delay
@@ -162,12 +164,12 @@ def status_text(report: StatusReport) -> list[str]:
         (
             change.topic,
             change.change,
-            each.phase,
-            format_ranges(each.partitions) or "-",
-            "-" if each.reason is None else reasons.brief(each.reason),
-            each.next or "-",
+            waiting.phase,
+            format_ranges(waiting.partitions) or "-",
+            "-" if waiting.reason is None else reasons.brief(waiting.reason),
+            waiting.next or "-",
         )
         for change in report.changes
-        for each in change.waiting
+        for waiting in change.waiting
     ]
     return table(("Topic", "Change", "Phase", "Partitions", "Waits for", "Next"), rows)

@@ -89,8 +89,8 @@ def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic
     """
     if is_topic_name(pattern):
         return [topic for topic in topics if topic.name == pattern]
-    found = matching(topics, pattern, exclude_internal=True)
-    return [topic for topic in found if topic.name != mode_log_topic]
+    matches = matching(topics, pattern, exclude_internal=True)
+    return [topic for topic in matches if topic.name != mode_log_topic]
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ def topic_states(
     """
     if not names:
         return []
-    found = _partitions(brokers, names, live_brokers, limit)
-    moves = _reassignments(brokers) if found else {}
-    configs = _configs(brokers, list(found))
+    partitions_by_topic = _partitions(brokers, names, live_brokers, limit)
+    moves = _reassignments(brokers) if partitions_by_topic else {}
+    configs = _configs(brokers, list(partitions_by_topic))
     states = []
     for name in names:
-        if name in found and name in configs:
-            topic_id, partitions = found[name]
+        if name in partitions_by_topic and name in configs:
+            topic_id, partitions = partitions_by_topic[name]
             partitions = [_moving(p, moves.get((name, p.partition))) for p in partitions]
             states.append(TopicState(name, topic_id, tuple(partitions), **configs[name]))
     return states
@@ -170,20 +170,20 @@ _Found = dict[str, tuple[str, list[PartitionReplicas]]]
 
 
 def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], limit: int) -> _Found:
-    found: _Found = {}
+    partitions_by_topic: _Found = {}
     try:
         for topic in _described(brokers, names, limit):
-            _add(found, topic, live, has_elr=True)
+            _add(partitions_by_topic, topic, live, has_elr=True)
     except ClusterError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.8
             raise
-        found.clear()
+        partitions_by_topic.clear()
         for some in _slices(names):
             for topic in brokers.ask(metadata_request(some, _TOPIC_IDS)).topics:
-                _add(found, topic, live, has_elr=False)
-    for _, partitions in found.values():
+                _add(partitions_by_topic, topic, live, has_elr=False)
+    for _, partitions in partitions_by_topic.values():
         partitions.sort(key=lambda partition: partition.partition)
-    return found
+    return partitions_by_topic
 
 
 def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
@@ -201,15 +201,15 @@ def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[A
             return
         name, partition = answer.next_cursor.topic_name, answer.next_cursor.partition_index
         cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=name, partition_index=partition)
-        left = [each for each in left if each >= name]
+        left = [other for other in left if other >= name]
 
 
-def _add(found: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> None:
+def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> None:
     if topic.error_code in _GONE:
         return
     if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
         raise refusal(f"describe topic {topic.name!r}", topic.error_code, topic=topic.name)
-    _, partitions = found.setdefault(topic.name, (base64_id(topic.topic_id), []))
+    _, partitions = partitions_by_topic.setdefault(topic.name, (base64_id(topic.topic_id), []))
     for p in topic.partitions:
         leader = p.leader_id if p.leader_id in live else None
         partition = PartitionReplicas(p.partition_index, leader, tuple(p.replica_nodes), tuple(p.isr_nodes))
@@ -231,23 +231,23 @@ def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment
 
 def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Per topic what :class:`TopicState` says of its configs; one that is gone is missing."""
-    found: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     for some in _slices(names):
         for result in brokers.ask(configs_request(TOPIC_RESOURCE, some, min_version=1)).results:
             name, code = result.resource_name, result.error_code
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found[name] = {"configs": None}
+                configs[name] = {"configs": None}
             elif code and code not in _GONE:
                 raise refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
             elif not code:
                 values = {config.name: config.value for config in result.configs}
                 source = {config.name: config.config_source for config in result.configs}
-                found[name] = {
+                configs[name] = {
                     "configs": {key: value for key, value in values.items() if source[key] != _DEFAULT_CONFIG},
                     "overrides": {key: value or "" for key, value in values.items() if source[key] == _TOPIC_CONFIG},
                     "min_isr": int(values.get("min.insync.replicas") or 1),
                 }
-    return found
+    return configs
 
 
 def configs_request(kind: int, names: Sequence[str], *keys: str, min_version: int = 0) -> Any:
