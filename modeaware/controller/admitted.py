@@ -51,10 +51,12 @@ class Admitted:
         replacement that begins will do; the deletion that undoes one."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            now = self.record.replacement if self.record is not None else None
-            if now is not None and command.undo and now.undone_ms is None:
-                return (DeleteTopic(command.topic, self.topic_id, now.successor, now.successor_id or ""),)
-            return () if now is not None or command.forget else effects_to_come(command, self.topic_id)
+            replacement = self.record.replacement if self.record is not None else None
+            if replacement is not None and command.undo and replacement.undone_ms is None:
+                return (
+                    DeleteTopic(command.topic, self.topic_id, replacement.successor, replacement.successor_id or ""),
+                )
+            return () if replacement is not None or command.forget else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()
         if self.new is None and not command.validate_only:

@@ -38,13 +38,13 @@ class TopicWatch:
     def __init__(
         self,
         engine: Engine,
-        one: Callable[[Sequence[str]], Ids],
-        each: Callable[[Sequence[str]], Mapping[int, Ids]],
+        ids_of_one: Callable[[Sequence[str]], Ids],
+        ids_of_each: Callable[[Sequence[str]], Mapping[int, Ids]],
         clock: Clock,
     ) -> None:
         self._engine = engine
-        self._one = one
-        self._each = each
+        self._ids_of_one = ids_of_one
+        self._ids_of_each = ids_of_each
         self._clock = clock
         self._due_s = clock.monotonic_s()
         self._records: tuple[TopicRecord, ...] = ()
@@ -75,7 +75,7 @@ class TopicWatch:
             return ()
         if records != self._records:
             self._records, self._names, self._ids = records, sorted({record.topic for record in records}), None
-        ids = self._one(self._names)
+        ids = self._ids_of_one(self._names)
         if ids is self._ids:  # nothing has changed since no record was in doubt
             return ()
         missing = frozenset(record.topic_id for record in records if ids.get(record.topic, "") is None)
@@ -86,8 +86,8 @@ class TopicWatch:
         if not suspects:
             self._ids = ids
             return ()
-        each = self._each(sorted({record.topic for record in suspects}))
-        return tuple(record.topic_id for record in replaced_records(suspects, list(each.values())))
+        ids_by_broker = self._ids_of_each(sorted({record.topic for record in suspects}))
+        return tuple(record.topic_id for record in replaced_records(suspects, list(ids_by_broker.values())))
 
 
 def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> tuple[TopicRecord, ...]:

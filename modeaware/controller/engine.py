@@ -215,39 +215,50 @@ class Engine:
         if isinstance(commands[0], AlterGroupRulesCommand):
             return [self._alter_group_rules(commands[0])]
         chosen: list[TopicCommand] = []
-        for each in commands:
-            if isinstance(each, AlterGroupRulesCommand):
+        for command in commands:
+            if isinstance(command, AlterGroupRulesCommand):
                 break
-            chosen.append(each)
-        found = self._look(
-            [Look(each.topic, None) for each in chosen],
-            {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
+            chosen.append(command)
+        observed = self._look(
+            [Look(command.topic, None) for command in chosen],
+            {
+                command.topic: Look(command.successor, None)
+                for command in chosen
+                if isinstance(command, ReplaceTopicCommand)
+            },
         )
-        admitted = self._validate(self._admit_all(chosen, found))
-        admissions = [each.admission for each in admitted if isinstance(each, Admitted)]
+        admitted = self._validate(self._admit_all(chosen, observed))
+        admissions = [outcome.admission for outcome in admitted if isinstance(outcome, Admitted)]
         failures = self._append_whole(
-            [([] if each.record is None else [each.record], list(each.removed)) for each in admissions]
+            [
+                ([] if admission.record is None else [admission.record], list(admission.removed))
+                for admission in admissions
+            ]
         )
         return self._carry_out(
             [
-                refusal(each.command, failures[each.topic_id], each.record)
-                if isinstance(each, Admitted) and each.topic_id in failures
-                else each
-                for each in admitted
+                refusal(outcome.command, failures[outcome.topic_id], outcome.record)
+                if isinstance(outcome, Admitted) and outcome.topic_id in failures
+                else outcome
+                for outcome in admitted
             ]
         )
 
     def _admit_all(
-        self, commands: Sequence[TopicCommand], found: Sequence[TopicFacts | ClusterError]
+        self, commands: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
     ) -> list[Admitted | CommandResult]:
         """Decide on commands in their order: each one sees the replacements that those before it begin."""
         known = {record.topic_id: record for record, _ in replaced(self._records.values())}
         admitted = []
-        for command, facts in zip(commands, found, strict=False):
-            each = self._admit(command, facts, tuple(known.values()))
-            if isinstance(each, Admitted) and (record := each.admission.record) is not None and record.replacement:
+        for command, facts in zip(commands, observed, strict=False):
+            outcome = self._admit(command, facts, tuple(known.values()))
+            if (
+                isinstance(outcome, Admitted)
+                and (record := outcome.admission.record) is not None
+                and record.replacement
+            ):
                 known[record.topic_id] = record
-            admitted.append(each)
+            admitted.append(outcome)
         return admitted
 
     def _admit(
@@ -272,12 +283,16 @@ class Engine:
     def _validate(self, admitted: Sequence[Admitted | CommandResult]) -> list[Admitted | CommandResult]:
         """Have the brokers check what commands are to create, and fences, before anything is appended: their refusal
         changes nothing."""
-        checked = [(each, effect) for each in admitted if isinstance(each, Admitted) for effect in each.to_validate]
+        checked = [
+            (outcome, effect) for outcome in admitted if isinstance(outcome, Admitted) for effect in outcome.to_validate
+        ]
         refused: dict[str, CommandResult] = {}
-        for (each, _), error in zip(checked, self._validated([effect for _, effect in checked]), strict=True):
-            if error is not None and each.topic_id not in refused:
-                refused[each.topic_id] = self._not_begun(each.command, error, each.record)
-        return [refused.get(each.topic_id, each) if isinstance(each, Admitted) else each for each in admitted]
+        for (outcome, _), error in zip(checked, self._validated([effect for _, effect in checked]), strict=True):
+            if error is not None and outcome.topic_id not in refused:
+                refused[outcome.topic_id] = self._not_begun(outcome.command, error, outcome.record)
+        return [
+            refused.get(outcome.topic_id, outcome) if isinstance(outcome, Admitted) else outcome for outcome in admitted
+        ]
 
     def _validated(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         if not effects:
@@ -302,26 +317,26 @@ class Engine:
     def _carry_out(self, admitted: Sequence[Admitted | CommandResult]) -> list[CommandResult]:
         """Create what commands create, after the append; return their results."""
         growths = []
-        for each in admitted:
-            if not isinstance(each, Admitted):
+        for outcome in admitted:
+            if not isinstance(outcome, Admitted):
                 continue
-            for topic_id in each.admission.removed:
+            for topic_id in outcome.admission.removed:
                 logger.warning(
-                    "topic %r: the alias is removed, the record of the topic %s", each.command.topic, topic_id
+                    "topic %r: the alias is removed, the record of the topic %s", outcome.command.topic, topic_id
                 )
-            if each.admission.record is not None:
-                record = self._records[each.topic_id]
-                logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
-                if each.new is not None:
-                    growths.append(each)
+            if outcome.admission.record is not None:
+                record = self._records[outcome.topic_id]
+                logger.info("%s: %s", outcome.command, record.view().describe(), extra=about_record(record))
+                if outcome.new is not None:
+                    growths.append(outcome)
         failures = self._create(growths)
         return [
-            each
-            if isinstance(each, CommandResult)
-            else refusal(each.command, failures[each.topic_id], self._records.get(each.topic_id))
-            if each.topic_id in failures
-            else each.result
-            for each in admitted
+            outcome
+            if isinstance(outcome, CommandResult)
+            else refusal(outcome.command, failures[outcome.topic_id], self._records.get(outcome.topic_id))
+            if outcome.topic_id in failures
+            else outcome.result
+            for outcome in admitted
         ]
 
     def check(self, topic_ids: Sequence[str]) -> bool:
@@ -335,32 +350,32 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        successors = {record.topic: _successor(now) for record, now in replaced(records)}
+        successors = {record.topic: _successor(replacement) for record, replacement in replaced(records)}
         began_ms = elapsed_ms(self._clock)
-        found = self._look([Look(record.topic, record) for record in records], successors)
+        observed = self._look([Look(record.topic, record) for record in records], successors)
         chain = chain_of(self._records.values())
-        checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
-        passed = [each for each in checked if each is not None]
-        gone = [each.topic_id for each in passed if each.step.tombstone]
-        stay = [each for each in passed if not each.step.tombstone]
-        failures = self._append([each.step.record for each in stay if each.step.record is not None], gone)
-        stay = [each for each in stay if each.topic_id not in failures]
+        checked = [self._advance(record, facts, chain) for record, facts in zip(records, observed, strict=False)]
+        passed = [topic for topic in checked if topic is not None]
+        gone = [topic.topic_id for topic in passed if topic.step.tombstone]
+        stay = [topic for topic in passed if not topic.step.tombstone]
+        failures = self._append([topic.step.record for topic in stay if topic.step.record is not None], gone)
+        stay = [topic for topic in stay if topic.topic_id not in failures]
         for topic_id in failures:
             self.put_off(topic_id)
-        for each in stay:
-            record = self._records.get(each.topic_id)  # None: an alias has ended
-            if each.step.record is not None and record is not None:
+        for topic in stay:
+            record = self._records.get(topic.topic_id)  # None: an alias has ended
+            if topic.step.record is not None and record is not None:
                 waiting = describe_waiting(record)
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
-        appended = any(each.step.record is not None for each in stay) or bool(gone)
-        performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
+        appended = any(topic.step.record is not None for topic in stay) or bool(gone)
+        performed = self._perform_all([effect for topic in stay for effect in topic.step.effects], appended=appended)
         outcomes = iter(performed)
-        of_topic = {each.topic_id: [next(outcomes) for _ in each.step.effects] for each in stay}
-        known = [each for each in stay if each.topic_id in self._records]  # else an alias has ended
+        of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
+        known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
         pace_ms = self._let_through(known, began_ms)
         changed = bool(gone)
-        for each in known:
-            changed |= self._plan(each, of_topic[each.topic_id], pace_ms.get(each.topic_id))
+        for topic in known:
+            changed |= self._plan(topic, of_topic[topic.topic_id], pace_ms.get(topic.topic_id))
         return changed
 
     def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
@@ -374,11 +389,11 @@ class Engine:
             Topic id -> in how long its groups make it due.
         """
         decisions = {}
-        for each in checked:
-            record = self._records[each.topic_id]
+        for topic in checked:
+            record = self._records[topic.topic_id]
             try:
                 with self.failures.isolated(f"topic {record.topic!r}: its groups"):
-                    decision = self.moved.looked(each.this, record, at_ms)
+                    decision = self.moved.looked(topic.this, record, at_ms)
             except ClusterError as error:
                 logger.warning("topic %s: its groups stay as they are: %s", record.topic, error)
                 continue
@@ -446,8 +461,12 @@ class Engine:
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
         """A successor that has the name of an alias overrides what brokers may have kept of that topic's fence."""
-        before = (now for r, now in replaced(self._records.values()) if r.topic == effect.successor and r.is_alias)
-        was_fenced = any(now.has_fence for now in before)
+        before = (
+            replacement
+            for r, replacement in replaced(self._records.values())
+            if r.topic == effect.successor and r.is_alias
+        )
+        was_fenced = any(replacement.has_fence for replacement in before)
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool], pace_ms: int | None) -> bool:
@@ -485,7 +504,11 @@ class Engine:
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
-            if (now := record.replacement) is not None and now.successor_id is not None and now.switched_ms is None:
+            if (
+                (replacement := record.replacement) is not None
+                and replacement.successor_id is not None
+                and replacement.switched_ms is None
+            ):
                 self.check_at_once(topic_id)  # the successor decides what becomes of it
                 continue
             after = record_after(record, self._clock.now_ms())
@@ -508,9 +531,9 @@ class Engine:
     def _look(self, looks: Sequence[Look], successors: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
         """Return the facts of the first topics, as :meth:`_observe` does, with those of their ``successors``: topic ->
         the look at its successor. That is a look of its own: the successor may be among the topics, in a change too."""
-        found = self._observe(looks)
+        observed = self._observe(looks)
         pending = list(
-            dict.fromkeys(successors[look.topic] for look in looks[: len(found)] if look.topic in successors)
+            dict.fromkeys(successors[look.topic] for look in looks[: len(observed)] if look.topic in successors)
         )
         others: dict[Look, TopicFacts | ClusterError] = {}
         while pending:
@@ -519,7 +542,7 @@ class Engine:
             pending = pending[len(some) :]
         return [
             _merged(facts, others[successors[look.topic]]) if look.topic in successors else facts
-            for look, facts in zip(looks, found, strict=False)
+            for look, facts in zip(looks, observed, strict=False)
         ]
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
@@ -531,18 +554,18 @@ class Engine:
         what = f"topic {looks[0][0]!r}: a look" if len(looks) == 1 else "a look at many topics"
         try:
             with self.failures.isolated(what):
-                found = self._observer.observe_all(looks, self.group_rules)
+                observed = self._observer.observe_all(looks, self.group_rules)
         except ClusterError as error:
             if len(looks) == 1 or error.code is ErrorCode.REQUEST_TIMED_OUT:
                 return [error] * len(looks)
             return self._observe(looks[: len(looks) // 2])
         if not self._rules_unreadable:
-            return found
+            return observed
         return [
             replace(facts, groups_doubt=_RULES_UNREADABLE)
             if isinstance(facts, TopicFacts) and (facts.groups_doubt is None or facts.groups_doubt.hidden)
             else facts
-            for facts in found
+            for facts in observed
         ]
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
@@ -587,7 +610,7 @@ class Engine:
         stamp = self._epoch, self._clock.now_ms()
         records = [record.stamped(*stamp) for some, _ in units for record in some]
         ended = [topic_id for record in records for topic_id in ended_by(record, held)]
-        gone = [each for each in dict.fromkeys([g for _, some in units for g in some] + ended) if each in self._records]
+        gone = [g for g in dict.fromkeys([t for _, some in units for t in some] + ended) if g in self._records]
         if gone:
             records += [alias.stamped(*stamp) for alias in led_on(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
@@ -601,7 +624,7 @@ class Engine:
             if len(units) == 1:
                 logger.error("%s", error)
                 return {entries[0][0]: error}
-            return {topic_id: failure for each in units for topic_id, failure in self._append_whole([each]).items()}
+            return {topic_id: failure for unit in units for topic_id, failure in self._append_whole([unit]).items()}
         for record in records:
             self._records[record.topic_id] = record
             self.watched.appended(record, self._clock.now_ms())
@@ -617,19 +640,19 @@ class Engine:
     def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
         """Create the partitions of commands. Return topic id -> the error, where the outcome is not known or the growth
         was given up."""
-        effects = [each.new for each in growths if each.new is not None]
+        effects = [growth.new for growth in growths if growth.new is not None]
         failures: dict[str, ClusterError] = {}
         given_up = []
-        for each, error in zip(growths, self._perform(effects) if effects else (), strict=True):
-            record = each.admission.record
+        for growth, error in zip(growths, self._perform(effects) if effects else (), strict=True):
+            record = growth.admission.record
             if error is None or record is None:
                 continue
-            failures[each.topic_id] = error
+            failures[growth.topic_id] = error
             if error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
                 text = f"{error}; it is retried until it is done"
-                failures[each.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
+                failures[growth.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
             else:
-                given_up.append(give_up_opening(self._records[each.topic_id], each.facts))
+                given_up.append(give_up_opening(self._records[growth.topic_id], growth.facts))
         self._append(given_up)
         return failures
 

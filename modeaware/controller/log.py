@@ -118,15 +118,15 @@ class ControllerLog:
             text = f"mode log: topic {self._topic!r} is not open for writing"
             raise ClusterError(text, code=NOT_BEGUN, topic=self._topic)
         deadline = Deadline(APPEND_TIMEOUT_S if self.timeout_s is None else self.timeout_s)
-        found = self._described(deadline)
-        if found.topic_id != self._topic_id:
+        log_topic = self._described(deadline)
+        if log_topic.topic_id != self._topic_id:
             self.close()
             raise ClusterError(
                 f"mode log: topic {self._topic!r} was deleted and created again: nothing was appended to it",
                 code=NOT_BEGUN,
                 topic=self._topic,
             )
-        self.unfit = found.unfit
+        self.unfit = log_topic.unfit
         self._writer.append(records, self._membership(), deadline.left_s())
         self.appends += 1
 

@@ -57,8 +57,8 @@ class MovedGroups:
 
     def moved(self, topic_id: str) -> Moved:
         """Return the groups of a topic that are let through, on the log or about to be."""
-        found = self._decided.get(topic_id)
-        return _NONE_MOVED if found is None else found.moved
+        record = self._decided.get(topic_id)
+        return _NONE_MOVED if record is None else record.moved
 
     def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
         """Take what a look has shown into account; return what follows.
