@@ -153,7 +153,7 @@ class _Registry:
             source.stop(EXIT_TIMEOUT_S / len(sources))
 
     def forget_parent(self) -> None:
-        """Let go of the parent's sources in a forked child."""
+        """Drop the parent's sources in a forked child."""
         self.lock = InnerLock()
         self._parents.extend(self.shared.values())
         self.shared = {}
