@@ -223,7 +223,7 @@ def test_a_replacement_is_waited_for(
     status: int,
     said: str,
 ) -> None:
-    def wait(change: object, topic: str, ended: Callable[[Any], bool], lost: object) -> None:
+    def wait(change: object, topic: str, ended: Callable[[Any], bool], **_: object) -> None:
         sealing = TopicDescription("a", "id", 1, "seal", None, (), (), replacement=replace(BEGUN, switched_ms=1))
         assert not ended(sealing)
         assert ended(replace(sealing, phase=phase, replacement=now))
