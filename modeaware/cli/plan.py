@@ -117,7 +117,7 @@ controller nor a mode log; where there is a mode log, the plan says what is in p
             write_file(fleet_html(plan), args.html)
             tell(f"Written: {args.html}")
         if args.write is not None:
-            write_file(_topics_file(plan, args.limit), args.write)
+            write_file(topics_file(plan, args.limit), args.write)
             tell(f"Written: {args.write}; see it with modeaware apply {args.write} --dry-run")
         return 0
 
@@ -156,7 +156,7 @@ def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
     )
 
 
-def _topics_file(plan: FleetPlan, limit: int | None) -> str:
+def topics_file(plan: FleetPlan, limit: int | None) -> str:
     return topics_text(
         {
             title: [DesiredTopic(row.topic, row.to, replace=row.replacement) for row in rows]

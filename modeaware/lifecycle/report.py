@@ -236,6 +236,12 @@ class TopicReport:
         return now is not None and now.pause_before_switch and now.reason == reasons.PAUSED
 
     @property
+    def alarm(self) -> str | None:
+        """What holds it up that is wrong (:data:`modeaware.lifecycle.reasons.ALARMS`), in words; None: nothing is."""
+        whole = () if self.replacement is None else (self.replacement,)
+        return next((e.waits_for for e in (*whole, *self.partitions) if reasons.is_alarm(e.reason)), None)
+
+    @property
     def is_settled(self) -> bool:
         """Whether no controller takes it further until a command comes, or its own retention has emptied it."""
         now = self.replacement

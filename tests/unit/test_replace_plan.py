@@ -511,7 +511,7 @@ class FakeChange:
     def embed(self, claim: object) -> None:
         self.asked.append("embed")
 
-    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None]) -> None:
+    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None], **_: object) -> None:
         self.waited = topics
         for each in self.ends:
             if isinstance(each, RequestRefused):
