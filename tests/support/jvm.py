@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from modeaware.local.jars import find_java, kafka_jars
+from modeaware.local.jars import KAFKA_VERSION, find_java, kafka_jars
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "java" / "build.py"
 PROGRAMS = ROOT / "tests" / "support" / "java" / "modeaware"
 TIMEOUT_S = 240
+CLIENTS = os.environ.get("MODEAWARE_TEST_KAFKA_CLIENTS", KAFKA_VERSION)
+"""The version of Kafka with whose clients the tests' programs run. The jar is always compiled with the same one."""
 _LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel="
 
 
@@ -46,7 +48,7 @@ def plug_ins_jar() -> Path:
 def class_path() -> str:
     """Of the plug-ins, the tests' programs and Kafka."""
     jar = plug_ins_jar()
-    found = f"{jar}:{jar.parent}:{kafka_jars()}/*"
+    found = f"{jar}:{jar.parent}:{kafka_jars(CLIENTS)}/*"
     build = runpy.run_path(str(BUILD))
     build["compile_classes"](build["find_compiler"](), found, sorted(PROGRAMS.glob("*.java")), jar.parent)
     return found
