@@ -21,7 +21,8 @@ class Watch:
     Attributes:
         last: the last description.
         count: of the partitions of a topic that is replaced, while it was there.
-        is_replaced: whether producers write to the new topic, which is never undone.
+        is_replaced: whether another topic has the name of one that was replaced. A topic that has switched keeps its
+            replacement for as long as it exists.
         pause_ms: from the switch of a replacement until all partitions were sealed, where that was seen.
     """
 
@@ -32,6 +33,7 @@ class Watch:
         self.last: TopicDescription | None = None
         self.count = 0
         self.is_replaced = False
+        self._switched_id: str | None = None
         self.pause_ms: int | None = None
         self._seen_unsealed = False
 
@@ -40,10 +42,11 @@ class Watch:
         self.last, replacement = topic, topic.replacement
         if replacement is None:
             wanted = None if self.replacement is None else self.replacement.successor
-            self.is_replaced |= wanted is not None and wanted in (topic.leads_to, topic.replaces)
+            is_other = self._switched_id is not None and topic.topic_id != self._switched_id
+            self.is_replaced = is_other or (wanted is not None and wanted in (topic.leads_to, topic.replaces))
             return topic.phase == "done" or self.replacement is not None
         self.count = len(topic.partitions) or self.count
-        self.is_replaced = replacement.switched_ms is not None
+        self._switched_id = topic.topic_id if replacement.switched_ms is not None else None
         if replacement.switched_ms is None or topic.phase == "seal":
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
