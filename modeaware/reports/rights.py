@@ -62,7 +62,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """One answer; ``detail`` is empty where there is nothing to add."""
+    """One answer; ``detail`` may be empty."""
 
     state: State
     detail: str = ""
@@ -273,7 +273,7 @@ class _Questions:
         return _granted(need.operation in operations)
 
     def _judged(self, request: Any, code: Callable[[Any], int], refused: int) -> Verdict:
-        """By whether the request is refused for want of the right."""
+        """Judge by whether the brokers reject the request for lack of the right."""
         answer = self._answer(request)
         if isinstance(answer, ClusterError):
             return Verdict(State.UNKNOWN, str(answer))
@@ -359,7 +359,7 @@ class Settings:
         return Verdict(State.PASS, detail)
 
     def _session(self) -> Verdict:
-        """Whether the brokers take members of the election with this session timeout."""
+        """Return whether the brokers admit members of the election with this session timeout."""
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
         limits = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
         if least not in limits or most not in limits:
@@ -379,7 +379,7 @@ class Settings:
         return Verdict(State.UNKNOWN, "none answers: commands do its work then, and need the controllers' rights")
 
     def _config(self, kind: int, name: str, *keys: str) -> dict[str, str]:
-        """Configs by name; empty where the user may not see them."""
+        """Return configs by name; empty where the user has no right to see them."""
         try:
             node = self.asked.node if kind == BROKER_RESOURCE else None
             (result,) = self.brokers.ask(configs_request(kind, [name], *keys), node).results
@@ -462,7 +462,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``modeaware check`` prints.
+    """The output of ``modeaware check``.
 
     Attributes:
         passed: whether nothing fails.

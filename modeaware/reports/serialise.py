@@ -24,7 +24,7 @@ from modeaware.modelog.records import Straggler
 from modeaware.modes import PartitionMode
 
 SCHEMA_VERSION = 1
-"""Of everything that ``--json`` prints; goes up when a key goes, or changes its meaning. A new key changes nothing."""
+"""The version of all ``--json`` output. It rises when a key is removed or changes its meaning, not for a new key."""
 _WIDTH = 118
 _ROLE = re.compile(r":\w+:(?=`)")
 _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -68,7 +68,7 @@ def json_names(report: type) -> dict[str, str]:
 
 
 def json_help(report: type, head: str = "--json prints one object:") -> str:
-    """Return the documentation of a report's JSON object: each key with what its class says of it."""
+    """Return the documentation of a report's JSON object: each key with the text of its class's docstring."""
     version = f"  schema_version: {SCHEMA_VERSION}; another one where a key was removed, or has changed its meaning"
     foot = "Times are in ms since 1970. Null: does not apply, or is not known. Fields may be added."
     return "\n".join([head, version, *_help_lines(report, "  ", {}), foot, ""])

@@ -1,4 +1,4 @@
-"""What ``modeaware status`` shows: every change under way, what it waits for, and the command to run next. Pure."""
+"""The output of ``modeaware status``: every change under way, its reason to wait, and the command to run next. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Typed = Callable[..., str]
 
 @dataclass(frozen=True)
 class Waiting:
-    """Partitions that wait for the same.
+    """Partitions that wait for the same reason.
 
     Attributes:
         partitions: their numbers; empty: the replacement waits as a whole.
-        reason: the code of what they wait for; null: the next step is due.
+        reason: the code of the reason; null: the next step is due.
         waits_for: the reason in words.
-        next: the command that looks into it or resolves it; null: it passes by itself, or waits as requested.
+        next: the command that examines or resolves the reason; null: the wait ends by itself, or was requested.
     """
 
     partitions: tuple[int, ...]
@@ -52,10 +52,10 @@ class ChangeStatus:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """What ``modeaware status`` shows.
+    """The output of ``modeaware status``.
 
     Attributes:
-        controller_runs: whether a controller is running; null: this host or user cannot find out.
+        controller_runs: whether a controller is running; null: unknown to this host or user.
         changes: a list of objects, by topic.
     """
 
@@ -144,7 +144,7 @@ NEXT = {
     reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
     reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
 }
-"""Code of a reason -> the command that looks into it or resolves it."""
+"""Code of a reason -> the command that examines or resolves the reason."""
 _OF_REPLACEMENT = {
     reasons.COMPACTED: "modeaware replace {topic} --undo",
     reasons.GROUP_STATEFUL: "modeaware replace {topic} --accept-state-loss {group}",

@@ -1,4 +1,4 @@
-"""Topics as brokers describe them: which a name or pattern selects; configs, leaders, replicas, reassignments."""
+"""Topics by the brokers: selection by name or pattern; configs, leaders, replicas, reassignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.requests import DescribeConfigsRequest, DescribeTopicPartitionsRequest, MetadataRequest
 
 PARTITIONS_PER_ANSWER = 2000
-"""As ``kafka-topics`` asks for: ``--partition-size-limit-per-response``."""
+"""The default of ``kafka-topics``: ``--partition-size-limit-per-response``."""
 _TOPICS_PER_REQUEST = 200
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 _TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
@@ -38,14 +38,14 @@ class ListedTopic:
 
 @dataclass(frozen=True)
 class TopicList:
-    """What one broker returns: all topics that the user may see, by name, and the ids of the live brokers."""
+    """One broker's response: all topics that the user may see, by name, and the ids of the live brokers."""
 
     topics: tuple[ListedTopic, ...]
     live_brokers: frozenset[int]
 
 
 def list_topics(brokers: Brokers) -> TopicList:
-    """Ask any broker for all topics."""
+    """Request all topics from any broker."""
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=_TOPIC_IDS))
     topics = [
         ListedTopic(topic.name, base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
@@ -77,7 +77,7 @@ def matching(
 
 
 def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
-    """Return the topics to show: the one of exactly this name, where there is one; else those that match it."""
+    """Return the topics to show: the topic of exactly this name, if it exists; else all that match the pattern."""
     return [topic for topic in topics if topic.name == pattern] or matching(topics, pattern)
 
 
@@ -100,7 +100,7 @@ class PartitionReplicas:
     Attributes:
         leader: None where no live broker leads.
         elr, last_known_elr: KIP-966's eligible leader replicas; None where the broker does not return them.
-        adding, removing: of a reassignment in progress; None where there is none.
+        adding, removing: the replicas of a reassignment in progress; None without a reassignment.
     """
 
     partition: int
@@ -125,9 +125,9 @@ class TopicState:
     """One topic.
 
     Attributes:
-        configs: those that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
-        overrides: those that were set for this topic; None likewise.
-        min_isr: its ``min.insync.replicas``; None likewise.
+        configs: the configs that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
+        overrides: the configs that were set for this topic; None likewise.
+        min_isr: the topic's ``min.insync.replicas``; None likewise.
     """
 
     name: str
@@ -141,10 +141,10 @@ class TopicState:
 def topic_states(
     brokers: Brokers, names: Sequence[str], live_brokers: frozenset[int], limit: int = PARTITIONS_PER_ANSWER
 ) -> list[TopicState]:
-    """Ask for these topics; one that does not exist any more is missing. In the order of ``names``.
+    """Request the state of these topics, without those that no longer exist. In the order of ``names``.
 
     Args:
-        limit: how many partitions an answer of DescribeTopicPartitions may have.
+        limit: the most partitions in a response of DescribeTopicPartitions.
     """
     if not names:
         return []
@@ -187,7 +187,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
 
 
 def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
-    """The topics of DescribeTopicPartitions; one that spans answers comes in pieces."""
+    """Yield the topics of DescribeTopicPartitions; a topic that spans responses comes in pieces."""
     left, cursor = sorted(names), None  # the order in which brokers go through them
     while True:
         request = DescribeTopicPartitionsRequest(
@@ -220,7 +220,7 @@ def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_e
 
 
 def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
-    """What is in progress; nothing where the user or the broker may not know."""
+    """Return the reassignments in progress; empty where the user has no right, or the broker no such request."""
     try:
         return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
     except ModeAwareError as error:
@@ -230,7 +230,7 @@ def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment
 
 
 def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Per topic what :class:`TopicState` says of its configs; one that is gone is missing."""
+    """Return, per topic, the configs of :class:`TopicState`, without topics that are gone."""
     configs: dict[str, dict[str, Any]] = {}
     for some in _slices(names):
         for result in brokers.ask(configs_request(TOPIC_RESOURCE, some, min_version=1)).results:
