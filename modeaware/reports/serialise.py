@@ -24,7 +24,7 @@ from modeaware.modelog.records import Straggler
 from modeaware.modes import PartitionMode
 
 SCHEMA_VERSION = 1
-"""The version of all ``--json`` output. It rises when a key is removed, or changes its meaning; not for a new key."""
+"""The version of all ``--json`` output. It rises when a key is removed or changes its meaning, not for a new key."""
 _WIDTH = 118
 _ROLE = re.compile(r":\w+:(?=`)")
 _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
