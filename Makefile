@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 # dev has pyspark, through whose Ivy jar modeaware.local gets Kafka's jars where there is no mvn.
 EXTRAS := dev,demo
-SOURCES := modeaware partitioners tests hatch_build.py $(wildcard benchmarks examples)
+SOURCES := modeaware partitioners tests release hatch_build.py $(wildcard benchmarks examples)
 
 .PHONY: setup test test-unit test-all lint browser docs format demo bench chaos soak simulate fuzz coverage clean
 .DELETE_ON_ERROR:

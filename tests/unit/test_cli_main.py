@@ -319,6 +319,25 @@ def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.Mo
     assert conf == {"client.id": "me", "bootstrap.servers": "kafka:9092", "log_level": 0}
 
 
+def test_the_file_may_hold_a_controllers_configs(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+    file = ("--command-config", str(write("modeaware.seal.quiet.ms=2\ndelete.topic.partition.enable=false\n")))
+    monkeypatch.setenv("MODEAWARE_SEAL_QUIET_MS", "1")
+    assert session.connection(_parse()).controller.seal_quiet_ms == 1
+    of_file = session.connection(_parse(*file))
+    assert (of_file.controller.seal_quiet_ms, of_file.controller.enable) == (2, False)
+    assert "modeaware.seal.quiet.ms" not in of_file.conf
+    assert session.connection(_parse(*file, "--config", "modeaware.seal.quiet.ms=3")).controller.seal_quiet_ms == 3
+
+
+def test_a_command_without_a_controller_takes_the_file_of_one(write: Write) -> None:
+    parser = argparse.ArgumentParser()
+    session.add_connection_options(parser)
+    file = write("bootstrap.servers=kafka:9092\nmodeaware.seal.quiet.ms=2\nmodeaware.on.resize=ignore\n")
+    connection = session.connection(parser.parse_args(["--command-config", str(file)]))
+    assert connection.conf == {"bootstrap.servers": "kafka:9092", "log_level": 0}
+    assert connection.config.on_resize == "ignore"
+
+
 def test_brokers_are_those_of_the_option_the_file_or_the_environment(
     monkeypatch: pytest.MonkeyPatch, write: Write
 ) -> None:
