@@ -5,6 +5,7 @@ Without one the package is installed all the same, and producers of shrunk topic
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 NAME, SOURCE = "modeaware.confluent._routed", "modeaware/confluent/_routed.c"
+# Without debug information, which would name the folder of the build: two builds are to have the same bytes.
+FLAGS = ["-g0"] if os.name == "posix" else []
 
 
 class RoutedExtension(BuildHookInterface[Any]):
@@ -22,7 +25,7 @@ class RoutedExtension(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE])]}))
+        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE], extra_compile_args=FLAGS)]}))
         command.inplace = command.force = True
         command.build_temp = "build/extension"
         command.ensure_finalized()
