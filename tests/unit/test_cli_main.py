@@ -7,18 +7,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, ClassVar
+from types import ModuleType
 
 import pytest
 
 import modeaware.cli as cli
-from modeaware.cli import completion, session
 from modeaware.cli import run as run_module
-from modeaware.cli.completion import SHELLS
+from modeaware.cli import session
 from modeaware.config import read_properties
 from modeaware.errors import ConfigError, ModeAwareError
 from modeaware.local.cluster import DetachedKafka
@@ -382,51 +379,3 @@ def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, 
     assert os.environ["MODEAWARE_MODE_LOG_TOPIC"] == "of-file"
     assert os.environ["MODEAWARE_VIEW_TIMEOUT_MS"] == "9"
     assert started[0][-2:] == ["app.py", "--x"]
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_completion_script_has_every_command_and_asks_for_names(
-    shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    assert [entry.name for entry in COMMANDS if entry.name not in script] == []
-    assert "modeaware completion topics " in script
-    assert "modeaware completion groups " in script
-
-
-class NamingAdmin:
-    """Has the names of a cluster; keeps the configuration that it was made with."""
-
-    made_with: ClassVar[list[dict[str, Any]]] = []
-
-    def __init__(self, conf: dict[str, Any]) -> None:
-        self.made_with.append(conf)
-
-    def list_topics(self, timeout: float) -> Any:
-        return SimpleNamespace(topics={"orders": None, "__partition_modes": None, "clicks": None})
-
-    def list_consumer_groups(self, request_timeout: float) -> Future[Any]:
-        listed: Future[Any] = Future()
-        listed.set_result(SimpleNamespace(valid=[SimpleNamespace(group_id="billing")]))
-        return listed
-
-
-def test_names_are_completed_from_the_brokers_of_the_line(
-    monkeypatch: pytest.MonkeyPatch, write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(completion, "AdminClient", NamingAdmin)
-    monkeypatch.setattr(NamingAdmin, "made_with", [])
-    file = str(write("client.id=me\n"))
-    line = ["modeaware", "shrink", "--command-config", file, "--bootstrap-server", "kafka:9092", "or"]
-    assert cli.main(["completion", "topics", *line]) == 0
-    assert capsys.readouterr().out == "clicks\norders\n"
-    assert NamingAdmin.made_with == [{"bootstrap.servers": "kafka:9092", "client.id": "me", "log_level": 0}]
-    monkeypatch.setenv("MODEAWARE_BOOTSTRAP_SERVERS", "of-environment:1")
-    assert cli.main(["completion", "groups"]) == 0
-    assert capsys.readouterr().out == "billing\n"
-
-
-def test_without_brokers_no_name_is_completed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", "topics", "modeaware", "shrink", "or"]) == 1
-    assert capsys.readouterr().out == ""
