@@ -55,6 +55,7 @@ test-kafka: $(STAMP)
 # The jobs on another PySpark, in an environment of its own: make test-spark SPARK=4.1.1 VENV=.venv-spark
 SPARK ?= 4.0.0
 test-spark: $(STAMP)
+	@rm -f $(VENV)/.ready-*  # the next set-up brings back the PySpark of all other tests
 	$(PY) -m pip install --quiet --disable-pip-version-check pyspark==$(SPARK)
 	$(PY) -m pytest -q tests/spark tests/long/spark/test_evacuate.py
 

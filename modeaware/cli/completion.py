@@ -46,6 +46,8 @@ def script(shell: str) -> str:
     """Return the script for one of :data:`SHELLS`."""
     parser = whole_parser()
     for action in _actions(parser):
+        if isinstance(action.metavar, str):
+            action.metavar = action.metavar.replace(":", " ")  # zsh would read HOST:PORT as two values
         kind = _KIND_OF.get(action.dest)
         if kind is not None and action.nargs != 0:
             action.complete = _names_of(kind)  # type: ignore[attr-defined] # where shtab looks for it

@@ -24,6 +24,7 @@ def test_a_completion_script_has_every_command_and_asks_for_names(
     assert [entry.name for entry in cli.COMMANDS if entry.name not in script] == []
     assert "modeaware completion topics " in script
     assert "modeaware completion groups " in script
+    assert "HOST:PORT" not in script, "zsh reads two values from a colon"
 
 
 class NamingAdmin:
