@@ -6,6 +6,7 @@ topics take the path in Python. The jar of the producer plug-ins for the JVM nee
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from setuptools.errors import BaseError, CCompilerError
 
 NAME, SOURCE = "modeaware.confluent._routed", "modeaware/confluent/_routed.c"
 JAR = "modeaware/modeaware.jar"
+# Without debug information, which would name the folder of the build: two builds are to have the same bytes.
+FLAGS = ["-g0"] if os.name == "posix" else []
 
 
 class CompiledParts(BuildHookInterface[Any]):
@@ -36,7 +39,7 @@ class CompiledParts(BuildHookInterface[Any]):
         build_data["artifacts"].append(JAR)
 
     def _build_extension(self, build_data: dict[str, Any]) -> None:
-        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE])]}))
+        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE], extra_compile_args=FLAGS)]}))
         command.inplace = command.force = True
         command.build_temp = "build/extension"
         command.ensure_finalized()
