@@ -209,10 +209,9 @@ class Controller:
             timeout_ms: after this time no further command is begun, and the future ends: commands that were not begun
                 have the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
 
-        The future may raise:
-            ControllerUnavailable: this controller stands by (the message names the active one), or stops; nothing was
-                done.
-            ControllerFenced, ClusterError: the error of all commands; the message has whether anything was done.
+        The future may raise ControllerUnavailable: this controller stands by (the message names the active one), or
+        stops; nothing was done. It may raise ControllerFenced or ClusterError: the error of all commands; the message
+        has whether anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
