@@ -10,13 +10,14 @@ import argparse
 import time
 from collections.abc import Callable, Mapping
 
-from release import deployment, distributions, image, manual, workflows
+from release import deployment, distributions, image, manual, use, workflows
 from release.outcome import Failed, NotRun
 
 CHECKS: Mapping[str, Callable[[], str]] = {
     "build": distributions.reproducible,
     "metadata": distributions.metadata,
     "install": distributions.installs,
+    "use": use.check,
     "cibuildwheel": distributions.cibuildwheel,
     "workflows": workflows.lint,
     "schemas": workflows.schemas,

@@ -36,7 +36,7 @@ def metadata() -> str:
     """Check what an index would show, and that the wheel has every file of the packages."""
     built = distributions("*")
     run([tool("twine"), "check", "--strict", *built])
-    (wheel,) = distributions(f"*-cp{sys.version_info[0]}{sys.version_info[1]}-*.whl")
+    wheel = own_wheel()
     tracked = set(run(["git", "ls-files", "modeaware", "partitioners", "pyspark_modeaware.py"]).split())
     missing = tracked - set(zipfile.ZipFile(wheel).namelist())
     if missing:
@@ -108,10 +108,22 @@ def works(python: str) -> bool:
     return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
+def own_wheel() -> Path:
+    """Return the wheel for the Python of this process."""
+    (wheel,) = distributions(f"*-cp{sys.version_info[0]}{sys.version_info[1]}-*.whl")
+    return wheel
+
+
 def installed_alone(python: str, wheel: Path, folder: Path) -> str:
     """Install a wheel into an empty environment, run ``installed.py`` there, and return the line that it prints."""
+    inside = empty_environment(python, folder, str(wheel))
+    return run([inside / "python", "-I", ROOT / "release" / "installed.py"], cwd=folder).strip()
+
+
+def empty_environment(python: str, folder: Path, requirement: str) -> Path:
+    """Make an environment that has this requirement alone, and return the folder of its programs."""
     home = folder / "env"
     run([python, "-m", "venv", home])
     inside = home / ("Scripts" if os.name == "nt" else "bin")
-    run([inside / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel])
-    return run([inside / "python", "-I", ROOT / "release" / "installed.py"], cwd=folder).strip()
+    run([inside / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
+    return inside
