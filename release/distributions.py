@@ -33,12 +33,12 @@ def reproducible() -> str:
 
 
 def metadata() -> str:
-    """Check what an index would show, and that the wheel has every file of the packages."""
+    """Check what an index would show, and that the wheel has every file of the packages and the jar."""
     built = distributions("*")
     run([tool("twine"), "check", "--strict", *built])
     wheel = own_wheel()
     tracked = set(run(["git", "ls-files", "modeaware", "partitioners", "pyspark_modeaware.py"]).split())
-    missing = tracked - set(zipfile.ZipFile(wheel).namelist())
+    missing = (tracked | {"modeaware/modeaware.jar"}) - set(zipfile.ZipFile(wheel).namelist())
     if missing:
         raise Failed(f"{wheel.name} lacks {sorted(missing)}")
     return f"twine check of {len(built)} files; {len(tracked)} files of the packages are in the wheel"

@@ -27,6 +27,7 @@ problems = [
         else []
     ),
     *(["murmur2_random is unknown"] if named("murmur2_random") is None else []),
+    *(["`modeaware jar` would print nothing"] if not (home / "modeaware.jar").is_file() else []),
 ]
 print(f"modeaware {version('modeaware')} on Python {sys.version.split()[0]}: {'; '.join(problems) or 'in_c is true'}")
 sys.stdout.flush()
