@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import shtab
 
 from modeaware.cli import Command, whole_parser
 from modeaware.cli.session import add_connection_options, connection, kafka_errors
-from modeaware.librdkafka import AdminClient
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.group_listing import list_groups
 
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("topics", "groups")
@@ -64,12 +66,12 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_connection_options(parser)
-    admin = AdminClient(dict(connection(parser.parse_known_args(line)[0]).conf))
-    with kafka_errors(f"list {kind}"):
+    conf = connection(parser.parse_known_args(line)[0]).conf
+    with kafka_errors(f"list {kind}"), closing(Cluster(conf, timeout_s=TIMEOUT_S)) as cluster:
         if kind == "topics":
-            found = list(admin.list_topics(timeout=TIMEOUT_S).topics)
+            found = list(cluster.admin.list_topics(timeout=TIMEOUT_S).topics)
         else:
-            found = [group.group_id for group in admin.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid]
+            found = list(list_groups(cluster.brokers).groups)
     return sorted(name for name in found if not name.startswith(_INTERNAL))
 
 

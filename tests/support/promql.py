@@ -14,15 +14,18 @@ from modeaware.monitoring.controller_metrics import ControllerCollector
 from tests.support.watched import busy_snapshot
 
 
-@cache
-def exported() -> dict[str, tuple[str, tuple[str, ...]]]:
+def exported(*collectors: ControllerCollector | ClientCollector) -> dict[str, tuple[str, tuple[str, ...]]]:
     """The names that Prometheus gets -> their types and labels."""
-    collectors = (ControllerCollector(busy_snapshot), ClientCollector())
     families = [family for collector in collectors for family in collector.describe()]
     return {
         family.name + ("_total" if family.type == "counter" else ""): (family.type, tuple(family._labelnames))
         for family in families
     }
+
+
+@cache
+def all_exported() -> dict[str, tuple[str, tuple[str, ...]]]:
+    return exported(ControllerCollector(busy_snapshot), ClientCollector())
 
 
 def selectors(expression: Any) -> Iterator[promql_parser.VectorSelector]:
@@ -40,10 +43,10 @@ def problems(query: str, of_prometheus: frozenset[str] = frozenset()) -> list[st
     """What a query names that is not exported: metrics, and labels but for those that Prometheus itself adds."""
     found = list(selectors(promql_parser.parse(query)))
     named = set(re.findall(r"\bmodeaware_\w+", query))
-    wrong = sorted(named - exported().keys()) + sorted(named ^ {selector.name for selector in found})
+    wrong = sorted(named - all_exported().keys()) + sorted(named ^ {selector.name for selector in found})
     return wrong + [
         f"{selector.name}: {matcher.name}"
         for selector in found
         for matcher in selector.matchers.matchers
-        if selector.name in exported() and matcher.name not in {*exported()[selector.name][1], *of_prometheus}
+        if selector.name in all_exported() and matcher.name not in {*all_exported()[selector.name][1], *of_prometheus}
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ import pytest
 from modeaware import cli
 from modeaware.cli import completion
 from modeaware.cli.completion import SHELLS
+from modeaware.cluster.group_listing import ListedGroup, Listing
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -27,34 +27,36 @@ def test_a_completion_script_has_every_command_and_asks_for_names(
     assert "HOST:PORT" not in script, "zsh reads two values from a colon"
 
 
-class NamingAdmin:
+class NamingCluster:
     """Has the names of a cluster; keeps the configuration that it was made with."""
 
     made_with: ClassVar[list[dict[str, Any]]] = []
+    brokers = "those of the cluster"
 
-    def __init__(self, conf: dict[str, Any]) -> None:
-        self.made_with.append(conf)
+    def __init__(self, conf: dict[str, Any], timeout_s: float) -> None:
+        self.made_with.append(dict(conf))
+        self.admin = self
 
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(topics={"orders": None, "__partition_modes": None, "clicks": None})
 
-    def list_consumer_groups(self, request_timeout: float) -> Future[Any]:
-        listed: Future[Any] = Future()
-        listed.set_result(SimpleNamespace(valid=[SimpleNamespace(group_id="billing")]))
-        return listed
+    def close(self) -> None:
+        pass
 
 
 def test_names_are_completed_from_the_brokers_of_the_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(completion, "AdminClient", NamingAdmin)
-    monkeypatch.setattr(NamingAdmin, "made_with", [])
+    monkeypatch.setattr(completion, "Cluster", NamingCluster)
+    monkeypatch.setattr(NamingCluster, "made_with", [])
     file = tmp_path / "client.properties"
     file.write_text("client.id=me\n")
     line = ["modeaware", "shrink", "--command-config", str(file), "--bootstrap-server", "kafka:9092", "or"]
     assert cli.main(["completion", "topics", *line]) == 0
     assert capsys.readouterr().out == "clicks\norders\n"
-    assert NamingAdmin.made_with == [{"bootstrap.servers": "kafka:9092", "client.id": "me", "log_level": 0}]
+    assert NamingCluster.made_with == [{"bootstrap.servers": "kafka:9092", "client.id": "me", "log_level": 0}]
+    listed = {NamingCluster.brokers: Listing({"billing": ListedGroup("billing", "classic", "Stable", "consumer", 1)})}
+    monkeypatch.setattr(completion, "list_groups", listed.__getitem__)
     monkeypatch.setenv("MODEAWARE_BOOTSTRAP_SERVERS", "of-environment:1")
     assert cli.main(["completion", "groups"]) == 0
     assert capsys.readouterr().out == "billing\n"

@@ -27,7 +27,7 @@ from modeaware.config import (
     split_client_config,
 )
 from release.settings_file import SETTINGS_FILE, settings_file
-from tests.support.promql import exported, problems
+from tests.support.promql import all_exported, problems
 from tests.support.source_tree import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -120,13 +120,13 @@ def test_a_query_of_the_dashboard_names_exported_metrics(title: str, query: str)
 
 def test_the_dashboard_shows_every_metric() -> None:
     shown = {name for _, query in dashboard_queries() for name in re.findall(r"\bmodeaware_\w+", query)}
-    assert shown == set(exported())
+    assert shown == set(all_exported())
 
 
 def test_the_dashboards_variables_are_metrics_and_are_used() -> None:
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     asked = " ".join(each["definition"] for each in variables.values() if each["type"] == "query")
-    assert set(re.findall(r"\bmodeaware_\w+", asked)) <= set(exported())
+    assert set(re.findall(r"\bmodeaware_\w+", asked)) <= set(all_exported())
     used = set(re.findall(r"\$\{?(\w+)", " ".join(target["expr"] for panel in panels() for target in panel["targets"])))
     assert used - {"__rate_interval"} == variables.keys() - {"datasource"}
 
