@@ -224,12 +224,12 @@ class Batches(BatchWriter):
     """Notes which topics each batch is written to; the first writings go as ``outcomes`` say."""
 
     def __init__(self, views: LogViews, *outcomes: str, through: Through = "sink", retries: int = 3) -> None:
-        super().__init__("orders", CONF, through, retries, "python", {})
+        super().__init__("orders", CONF, through, retries, {})
         self.views = views
         self.outcomes = list(outcomes)
         self.to: list[str] = []
 
-    def _write(self, view: TopicView, df: Any) -> None:
+    def _write(self, view: TopicView, df: Any) -> bool:
         self.to.append(view.topic)
         outcome = self.outcomes.pop(0) if self.outcomes else "done"
         if "announced" in outcome:
@@ -240,6 +240,7 @@ class Batches(BatchWriter):
             self.views.set(view.topic, modes_of(3, 1))
         if "refused" in outcome:
             raise PythonException("MSG_SIZE_TOO_LARGE")
+        return "follows" in outcome
 
 
 def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogViews) -> None:
@@ -258,6 +259,8 @@ def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogVie
         ("replaced", "sink", ["orders", "orders-next"]),
         ("announced", "sink", ["orders"]),
         ("shrunk", "sink", ["orders", "orders"]),
+        ("shrunk, follows", "sink", ["orders"]),
+        ("replaced, follows", "sink", ["orders", "orders-next"]),
     ],
 )
 def test_a_batch_is_written_again_where_its_partitions_changed_or_a_refusal_may_not_be_reported(
