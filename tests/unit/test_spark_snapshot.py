@@ -16,7 +16,7 @@ from modeaware.errors import ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import snapshot as module
 from modeaware.spark.sink import BatchWriter, Through
-from modeaware.spark.snapshot import kept_views, release_kept, topic_segments, written
+from modeaware.spark.snapshot import kept_views, reads_log, release_kept, topic_segments, written
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -59,6 +59,12 @@ def views(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogViews]:
     release_kept()
     yield made
     release_kept()
+
+
+@pytest.mark.parametrize(("source", "expected"), [("log", True), ("wire", False), (None, False)])
+def test_whether_the_modes_come_from_the_log(views: LogViews, source: str, expected: bool) -> None:
+    views.source = source
+    assert reads_log(CONF) is expected
 
 
 def test_a_log_that_has_not_grown_is_not_read_again(views: LogViews) -> None:

@@ -41,8 +41,13 @@ def test_a_running_query_follows_a_shrink_and_a_replacement(
     old, new = make_topic(12, retention_ms=-1), make_topic(4, retention_ms=-1)
     options = spark_options(site.conf, "producer") | plug_in_options(site.conf, "murmur2_random", None)
     rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=2).load()
-    rows = rate.selectExpr(f"CONCAT('key-', value % {KEYS}) AS key", "CAST(value AS STRING) AS value")
-    sink = rows.writeStream.format("kafka").options(**options).option("topic", old).trigger(processingTime="200 ms")
+    rows = rate.selectExpr(f"CONCAT('key-', CAST(value % {KEYS} AS STRING)) AS key", "CAST(value AS STRING) AS value")
+    sink = (
+        rows.writeStream.format("kafka")
+        .options(**options)
+        .option("topic", old)
+        .trigger(processingTime="200 milliseconds")
+    )
     query = sink.option("checkpointLocation", str(tmp_path)).start()
     try:
         pass_batches(query, 2)
