@@ -50,7 +50,7 @@ test-all: $(STAMP) browser
 browser: $(STAMP)
 	@$(PY) -m tests.support.browser $(VENV)/.browser-tried
 
-# The API reference and the pages beside it; tests/long/pure/test_reference.py does the same.
+# The API reference and the pages beside it; tests/unit/test_reference.py does the same.
 docs: $(STAMP)
 	$(PY) -m sphinx -q -W --keep-going -b html -c docs/reference . build/docs
 
