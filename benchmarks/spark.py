@@ -12,9 +12,11 @@ import confluent_kafka
 from pyspark.sql import DataFrame, Row
 
 from benchmarks.harness import Result, Round, Timing, compare, interleave, stopwatch
-from benchmarks.setting import Setting
+from benchmarks.setting import WRITABLE, Setting
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
+from modeaware.spark.column import with_partition
 from modeaware.spark.connector import spark_options
+from modeaware.spark.sink import placement
 from modeaware.spark.snapshot import topic_segments
 from tests.support.spark_session import spark_builder
 
@@ -22,15 +24,15 @@ RECORDS = 1_000_000
 VALUE_BYTES = 100
 TASKS = 4
 ROUNDS, PRODUCER_ROUNDS = 15, 7
-ALL_WRITABLE, IN_JVM, IN_PYTHON = 0.97, 0.75, 0.55
-"""Of Spark's own sink, by where keys are hashed."""
+PLUG_INS, COLUMN = 0.95, 0.55
+"""Of Spark's own sink, by what chooses among the writable partitions."""
 BY_ROWS, ARROW_OF_ROWS, ARROW_OF_SINK = 0.95, 2.0, 0.5
 
 SINK_LIMITS = (
-    ("all writable", "sink", ALL_WRITABLE),
-    ("murmur2 in the JVM", "sink", IN_JVM),
-    ("crc32 in the JVM", "sink", IN_JVM),
-    ("murmur2 in NumPy", "sink", IN_PYTHON),
+    ("plug-ins", "sink", PLUG_INS),
+    ("plug-ins, shrunk", "sink of few", PLUG_INS),
+    ("plug-ins, crc32, shrunk", "sink of few", PLUG_INS),
+    ("column, shrunk", "sink of few", COLUMN),
     ("Arrow", "sink", ARROW_OF_SINK),
     ("Arrow, shrunk", "sink", ARROW_OF_SINK),
 )
@@ -86,7 +88,12 @@ def _timed(work: Callable[[], object]) -> Timing:
 
 def measure(setting: Setting) -> Iterator[Result]:
     records = RECORDS
-    log, whole, shrunk = setting.make_log(), setting.make_topic(), setting.make_topic()
+    log, whole, shrunk, few = (
+        setting.make_log(),
+        setting.make_topic(),
+        setting.make_topic(),
+        setting.make_topic(WRITABLE),
+    )
     setting.shrink(log, shrunk)
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     conf = {**plain, "modeaware.mode.log.topic": log.topic}
@@ -94,18 +101,24 @@ def measure(setting: Setting) -> Iterator[Result]:
         raise RuntimeError("the modes are not what is to be measured")
     with _frame(records) as frame:
         java = spark_options(conf, "producer")
-        sink = frame.write.format("kafka").options(**java).option("topic", whole)
+
+        def sink(topic: str, frame: DataFrame) -> None:
+            frame.write.format("kafka").options(**java).option("topic", topic).save()
+
+        placed = placement(topic_segments(conf, shrunk)[0], conf)
+        assert placed is not None, "some partitions are retired"
         crc32 = {**conf, "partitioner": "consistent_random"}
         arrow = {
             "Arrow": partial(write_arrow, frame, whole, conf),
             "Arrow, shrunk": partial(write_arrow, frame, shrunk, conf),
         }
         through_sink: dict[str, Callable[[], object]] = {
-            "sink": sink.save,
-            "all writable": partial(write_to_kafka, frame, whole, conf),
-            "murmur2 in the JVM": partial(write_to_kafka, frame, shrunk, conf, hash_in="jvm"),
-            "crc32 in the JVM": partial(write_to_kafka, frame, shrunk, crc32, hash_in="jvm"),
-            "murmur2 in NumPy": partial(write_to_kafka, frame, shrunk, conf),
+            "sink": partial(sink, whole, frame),
+            "sink of few": partial(sink, few, frame),
+            "plug-ins": partial(write_to_kafka, frame, whole, conf),
+            "plug-ins, shrunk": partial(write_to_kafka, frame, shrunk, conf),
+            "plug-ins, crc32, shrunk": partial(write_to_kafka, frame, shrunk, crc32),
+            "column, shrunk": partial(sink, shrunk, with_partition(frame, placed)),
             **arrow,
         }
         through_producer: dict[str, Callable[[], object]] = {

@@ -5,7 +5,7 @@ Jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from partitioners.hashes import Hash, HashFunction, positive
 from partitioners.librdkafka import TopicLibrdkafkaPartitioner
@@ -43,8 +43,6 @@ def jump_over(hash_function: HashFunction) -> HashFunction:
 
 
 class _Jumps(Placer):
-    is_remainder: ClassVar[bool] = False
-
     def index(self, number: int, count: int) -> int:
         return jump(number % _MURMUR2_COUNT * _SEED_FACTOR & _MASK, count)
 

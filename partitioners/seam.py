@@ -143,9 +143,6 @@ class Placer:
     clients: str
     hashes_empty: bool = True
 
-    is_remainder: ClassVar[bool] = True
-    """Whether the index is ``number % count``, which other systems (SQL, the JVM) compute as well."""
-
     def index(self, number: int, count: int) -> int:
         """Return the index for a key's number (:data:`partitioners.NUMBERS`) among ``count`` > 0 candidates."""
         return number % count

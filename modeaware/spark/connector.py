@@ -22,7 +22,6 @@ from modeaware.wire.security import PROTOCOLS, TLS_SETTINGS, servers
 from partitioners import NAMES, Partitioner, Rule, is_plug_in, named
 
 Role = Literal["producer", "consumer"]
-HashIn = Literal["python", "jvm"]
 PREFIX = "kafka."
 SCALA = "2.13"
 """Spark 4 is built with no other Scala."""

@@ -1,4 +1,8 @@
-"""Writing through Spark's own Kafka sink, with partitions chosen among the writable ones; and micro-batches."""
+"""Writing through Spark's own Kafka sink, with partitions chosen among the writable ones; and micro-batches.
+
+The sink's producer chooses by the plug-ins for the JVM where it can (:mod:`modeaware.spark.plug_ins`). Elsewhere the
+frame gets a column ``partition``.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from modeaware.callouts import get_logger
 from modeaware.config import split_client_config
 from modeaware.errors import ConfigError, PartitionRetired, TopicReplaced
-from modeaware.spark.connector import HashIn, Placement, chosen_partitioner, option_text, spark_options
+from modeaware.spark.connector import PREFIX, Placement, chosen_partitioner, option_text, spark_options
 from modeaware.spark.errors import EpochMoved
+from modeaware.spark.plug_ins import partitioner_in_jvm, plug_in_options
 from modeaware.spark.snapshot import TopicClient, topic_segments, was_replaced, written
 from modeaware.topic_view import TopicView
 
@@ -23,6 +28,7 @@ Through = Literal["sink", "arrow", "rows"]
 THROUGH = ("sink", "arrow", "rows")
 JAVA_NAME = "murmur2_random"
 """The partitioner of Java's producer, which is in Spark's sink."""
+_INTERCEPTORS = f"{PREFIX}interceptor.classes"
 _REFUSED = {
     "topic": "the topic is an argument",
     "kafka.partitioner.class": "set 'partitioner' in conf: every client of the topic must use the same",
@@ -30,27 +36,27 @@ _REFUSED = {
 }
 
 
-def write_to_kafka(
-    df: DataFrame, topic: str, conf: Mapping[str, Any], *, hash_in: HashIn = "python", **options: Any
-) -> None:
+def write_to_kafka(df: DataFrame, topic: str, conf: Mapping[str, Any], **options: Any) -> None:
     """Write a frame to ``topic`` through Spark's built-in Kafka sink, as a batch; returns when all is written.
 
-    While every partition is writable, the sink's Java producer chooses. Where some are retired, or ``conf`` names a
-    partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
-    len(writable)]``; records that the partitioner does not hash are spread over the writable partitions.
+    Where Spark has the plug-ins for the JVM on its class path, the sink's producer uses them, and a job follows a
+    shrink, a growth and a replacement between two records. They need modes from the mode log, one of their partitioners
+    (murmur2_random, consistent_random, minimal_movement), and a frame without a column ``partition``.
 
-    The modes are those in force at the call: a job that runs on after a change writes by the old ones to its end, and
-    the controller waits for it. Where another topic has replaced ``topic``, that one is written to. Delivery is at
-    least once, as by the sink, which drops timestamps.
+    Elsewhere the sink's Java producer chooses while every partition is writable. Where some are retired, or ``conf``
+    names a partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
+    len(writable)]``; records that the partitioner does not hash are spread over the writable partitions. The modes are
+    those in force at the call: a job that runs on after a change writes by the old ones to its end, and the controller
+    waits for it.
+
+    Where another topic has replaced ``topic``, that one is written to. Delivery is at least once, as by the sink, which
+    drops timestamps.
 
     Args:
         df: the sink's columns: ``value``, and optionally ``key`` (both string or binary), ``headers`` and ``partition``
             (int). A partition that a row names is kept; a retired one fails the job.
         conf: as for :class:`modeaware.Producer`. ``partitioner`` defaults to Java's murmur2_random, as always in the
             sink; other writers here default to librdkafka's consistent_random. Name it to have all agree.
-        hash_in: where keys are hashed: ``python`` (NumPy over Arrow batches), or ``jvm`` (Kafka's own murmur2, SQL's
-            crc32), which is faster. Where the JVM's hash is missing or differs from ours, a warning is logged, and
-            Python hashes.
         options: further options of the sink, such as ``**{"kafka.linger.ms": "5"}``; they override ``conf``.
 
     Raises:
@@ -63,23 +69,26 @@ def write_to_kafka(
         PySparkException, Py4JJavaError: the job failed.
     """
     with written(conf, topic, acknowledged=False) as view:
-        _write(view, df, conf, hash_in, options)
+        _write(view, df, conf, options)
 
 
-def _write(
-    view: TopicView, df: DataFrame, conf: Mapping[str, Any], hash_in: HashIn, options: Mapping[str, Any]
-) -> None:
-    if hash_in not in ("python", "jvm"):
-        raise ConfigError(f"hash_in must be 'python' or 'jvm', not {hash_in!r}")
-    for name in options:
-        if why := _REFUSED.get(name.lower()):
-            raise ConfigError(f"{name}: {why}")
-    if (chosen := placement(view, conf)) is not None:
+def _write(view: TopicView, df: DataFrame, conf: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """Write, and return whether the sink's producer follows changes of the modes by itself."""
+    for option in options:
+        if why := _REFUSED.get(option.lower()):
+            raise ConfigError(f"{option}: {why}")
+    settings = spark_options(conf, "producer") | {name: option_text(value) for name, value in options.items()}
+    rule, _ = chosen_partitioner(conf, JAVA_NAME)
+    if (name := partitioner_in_jvm(df, conf, rule)) is not None:
+        _require_writable(view)
+        interceptors = [settings.pop(option) for option in list(settings) if option.lower() == _INTERCEPTORS]
+        settings |= plug_in_options(conf, name, ",".join(interceptors))
+    elif (chosen := placement(view, conf)) is not None:
         from modeaware.spark.column import with_partition
 
-        df = with_partition(df, chosen, hash_in)
-    settings = spark_options(conf, "producer") | {name: option_text(value) for name, value in options.items()}
+        df = with_partition(df, chosen)
     df.write.format("kafka").options(**settings).option("topic", view.topic).save()
+    return name is not None
 
 
 def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
@@ -92,12 +101,16 @@ def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
         if rule is not None and rule.is_javas:  # it spreads null keys in its own way (KIP-794)
             return None
         return Placement(view.topic, tuple(TopicClient(conf, view.topic).describe().partitions), partitioner, rule)
-    if not view.writable:
+    _require_writable(view)
+    refusal = f" of {view.topic} takes no records ({view.describe()}): leave it null, or name a ReadWrite one"
+    return Placement(view.topic, view.writable, partitioner, rule, refusal)
+
+
+def _require_writable(view: TopicView) -> None:
+    if not view.all_writable and not view.writable:
         raise PartitionRetired(
             f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic", topic=view.topic
         )
-    refusal = f" of {view.topic} takes no records ({view.describe()}): leave it null, or name a ReadWrite one"
-    return Placement(view.topic, view.writable, partitioner, rule, refusal)
 
 
 def _take_the_same(before: TopicView, after: TopicView) -> bool:
@@ -113,17 +126,17 @@ def foreach_batch_writer(
     *,
     through: Through = "sink",
     retries: int = 3,
-    hash_in: HashIn = "python",
     **options: Any,
 ) -> BatchWriter:
     """Return a function for ``df.writeStream.foreachBatch(writer)``.
 
     The modes are read for every batch, and again when it is written. The whole batch is written again where other
-    partitions take records by then, or the topic was replaced and brokers have refused a part; with ``sink``, which may
-    not report a refusal, wherever the topic was replaced. After ``retries`` attempts
-    :class:`~modeaware.spark.EpochMoved` (or ``TopicReplaced``) fails the query, whose restart from its checkpoint
-    writes the batch once more. Delivery is at least once, as of ``foreachBatch``. A batch that is written again is
-    computed again: keep what is not deterministic out of the query, or persist.
+    partitions take records by then, except through a sink whose producer follows by itself. It is also written again
+    where the topic was replaced and brokers have refused a part; with ``sink``, which may not report a refusal,
+    wherever the topic was replaced. After ``retries`` attempts :class:`~modeaware.spark.EpochMoved` (or
+    ``TopicReplaced``) fails the query, whose restart from its checkpoint writes the batch once more. Delivery is at
+    least once, as of ``foreachBatch``. A batch that is written again is computed again: keep what is not deterministic
+    out of the query, or persist.
 
     Args:
         conf: as for :func:`write_to_kafka` and the other writers.
@@ -131,9 +144,9 @@ def foreach_batch_writer(
             timestamps) or ``rows`` (:func:`~modeaware.spark.foreach_partition_writer`). The default partitioner is
             murmur2_random for the first, consistent_random for the others.
         retries: how often a batch is written again, at most.
-        hash_in, options: for ``sink``; see :func:`write_to_kafka`.
+        options: for ``sink``; see :func:`write_to_kafka`.
     """
-    return BatchWriter(topic, dict(conf), through, retries, hash_in, options)
+    return BatchWriter(topic, dict(conf), through, retries, options)
 
 
 @dataclass
@@ -144,7 +157,6 @@ class BatchWriter:
     conf: Mapping[str, Any]
     through: Through
     retries: int
-    hash_in: HashIn
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
@@ -160,12 +172,14 @@ class BatchWriter:
         for left in range(self.retries, -1, -1):
             try:
                 with written(self.conf, self.topic, acknowledged=self.through != "sink") as view:
-                    self._write(view, df)
+                    follows = self._write(view, df)
             except TopicReplaced as error:
                 if not left:
                     raise
                 logger.warning("batch %d: %s; writing it again", batch_id, error)
                 continue
+            if follows:
+                return
             *earlier, current = topic_segments(self.conf, self.topic)
             # A topic that was replaced has taken all of the batch, which is read before the records of the new topic.
             if _take_the_same(view, current) or was_replaced(view, earlier):
@@ -185,12 +199,14 @@ class BatchWriter:
             topic=self.topic,
         )
 
-    def _write(self, view: TopicView, df: DataFrame) -> None:
+    def _write(self, view: TopicView, df: DataFrame) -> bool:
+        """Write, and return whether records follow a shrink in the middle of the batch, so that it stands as it is."""
         from modeaware.spark.writer import PartitionWriter, write_arrow_by
 
         if self.through == "sink":
-            _write(view, df, self.conf, self.hash_in, self.options)
-        elif self.through == "arrow":
+            return _write(view, df, self.conf, self.options)
+        if self.through == "arrow":
             write_arrow_by(view, df, self.conf)
         else:
             df.foreachPartition(PartitionWriter(view.topic, self.conf, at_least=view.version))
+        return False

@@ -136,6 +136,11 @@ def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
 
 
+def reads_log(conf: Mapping[str, Any]) -> bool:
+    """Return whether the modes come from the mode log, as far as that is known."""
+    return bool(_views(conf).stats()["source"] == "log")
+
+
 def _views(conf: Mapping[str, Any]) -> Views:
     config, rest = split_client_config(conf)
     return kept_views(rest, config).views

@@ -18,10 +18,13 @@ from confluent_kafka import murmur2
 from modeaware.chain import written_topic
 from modeaware.config import ClientConfig
 from modeaware.local.jars import kafka_jars
+from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.json_form import MAX_READ_BYTES, JsonRecord
+from modeaware.modelog.moved import MOVED_PREFIX
 from modeaware.modelog.reader import LogRecord
 from modeaware.modelog.records import (
     CLAIM_KEY,
+    OBSERVED_BROKERS_KEY,
     ClaimRecord,
     DeleteTopicPartitions,
     OpeningPartition,
@@ -247,6 +250,14 @@ def test_malformed_and_newer_records_give_the_same_views() -> None:
             (FULL.topic_id, text),
             (b"\xff", text),
             (None, text),
+        ]
+    for key in (f"{MOVED_PREFIX}x", GROUP_RULES_KEY, OBSERVED_BROKERS_KEY):
+        steps += [
+            "new",
+            "begin",
+            "end",
+            (FULL.topic_id, whole),
+            (key, json.dumps({**fields, "topic_id": key}).encode()),
         ]
     steps += ["new", "begin", (FULL.topic_id, whole), "end", "begin", "end", (FULL.topic_id, None), ("x", None)]
     found = differing(steps)

@@ -1,4 +1,4 @@
-"""A Spark session for the tests of Spark: two cores, the Kafka connector, no UI."""
+"""A Spark session for the tests of Spark: two cores, the Kafka connector, the producer plug-ins for the JVM, no UI."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeaware.local.jars import cache_folder, find_java
+from tests.support.jvm import plug_ins_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,7 @@ def spark_builder() -> SparkSession.Builder:
         "spark.app.name": "modeaware-tests",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
+        "spark.jars": str(plug_ins_jar()),
         "spark.jars.packages": CONNECTOR,
         "spark.jars.ivy": str(cache_folder() / "spark-ivy"),
         "spark.jars.ivySettings": str(Path(__file__).with_name("ivysettings.xml")),

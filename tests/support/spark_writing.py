@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from modeaware.local import Kafka
+from modeaware.modelog.records import Replacement
 from modeaware.spark.snapshot import release_kept
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import drain_topic
@@ -33,6 +34,13 @@ class WritingSite:
         """The next epoch: the first ``writable`` of ``count`` partitions are ReadWrite."""
         self._epochs[topic] += 1
         self.log.append(topic_record(topic, self._epochs[topic], writable=writable, count=count))
+
+    def replace(self, topic: str, successor: str, count: int = 12) -> None:
+        """The next epoch: ``successor`` has replaced the topic of ``count`` partitions."""
+        self._epochs[topic] += 1
+        replacement = Replacement(successor, 4, 0, successor_id=self.log.live_id(successor), switched_ms=1)
+        epoch = self._epochs[topic]
+        self.log.append(topic_record(topic, epoch, writable=0, count=count, replacement=replacement))
 
     def records(self, topic: str) -> list[Message]:
         return drain_topic(self.plain["bootstrap.servers"], topic)

@@ -16,7 +16,7 @@ from modeaware.errors import ModeSourceError, TopicReplaced, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark import snapshot as module
 from modeaware.spark.sink import BatchWriter, Through
-from modeaware.spark.snapshot import kept_views, release_kept, topic_segments, written
+from modeaware.spark.snapshot import kept_views, reads_log, release_kept, topic_segments, written
 from modeaware.topic_view import Successor, TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -59,6 +59,12 @@ def views(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogViews]:
     release_kept()
     yield made
     release_kept()
+
+
+@pytest.mark.parametrize(("source", "expected"), [("log", True), ("wire", False), (None, False)])
+def test_whether_the_modes_come_from_the_log(views: LogViews, source: str, expected: bool) -> None:
+    views.source = source
+    assert reads_log(CONF) is expected
 
 
 def test_a_log_that_has_not_grown_is_not_read_again(views: LogViews) -> None:
@@ -224,12 +230,12 @@ class Batches(BatchWriter):
     """Notes which topics each batch is written to; the first writings go as ``outcomes`` say."""
 
     def __init__(self, views: LogViews, *outcomes: str, through: Through = "sink", retries: int = 3) -> None:
-        super().__init__("orders", CONF, through, retries, "python", {})
+        super().__init__("orders", CONF, through, retries, {})
         self.views = views
         self.outcomes = list(outcomes)
         self.to: list[str] = []
 
-    def _write(self, view: TopicView, df: Any) -> None:
+    def _write(self, view: TopicView, df: Any) -> bool:
         self.to.append(view.topic)
         outcome = self.outcomes.pop(0) if self.outcomes else "done"
         if "announced" in outcome:
@@ -240,6 +246,7 @@ class Batches(BatchWriter):
             self.views.set(view.topic, modes_of(3, 1))
         if "refused" in outcome:
             raise PythonException("MSG_SIZE_TOO_LARGE")
+        return "follows" in outcome
 
 
 def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogViews) -> None:
@@ -258,6 +265,8 @@ def test_a_batch_that_is_refused_is_written_again_to_the_successor(views: LogVie
         ("replaced", "sink", ["orders", "orders-next"]),
         ("announced", "sink", ["orders"]),
         ("shrunk", "sink", ["orders", "orders"]),
+        ("shrunk, follows", "sink", ["orders"]),
+        ("replaced, follows", "sink", ["orders", "orders-next"]),
     ],
 )
 def test_a_batch_is_written_again_where_its_partitions_changed_or_a_refusal_may_not_be_reported(

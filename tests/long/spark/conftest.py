@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from modeaware.local import Kafka
+from modeaware.spark import plug_ins
 from tests.support.spark_writing import WritingSite, writing_site
 
 DEFAULTS = (
@@ -22,6 +23,12 @@ def site(kafka: Kafka) -> Iterator[WritingSite]:
     """A mode log of the test's own, to which the test writes."""
     with writing_site(kafka) as made:
         yield made
+
+
+@pytest.fixture
+def by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's sink gets the column ``partition``, as where Spark does not have the plug-ins for the JVM."""
+    monkeypatch.setattr(plug_ins, "_are_loaded", lambda spark: False)
 
 
 @pytest.fixture

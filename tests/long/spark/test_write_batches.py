@@ -33,19 +33,21 @@ class Shrinking(BatchWriter):
     changes: list[int]
     written = 0
 
-    def _write(self, view: Any, df: DataFrame) -> None:
-        super()._write(view, df)
+    def _write(self, view: Any, df: DataFrame) -> bool:
+        follows = super()._write(view, df)
         self.written += 1
         if self.changes:
             self.site.shrink(self.topic, self.changes.pop(0))
+        return follows
 
 
 def shrinking(site: WritingSite, topic: str, changes: list[int], through: Through, retries: int = 3) -> Shrinking:
-    writer = Shrinking(topic, site.conf, through, retries, "python", {})
+    writer = Shrinking(topic, site.conf, through, retries, {})
     writer.site, writer.changes = site, changes
     return writer
 
 
+@pytest.mark.usefixtures("by_column")
 @pytest.mark.parametrize("through", THROUGH)
 def test_each_batch_sees_the_modes_of_its_time(
     site: WritingSite, make_topic: MakeTopic, frame: DataFrame, through: Through
@@ -64,6 +66,7 @@ def test_each_batch_sees_the_modes_of_its_time(
         before = now
 
 
+@pytest.mark.usefixtures("by_column")
 @pytest.mark.parametrize("through", THROUGH)
 def test_a_batch_is_written_again_when_the_epoch_moved(
     site: WritingSite, make_topic: MakeTopic, frame: DataFrame, through: Through, caplog: pytest.LogCaptureFixture
@@ -83,6 +86,17 @@ def test_a_batch_is_written_again_when_the_epoch_moved(
     assert "moved from epoch 1 to 2 while batch 7 was written; writing it again" in caplog.text
 
 
+def test_a_batch_of_a_sink_that_follows_is_written_once(
+    site: WritingSite, make_topic: MakeTopic, frame: DataFrame
+) -> None:
+    topic = make_topic(12)
+    writer = shrinking(site, topic, [5], "sink")
+    writer(frame, 7)
+    assert writer.written == 1
+    assert sum(site.counts(topic).values()) == RECORDS
+
+
+@pytest.mark.usefixtures("by_column")
 def test_a_query_that_failed_writes_the_batch_again_from_its_checkpoint(
     spark: SparkSession, site: WritingSite, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -49,16 +49,25 @@ def test_what_a_row_says_is_kept(spark: SparkSession, site: WritingSite, make_to
     assert (elsewhere.key(), elsewhere.timestamp()[1]) == (b"elsewhere", int(when.timestamp() * 1000))
 
 
-@pytest.mark.parametrize("hash_in", ["python", "jvm"])
-@pytest.mark.parametrize("name", ["murmur2_random", "consistent_random", "consistent", "murmur2"])
+@pytest.fixture(params=["plug-ins", "column"])
+def way(request: pytest.FixtureRequest) -> str:
+    """How the sink's records get their partitions."""
+    if request.param == "column":
+        request.getfixturevalue("by_column")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("name", ["murmur2_random", "consistent_random", "minimal_movement", "consistent", "murmur2"])
 def test_the_sink_places_keys_and_null_keys_after_a_shrink(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, name: str, hash_in: column.HashIn
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, name: str
 ) -> None:
     topic = make_topic(12)
     site.shrink(topic, 5)
     rows = [(key, b"value of %d" % number) for number, key in enumerate([*KEYS, *[None] * 3_000])]
     frame = spark.createDataFrame(rows, "key binary, value binary").repartition(3)
-    write_to_kafka(frame, topic, {**site.conf, "partitioner": name}, hash_in=hash_in)
+    small = {"kafka.batch.size": "1000"}  # records without a key take turns by the batch
+    write_to_kafka(frame, topic, {**site.conf, "partitioner": name}, **small)
     places, counts = site.places(topic), site.counts(topic)
     nulls, empty = places.pop(None), places[b""]
     expected = dict(expected_places(KEYS, 5, name))
@@ -71,15 +80,15 @@ def test_the_sink_places_keys_and_null_keys_after_a_shrink(
     assert sum(counts.values()) == len(KEYS) + 3_000
 
 
-def test_the_sink_hashes_in_the_jvm_and_keeps_headers_tombstones_and_strings(
+def test_the_sink_with_the_plug_ins_keeps_headers_tombstones_and_strings(
     spark: SparkSession, site: WritingSite, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic(12)
     site.shrink(topic, 4)
-    monkeypatch.delattr(column, "index_udf")
+    monkeypatch.delattr(column, "with_partition")
     schema = "key string, value string, headers array<struct<key:string,value:binary>>"
     rows = [("käse", "v", [("h", b"1"), ("h", None)]), ("weg", None, None)]
-    write_to_kafka(spark.createDataFrame(rows, schema), topic, site.conf, hash_in="jvm")
+    write_to_kafka(spark.createDataFrame(rows, schema), topic, site.conf)
     by_key = {message.key(): message for message in site.records(topic)}
     kept, gone = by_key["käse".encode()], by_key[b"weg"]
     assert (kept.value(), kept.headers()) == (b"v", [("h", b"1"), ("h", None)])

@@ -1,0 +1,66 @@
+"""The producer plug-ins for the JVM (docs/jvm.md) in Spark's Kafka sink.
+
+The sink's producer then follows partition modes by itself, between any two records of a job. Spark has to have the jar
+on its class path. The plug-ins read the mode log, have fewer partitioners than we have, and never see a record that
+names its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from modeaware.config import split_client_config
+from modeaware.spark.connector import PREFIX
+from modeaware.spark.snapshot import reads_log
+from partitioners import Rule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONER, INTERCEPTOR = "modeaware.ModePartitioner", "modeaware.ModeInterceptor"
+_NAMES = ("consistent_random", "minimal_movement", "murmur2_random")
+_HASHES = "modeaware.Hash"
+
+
+def partitioner_in_jvm(df: DataFrame, conf: Mapping[str, Any], rule: Rule | None) -> str | None:
+    """Return the name under which the plug-ins have the partitioner of ``rule``; None: the sink cannot use them for
+    ``df``, or Spark does not have them on its class path."""
+    name = None if rule is None else "murmur2_random" if rule.is_javas else rule.name
+    names_partition = "partition" in map(str.lower, df.columns)
+    if name not in _NAMES or names_partition or not reads_log(conf) or not _are_loaded(df.sparkSession):
+        return None
+    return name
+
+
+def _are_loaded(spark: SparkSession) -> bool:
+    """Whether Spark has the jar on its class path. No job is run: the analysis of the query looks the class up."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return len(spark.sql(f"SELECT java_method('{_HASHES}', 'values')").columns) == 1
+    except AnalysisException:
+        return False
+
+
+def plug_in_options(conf: Mapping[str, Any], name: str, interceptors: str | None) -> dict[str, str]:
+    """Return the sink's options for the plug-ins.
+
+    Args:
+        conf: as for :class:`modeaware.Producer`.
+        name: of the partitioner, by :func:`partitioner_in_jvm`.
+        interceptors: the application's own ones, which come before ours.
+
+    Raises:
+        ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
+    """
+    config, _ = split_client_config(conf)
+    options = {
+        "partitioner.class": PARTITIONER,
+        "interceptor.classes": ",".join(filter(None, (interceptors, INTERCEPTOR))),
+        "modeaware.partitioner": name,
+        "modeaware.mode.log.topic": config.mode_log_topic,
+        "modeaware.view.timeout.ms": str(config.view_timeout_ms),
+        "modeaware.on.unknown": config.on_unknown,
+    }
+    return {PREFIX + key: value for key, value in options.items()}
