@@ -25,10 +25,10 @@ from modeaware.lifecycle.report import PartitionReport, TopicReport, report_topi
 from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import moving
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord, replaced
 from modeaware.modes import format_ranges
 from modeaware.reports.groups import look_at_groups
-from modeaware.reports.session import Session, no_such_topic
+from modeaware.reports.session import ModeLog, Session, no_such_topic
 
 SCHEMA_VERSION = 1
 DRAINED, RECLAIMED, DELETED, NOT_DRAINED = "drained", "reclaimed", "deleted", "not drained"
@@ -187,26 +187,45 @@ class Evidence:
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of a topic's retired partitions, or of some; RequestRefused: one that is not retired."""
+    """Return the certificate of a topic's retired partitions, or of some; RequestRefused: one that is not retired.
+
+    Where nothing of the topic is retired, it is the certificate of the topic that :func:`deleted_before` returns.
+    """
     log = session.read_log()
     rules = log.rules
     shape = session.cluster.shape(topic)
     record = log.deleted(topic) if shape is None else log.record(topic, shape.topic_id)
     if shape is None and record is None:
         raise no_such_topic(topic, session.cluster.topic_names(), log)
+    if shape is not None and (record is None or not record.retired):
+        record = deleted_before(log, topic, shape.topic_id) or record
     chosen = _retired(topic, record, partitions)
     assert record is not None
-    (facts,) = look_at_groups(session.observer(), [Look(topic, record)], rules)
+    (facts,) = look_at_groups(session.observer(), [Look(record.topic, record)], rules)
     if isinstance(facts, ClusterError):
         raise facts
+    if facts.topic_id not in (None, record.topic_id):  # its groups are those of another topic
+        facts = replace(facts, groups={}, groups_doubt=None, unclear_groups={})
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
-    if (now := is_followed(record)) is not None and now.has_fence:
-        evidence = replace(evidence, fence=fences(session.cluster.brokers, [topic]).get(topic))
+    if (now := is_followed(record)) is not None and now.has_fence and facts.topic_id == record.topic_id:
+        evidence = replace(evidence, fence=fences(session.cluster.brokers, [record.topic]).get(record.topic))
     return certificate(evidence, chosen)
+
+
+def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
+    """Return the record of the deleted topic that had the name ``topic`` before the one of ``topic_id``; else of the
+    deleted topic that this one has replaced.
+
+    After a rename back there is the first while the topic between the two exists, and the second from then on.
+    """
+    if (earlier := log.deleted(topic)) is not None:
+        return earlier
+    before = (each for each in replaced(log.replaced) if each.replacement.successor_id == topic_id)
+    return next((record for record, now in before if record.is_alias and now.deleting_ms is not None), None)
 
 
 def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:

@@ -11,11 +11,16 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.cluster import TopicShape
+from modeaware.cluster.observer import Look
+from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ControllerFenced, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, required_of
@@ -25,10 +30,21 @@ from modeaware.lifecycle.report import PartitionReport, ShrinkReport, report_top
 from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports.certificate import Certificate, Evidence, ProofReport, certificate, check
+from modeaware.reports import certificate as certificates
+from modeaware.reports.certificate import (
+    Certificate,
+    Evidence,
+    ProofReport,
+    certificate,
+    check,
+    deleted_before,
+    take_certificate,
+)
 from modeaware.reports.describe import Description, TopicDescription, describe_text
 from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.session import ModeLog
 from modeaware.topic_view import Moved
 from tests.support.lifecycle import admitted, facts, group, log, shrink
 
@@ -493,3 +509,56 @@ def test_an_unread_partition_of_a_replaced_topic_is_not_certified() -> None:
     shown = of_replaced()
     behind = replace(shown.facts, groups={"billing": GroupFacts({0: 9})})
     assert not certificate(replace(shown, facts=behind), [0]).all_drained
+
+
+BACK = Replacement("orders", 4, 500, successor_id="back", switched_ms=600, let_go_ms=700, deleting_ms=800, gone_ms=900)
+DELETED = of_replaced(replace(REPLACED, deleting_ms=450, gone_ms=480)).record
+BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)
+
+
+@pytest.mark.parametrize(
+    ("records", "topic_id", "of"),
+    [
+        pytest.param([DELETED, BETWEEN], "back", "id", id="the topic between the two is not gone"),
+        pytest.param([BETWEEN], "back", "id-2", id="renamed back, and all others are gone"),
+        pytest.param([DELETED], "other", "id", id="another topic has come up under the name"),
+    ],
+)
+def test_certificate_of_a_name_that_is_taken_again_is_of_the_deleted_topic(
+    records: list[TopicRecord], topic_id: str, of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ModeLog("modes", fold([(record.topic_id, record.to_json()) for record in records]))
+    using = {"audit": GroupFacts({0: 3})}
+    looked: list[Look] = []
+
+    def look(_: object, looks: list[Look], __: object) -> list[TopicFacts]:
+        looked.extend(looks)
+        shown = TopicFacts("orders", "back", 4, groups=using)
+        return [shown if looks[0].topic == "orders" else TopicFacts(looks[0].topic, None, gone=True)]
+
+    described = SimpleNamespace(result=lambda *_: SimpleNamespace(cluster_id="cluster-1"))
+    cluster = SimpleNamespace(
+        shape=lambda _: TopicShape(topic_id, internal=False, partition_count=4),
+        admin=SimpleNamespace(describe_cluster=lambda **_: described),
+    )
+    session = SimpleNamespace(
+        read_log=lambda: log,
+        cluster=cluster,
+        observer=lambda: None,
+        clock=SYSTEM_CLOCK,
+        controller=ControllerConfig(),
+        bootstrap_server="host:9092",
+    )
+    monkeypatch.setattr(certificates, "look_at_groups", look)
+    found = take_certificate(cast(Any, session), "orders")
+    assert (found.topic_id, [each.verdict for each in found.partitions]) == (of, ["deleted"])
+    assert found.all_drained
+    assert "audit" not in [group.group for group in found.groups], "that uses the topic that has the name now"
+    assert [each.record and each.record.topic_id for each in looked] == [of]
+
+
+def test_certificate_of_a_topic_of_which_nothing_is_retired_is_refused() -> None:
+    being_replaced = of_replaced().record
+    log = ModeLog("modes", fold([(being_replaced.topic_id, being_replaced.to_json())]))
+    assert deleted_before(log, "orders-v2", "id-2") is None, "it has replaced a topic that is not deleted"
+    assert deleted_before(log, "payments", "id-of-payments") is None
