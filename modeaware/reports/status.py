@@ -141,6 +141,7 @@ NEXT = {
     reasons.GROUP_SUBSCRIBED: _GROUPS,
     reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
     reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
+    reasons.RENAME_REFUSED: _DESCRIBE,
 }
 """Code of a reason -> the command that looks into it or resolves it."""
 _OF_REPLACEMENT = {
@@ -151,6 +152,7 @@ BY_ITSELF = frozenset(
     {
         *(reasons.STILL_WRITTEN, reasons.STRAGGLER, reasons.TRUNCATED, reasons.DELAY, reasons.RETENTION),
         *(reasons.OPENING, reasons.UNDOING, reasons.NOT_FENCED, reasons.END_NOT_READ, reasons.DELETING),
+        *(reasons.KNOWN_BY_COUNT, reasons.OFFSETS_LEFT),
     }
 )
 """Codes of reasons that pass without a command."""

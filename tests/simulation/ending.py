@@ -294,4 +294,7 @@ REPLACING: dict[str, Help] = ANYWHERE | {
     reasons.NOT_FENCED: _a_turn_more,
     reasons.DELAY: _a_turn_more,
     reasons.DELETING: _a_turn_more,
+    reasons.NAME_TAKEN: _a_turn_more,
+    reasons.OFFSETS_LEFT: _a_turn_more,
+    reasons.RENAME_REFUSED: _a_turn_more,
 }
