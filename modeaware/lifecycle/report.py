@@ -13,6 +13,7 @@ from typing import ClassVar
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.keep_name import kept
 from modeaware.lifecycle.moved import LATEST_MS, drains_by_groups
 from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
@@ -156,6 +157,60 @@ class ReplacementReport:
             return None
         own = {f.name: getattr(record.replacement, f.name) for f in fields(cls) if hasattr(record.replacement, f.name)}
         return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
+
+
+@dataclass(frozen=True)
+class KeptNameReport:
+    """A change that keeps the topic's name: two replacements in a row, over an interim topic.
+
+    Attributes:
+        interim: the name of the interim topic.
+        half: 1 or 2: the old topic, or the interim topic, is being replaced.
+        phase: of that replacement; gap before the second one has begun; done when the interim topic is deleted.
+        keeps: false where the change ends on the interim topic.
+        first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
+            found to be deleted; null also once the second half is over.
+        second_switched_ms, second_gone_ms: when producers began to write to the new topic of the name, and when the
+            interim topic was found to be deleted.
+        reason: the code of what holds it up as a whole.
+        waits_for: the reason in words.
+    """
+
+    json_also: ClassVar = ("waits_for",)
+
+    interim: str
+    half: int
+    phase: str
+    keeps: bool
+    first_switched_ms: int | None
+    first_gone_ms: int | None
+    second_switched_ms: int | None
+    second_gone_ms: int | None
+    reason: str | None
+
+    @property
+    def waits_for(self) -> str | None:
+        return None if self.reason is None else reasons.text(self.reason)
+
+    @classmethod
+    def of(cls, name: str, records: Iterable[TopicRecord]) -> KeptNameReport | None:
+        """Describe the change that keeps ``name``; ``records``: of all topics that are or were replaced."""
+        change = kept(name, records)
+        if change is None:
+            return None
+        now = change.second if change.is_in_second_half else change.first
+        one, two = ((each.replacing if each is not None else None) for each in (change.first, change.second))
+        return cls(
+            interim=change.interim,
+            half=2 if change.is_in_second_half else 1,
+            phase="gap" if now is None else topic_phase(now),
+            keeps=change.keeps,
+            first_switched_ms=one.switched_ms if one is not None else None,
+            first_gone_ms=one.gone_ms if one is not None else None,
+            second_switched_ms=two.switched_ms if two is not None else None,
+            second_gone_ms=two.gone_ms if two is not None else None,
+            reason=change.reason,
+        )
 
 
 @dataclass(frozen=True)

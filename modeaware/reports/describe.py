@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
 from modeaware.cluster.groups import find_groups
@@ -13,6 +13,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, requirement_of
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.report import (
+    KeptNameReport,
     PartitionReport,
     ReplacementReport,
     ShrinkReport,
@@ -35,11 +36,13 @@ class TopicDescription(TopicReport):
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
         leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
         replaces: the topic whose successor this one is; null for others.
+        kept_name: the change that keeps the topic's name; null where there is none.
     """
 
     gone_ids: tuple[str, ...] = ()
     leads_to: str | None = None
     replaces: str | None = None
+    kept_name: KeptNameReport | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def describe_topics(
             gone_ids=log.gone_ids(topic, shape.topic_id),
             leads_to=log.leads_to(topic, shape.topic_id),
             replaces=log.replaces.get(shape.topic_id),
+            kept_name=KeptNameReport.of(topic, log.replaced),
         )
         described.append(about_name)
     return described
@@ -158,7 +162,36 @@ def _change_lines(topic: TopicDescription) -> list[str]:
         lines.append(f"Evacuated first (modeaware.spark.evacuate), which group {topic.evacuation_group} proves")
     if topic.replaces is not None:
         lines.append(f"Successor of {topic.replaces}")
+    if topic.kept_name is not None:
+        lines += _kept_name_lines(topic.kept_name)
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
+
+
+def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescription]:
+    """Describe ``topics``, whose changes are waited for: in the second half of a change that keeps a topic's name the
+    replacement is that of the interim topic, under the topic's name."""
+    log = session.read_log()
+    described = []
+    for topic in describe_topics(session, topics, log):
+        kept = topic.kept_name
+        if kept is not None and kept.half == 2 and kept.keeps and kept.phase not in ("gap", "done"):
+            (interim,) = describe_topics(session, [kept.interim], log)
+            topic = replace(interim, topic=topic.topic, kept_name=kept)
+        described.append(topic)
+    return described
+
+
+def _kept_name_lines(kept: KeptNameReport) -> list[str]:
+    times = {
+        "first switch": kept.first_switched_ms,
+        "old topic deleted": kept.first_gone_ms,
+        "second switch": kept.second_switched_ms,
+        "interim topic deleted": kept.second_gone_ms,
+    }
+    since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
+    how = f"Keeps its name, over {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
+    lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
+    return [*lines, f"Waits: {kept.waits_for}"] if kept.half == 2 and kept.waits_for is not None else lines
 
 
 def _replacement_lines(now: ReplacementReport) -> list[str]:
