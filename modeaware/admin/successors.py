@@ -17,6 +17,7 @@ from modeaware.admin.reassignments import request_failure
 from modeaware.cluster.metadata import (
     SET_ON_TOPIC,
     TOPIC_RESOURCE,
+    configs_request,
     metadata_request,
     registered_brokers,
     topic_names,
@@ -28,7 +29,6 @@ from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.topic_view import Successor, base64_id
 from modeaware.wire.brokers import Brokers
-from modeaware.wire.requests import DescribeConfigsRequest
 from modeaware.wire.retries import Retrying
 from modeaware.wire.transport import Ask
 
@@ -72,12 +72,8 @@ def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, P
 
 def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
     shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics, 10)).topics}
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in topics]
-    configs = {
-        result.resource_name: result
-        for result in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results
-    }
+    wanted = configs_request(TOPIC_RESOURCE, topics, min_version=1)
+    configs = {result.resource_name: result for result in brokers.ask(wanted).results}
 
     def predecessor(topic: str) -> Predecessor | ModeAwareError:
         shape, own = shapes.get(topic), configs.get(topic)
@@ -207,7 +203,7 @@ def creating_broker(brokers: Brokers) -> int | None:
         ClusterError: no answer.
     """
     nodes = sorted(node for node, broker in registered_brokers(brokers).brokers.items() if broker.live)
-    asks = [Ask(node, _creates_request(node)) for node in nodes]
+    asks = [Ask(node, configs_request(BROKER_RESOURCE, [str(node)], AUTO_CREATE, min_version=1)) for node in nodes]
     for node, answer in zip(nodes, brokers.ask_each(asks), strict=True):
         if isinstance(answer, ClusterError):
             raise answer
@@ -218,12 +214,6 @@ def creating_broker(brokers: Brokers) -> int | None:
         if any(config.value == "true" for config in found.configs):
             return node
     return None
-
-
-def _creates_request(node: int) -> DescribeConfigsRequest:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    wanted = resource(resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=[AUTO_CREATE])
-    return DescribeConfigsRequest(resources=[wanted], min_version=1)
 
 
 def check_consequences(

@@ -25,7 +25,7 @@ from modeaware.confluent.statistics import stats_settings
 from modeaware.librdkafka import ClusterMetadata, Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import IDENTITY
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -71,7 +71,7 @@ class Consumer(_Slots):
         config, rest = split_client_config(with_process_settings(given_conf(args, kwargs)))
         stats = idle_stats()
         hints = StaleHints()
-        watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}
+        watched = {**IDENTITY, **rest, **stats_settings(rest, stats.call)}
         super().__init__(hints.listening(watched))
         self._views = views = hints.views = registry.acquire(rest, config)
         self._count = partition_count(self, config.view_timeout_ms / 1000)

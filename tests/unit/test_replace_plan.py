@@ -25,7 +25,7 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRef
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
@@ -52,7 +52,8 @@ WANTED = TopicReplacement("orders-v2", 4, config={"retention.ms": "5"})
 COMMAND = replace_command("orders", WANTED, FOUND)
 GROUPS = {
     "app": GroupFacts({0: 1}, stateful=True, kind="streams"),
-    "billing": GroupFacts({0: 1}, has_members=True),
+    "audit": GroupFacts({0: 1}, has_members=True, members=MembersSeen(2)),
+    "billing": GroupFacts({0: 1}, has_members=True, members=MembersSeen(2, 1)),
     "connect-sink": GroupFacts({0: 1}),
 }
 FACTS = TopicFacts("orders", "id", 6, groups=GROUPS)
@@ -118,7 +119,8 @@ def test_plan_says_everything_beforehand() -> None:
         "Config retention.ms=5 (given)",
         "Not copied, it names partitions: follower.replication.throttled.replicas",
         "Group app (streams): has no members now",
-        "Group billing (classic): nothing where all members run modeaware; else read orders to its end",
+        "Group audit (classic): members: 2 seen to be mode-aware by their client id; nothing, but with modeaware.on.",
+        "Group billing (classic): members: 2 seen to be mode-aware, 1 not told; nothing where all run modeaware; ",
         "Group connect-sink (classic): has no members now",
         "wait about 11 s",
         "  kafka-acls.sh --add",
@@ -510,7 +512,7 @@ class FakeChange:
     def embed(self, claim: object) -> None:
         self.asked.append("embed")
 
-    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None]) -> None:
+    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None], **_: object) -> None:
         self.waited = topics
         for each in self.ends:
             if isinstance(each, RequestRefused):
