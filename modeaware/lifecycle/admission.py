@@ -23,7 +23,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, required_of, unread_offsets
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import grow
-from modeaware.lifecycle.keep_name import stays_of
+from modeaware.lifecycle.keep_name import restored_by, stays_of
 from modeaware.lifecycle.objections import current_of, objections
 from modeaware.lifecycle.record_size import largest_bytes, most_partitions
 from modeaware.lifecycle.repetition import repetition_of
@@ -89,6 +89,9 @@ def admit(
         first_half = Replaced(first_half, first_half.replacing).changed(keep_name=False, reason=None)
         if record is None or record.replacement is None:
             return Admission(None, also=first_half)
+    alias = restored_by(command, replaced)
+    if alias is not None and facts.topic_id is not None and (record is None or record.replacement is None):
+        return Admission(None, also=Replaced(alias, alias.replacing).changed(keep_name=True, reason=None))
     for objection in objections(command, record, facts, config, now_ms, replaced):
         raise objection.refusal
     current = current_of(record, facts)

@@ -22,7 +22,7 @@ changes it.
 
 *Until the first switch* the change can be undone. After it there is no way back to the old topic, and the change may
 end on the interim topic instead (*stay*): that takes ``keep_name`` off the first half, and undoes a second half that
-has not switched.
+has not switched. The command to keep the name after all puts it on again, and the controller does the rest.
 
 *The second half is never given up*: half of a change would be left. What hinders it is a reason, and is looked at
 again. A topic that has come up under the name is in its way. One that holds no record is deleted, behind a fence: a
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from modeaware.errors import ErrorCode
-from modeaware.interim import interim_name, kept_name
+from modeaware.interim import interim_name, is_interim_of, kept_name
 from modeaware.lifecycle.commands import (
     FENCE_CONFIGS,
     DeletePredecessor,
@@ -128,6 +128,16 @@ def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicReco
     if not isinstance(command, ReplaceTopicCommand) or not command.undo:
         return None
     own = (each for each in records if each.is_first_half and each.is_alias and each.topic == command.successor)
+    return next((each for each in own if each.replacing.successor == command.topic), None)
+
+
+def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
+    """Return the alias of a change that was to stay on the interim topic, and keeps its name after all by this command;
+    None: the command is another one."""
+    if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
+        return None
+    aliases = (each for each in records if each.is_alias and each.topic == command.successor)
+    own = (each for each in aliases if is_interim_of(command.topic, each.topic) and not each.replacing.keep_name)
     return next((each for each in own if each.replacing.successor == command.topic), None)
 
 

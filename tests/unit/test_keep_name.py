@@ -165,11 +165,21 @@ def test_change_ends_on_the_interim_topic_by_an_undo_of_its_second_half() -> Non
         ask(stay, of_interim(), ALIAS, switched, record=switched)
 
 
-def test_name_is_given_back_after_all_by_the_request_for_the_second_half() -> None:
+def test_name_is_kept_after_all_by_the_request_for_the_second_half_which_the_controller_leads() -> None:
     stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
-    record = ask(SECOND, of_interim(), stays).record
-    assert record is not None
-    assert record.is_second_half
+    taken = TopicFacts(TOPIC, "id-of-other", 1)
+    for seen in (of_interim(), of_interim(taken)):
+        admission = ask(SECOND, seen, stays)
+        assert admission.record is None
+        assert admission.also is not None
+        assert admission.also.is_first_half
+        assert waits(admission.also, {}), "the controller requests the second half, or says what hinders it"
+
+
+def test_name_is_not_kept_after_all_where_the_interim_topic_is_gone() -> None:
+    stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
+    with pytest.raises(RequestRefused):
+        ask(SECOND, TopicFacts(INTERIM, None, gone=True), stays)
 
 
 # The second half

@@ -145,9 +145,10 @@ class KeptNameActions(ChainActions):
         self.is_other = True  # it was admitted after the owner had changed their mind
 
     def go_away(self) -> None:
-        """Somebody copies the records of a topic that has come up under the name, and deletes it; markers count."""
-        topic = self.world.topics.get(NAME)
-        if topic is None or topic.topic_id in self.judge.announced | {"id-1"}:
+        """Somebody copies the records of a topic that has come up under the name, or is left of a second half that was
+        taken back, and deletes it; markers count."""
+        topic, records = self.world.topics.get(NAME), self.world.log.truth.records.values()
+        if topic is None or topic.topic_id in {"id-1", *(record.replacing.successor_id for record in records)}:
             return
         if any(log.records for log in topic.logs):
             self.world.delete(NAME)
