@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import ClassVar
 
 from modeaware.durations import duration_text
+from modeaware.interim import is_interim_of, kept_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
@@ -189,12 +190,18 @@ class ReplacementReport:
         return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
 
 
+GAP = "gap"
+"""The phase of a change that keeps a name between its halves."""
+
+
 @dataclass(frozen=True)
 class KeptNameReport:
     """A change that keeps the topic's name: two replacements in a row, over an interim topic.
 
     Attributes:
+        name: the name that is kept.
         interim: the name of the interim topic.
+        num_partitions: how many the interim topic has, and the new topic of the name.
         half: 1 or 2: the old topic, or the interim topic, is being replaced.
         phase: of that replacement; gap before the second one has begun; done when the interim topic is deleted.
         keeps: false where the change ends on the interim topic.
@@ -208,7 +215,9 @@ class KeptNameReport:
 
     json_also: ClassVar = ("waits_for",)
 
+    name: str
     interim: str
+    num_partitions: int
     half: int
     phase: str
     keeps: bool
@@ -222,25 +231,50 @@ class KeptNameReport:
     def waits_for(self) -> str | None:
         return None if self.reason is None else reasons.text(self.reason)
 
+    @property
+    def waits_between_halves(self) -> bool:
+        """Whether the old topic is deleted and the second half has still to begin."""
+        return self.keeps and self.phase == GAP
+
     @classmethod
     def of(cls, name: str, records: Iterable[TopicRecord]) -> KeptNameReport | None:
         """Describe the change that keeps ``name``; ``records``: of all topics that are or were replaced."""
         change = kept(name, records)
         if change is None:
             return None
-        now = change.second if change.is_in_second_half else change.first
-        one, two = ((each.replacing if each is not None else None) for each in (change.first, change.second))
+        current = change.second if change.is_in_second_half else change.first
+        first, second = ((half.replacing if half is not None else None) for half in (change.first, change.second))
+        shown = first if first is not None else second
+        assert shown is not None
         return cls(
+            name=name,
             interim=change.interim,
+            num_partitions=shown.num_partitions,
             half=2 if change.is_in_second_half else 1,
-            phase="gap" if now is None else topic_phase(now),
+            phase=GAP if current is None else topic_phase(current),
             keeps=change.keeps,
-            first_switched_ms=one.switched_ms if one is not None else None,
-            first_gone_ms=one.gone_ms if one is not None else None,
-            second_switched_ms=two.switched_ms if two is not None else None,
-            second_gone_ms=two.gone_ms if two is not None else None,
+            first_switched_ms=first.switched_ms if first is not None else None,
+            first_gone_ms=first.gone_ms if first is not None else None,
+            second_switched_ms=second.switched_ms if second is not None else None,
+            second_gone_ms=second.gone_ms if second is not None else None,
             reason=change.reason,
         )
+
+
+def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptNameReport]:
+    """Return the changes that keep a name, by that name and by the name of the interim topic.
+
+    Args:
+        records: of all topics that are or were replaced.
+    """
+    of_name: dict[str, list[TopicRecord]] = {}
+    for record in records:
+        is_first = is_interim_of(record.replacing.successor, record.topic)
+        name = record.topic if is_first else kept_name(record.topic)
+        if name is not None:
+            of_name.setdefault(name, []).append(record)
+    changes = (KeptNameReport.of(name, own) for name, own in of_name.items())
+    return {part: change for change in changes if change is not None for part in (change.name, change.interim)}
 
 
 @dataclass(frozen=True)
@@ -259,6 +293,7 @@ class TopicReport:
         writable: the number of writable partitions.
         looks_within_ms: in how long an active controller checks the topic's groups again, at the latest, unless checks
             take more than a tenth of its time; null where no group holds it up.
+        kept_name: the change that keeps a topic's name, of which this topic is a part; null where there is none.
     """
 
     topic: str
@@ -276,6 +311,7 @@ class TopicReport:
     replacement: ReplacementReport | None = None
     writable: int = 0
     looks_within_ms: int | None = None
+    kept_name: KeptNameReport | None = None
 
     @property
     def events(self) -> tuple[tuple[str, int], ...]:

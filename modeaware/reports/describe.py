@@ -37,13 +37,11 @@ class TopicDescription(TopicReport):
         gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
         leads_to: the topic that has replaced another one of this name: clients use that, and not this one.
         replaces: the topic whose successor this one is; null for others.
-        kept_name: the change that keeps the topic's name; null where there is none.
     """
 
     gone_ids: tuple[str, ...] = ()
     leads_to: str | None = None
     replaces: str | None = None
-    kept_name: KeptNameReport | None = None
 
 
 @dataclass(frozen=True)
@@ -90,11 +88,11 @@ def describe_topics(
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
         listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
         about_name = TopicDescription(
-            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id))),
+            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id)))
+            | {"kept_name": log.kept_names.get(topic)},
             gone_ids=log.gone_ids(topic, shape.topic_id),
             leads_to=log.leads_to(topic, shape.topic_id),
             replaces=log.replaces.get(shape.topic_id),
-            kept_name=KeptNameReport.of(topic, log.replaced),
         )
         described.append(about_name)
     return described
@@ -174,12 +172,32 @@ def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescr
     log = session.read_log()
     described = []
     for topic in describe_topics(session, topics, log):
-        kept = topic.kept_name
-        if kept is not None and kept.half == 2 and kept.keeps and kept.phase not in ("gap", "done"):
-            (interim,) = describe_topics(session, [kept.interim], log)
-            topic = replace(interim, topic=topic.topic, kept_name=kept)
+        part = _part(topic.kept_name) if topic.kept_name is not None else None
+        if part is not None and part != topic.topic:
+            (interim,) = describe_topics(session, [part], log)
+            topic = replace(interim, topic=topic.topic)
         described.append(topic)
     return described
+
+
+def describe_all_parts(session: Session, topics: Sequence[str] | None, log: ModeLog) -> list[TopicDescription]:
+    """Describe ``topics`` as :func:`describe_topics` does, and the other topic of each change that keeps the name of
+    one; None: every changed topic, and each kept name that has no topic between the halves."""
+    described = describe_topics(session, topics, log)
+    changes = [topic.kept_name for topic in described]
+    if topics is None:
+        changes += log.kept_names.values()
+    parts = {_part(change) for change in changes if change is not None} - {topic.topic for topic in described}
+    others = sorted(part for part in parts if part is not None)
+    return described + (describe_topics(session, others, log) if others else [])
+
+
+def _part(change: KeptNameReport) -> str | None:
+    """Return the topic or the alias whose record shows what a change in its second half waits for; None: it is not in
+    its second half, or over."""
+    if change.half == 1 or not change.keeps or change.phase == "done":
+        return None
+    return change.name if change.waits_between_halves else change.interim
 
 
 def _kept_name_lines(kept: KeptNameReport) -> list[str]:
@@ -190,7 +208,7 @@ def _kept_name_lines(kept: KeptNameReport) -> list[str]:
         "interim topic deleted": kept.second_gone_ms,
     }
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
-    how = f"Keeps its name, over {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
+    how = f"Keeps the name {kept.name}, over {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
     lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
     return [*lines, f"Waits: {kept.waits_for}"] if kept.half == 2 and kept.waits_for is not None else lines
 

@@ -15,21 +15,25 @@ from modeaware.admin.new_topics import Accepted, TopicReplacement
 from modeaware.admin.successors import check_consequences, creating_broker, replace_commands
 from modeaware.cli.apply import diff_of
 from modeaware.cli.outcome import Watch, outcome
+from modeaware.controller.status import Role, Snapshot, TopicSeen
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.interim import interim_name
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.report import KeptNameReport
+from modeaware.lifecycle.report import KeptNameReport, kept_names
 from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
+from modeaware.monitoring.status_json import status_of
 from modeaware.plan.diff import IN_PROGRESS, PENDING, REFUSED, UNCHANGED, CurrentTopic
 from modeaware.plan.file import DesiredTopic, read_topics
 from modeaware.plan.replacement import plan_replacement, replacement_text
 from modeaware.plan.steps import Replace
-from modeaware.reports.describe import TopicDescription, describe_text
+from modeaware.reports import describe as describing
+from modeaware.reports.describe import TopicDescription, describe_all_parts, describe_text
 from modeaware.reports.session import ModeLog
+from modeaware.reports.status import status_report
 from modeaware.topic_view import Successor
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 from tests.unit.test_replace_plan import FOUND, ON, FakeChange, described
@@ -97,8 +101,94 @@ def test_change_that_stays_on_its_interim_topic_is_reported_as_such() -> None:
 def test_description_of_the_topic_has_both_switches() -> None:
     kept = KeptNameReport.of("orders", [first(GONE), second(replace(BACK, reason="rename-refused"))])
     text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
-    assert f"Keeps its name, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
+    assert f"Keeps the name orders, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
     assert "Waits: the topic that gets the name back is refused" in text
+
+
+def test_changes_of_kept_names_are_found_by_the_name_and_by_the_interim_topic() -> None:
+    other = replace(FIRST, topic="payments", topic_id="p", replacement=replace(BEGUN, successor="payments-v2"))
+    earlier = replace(second(OVER), topic="orders.modeaware-0000", topic_id="id-0")
+    found = kept_names([first(GONE), second(BACK), other, earlier])
+    assert {part: change.half for part, change in found.items()} == {"orders": 2, INTERIM: 2}
+    assert (found["orders"].name, found["orders"].num_partitions) == ("orders", 4)
+
+
+def part(topic: str, now: Replacement | None, phase: str, *records: TopicRecord) -> TopicDescription:
+    """What describes a topic that is a part of the change."""
+    return replace(described(now, phase, not_moved=()), topic=topic, kept_name=kept_names(records).get(topic))
+
+
+@pytest.mark.parametrize(
+    ("topic", "half", "phase", "waits", "command"),
+    [
+        (part("orders", SWITCHED, "drain", first(SWITCHED)), 1, "drain", None, None),
+        (part("orders", GONE, "done", first(GONE)), 2, "gap", None, None),
+        (
+            part("orders", None, "done", first(replace(GONE, reason="name-taken"))),
+            *(2, "gap", "another topic has come up under the name", "modeaware topics --describe --topic orders"),
+        ),
+        (
+            part(INTERIM, replace(BACK, reason="fence-unknown"), "announce", first(GONE), second(BACK)),
+            *(2, "announce", "not every leader", f"--topic {INTERIM}"),
+        ),
+    ],
+)
+def test_status_shows_the_change_as_one_under_the_kept_name(
+    topic: TopicDescription, half: int, phase: str, waits: str | None, command: str | None
+) -> None:
+    (change,) = status_report([topic], lambda *words: " ".join(words)).changes
+    expected = f"replacement over {INTERIM} (4) that keeps the name, half {half} of 2"
+    assert (change.topic, change.change, change.phase) == ("orders", expected, phase)
+    (waiting,) = change.waiting
+    assert (waiting.waits_for is None, waiting.next is None) == (waits is None, command is None)
+    assert (waits or "") in (waiting.waits_for or "")
+    assert (waiting.next or "").endswith(command or "")
+
+
+def test_status_shows_what_is_left_of_a_change_that_was_taken_back_or_is_over() -> None:
+    undone = replace(BEGUN, undone_ms=3_000)
+    (change,) = status_report([part("orders", undone, "announce", first(undone))], str).changes
+    assert change.change == f"undo of the replacement by {INTERIM}"
+    stays = first(replace(GONE, keep_name=False))
+    over = (part("orders", stays.replacement, "done", stays), part("orders", None, "done", second(OVER)))
+    assert not status_report(over, str).changes
+
+
+@pytest.mark.parametrize(
+    ("records", "named", "looked"),
+    [
+        ([first(SWITCHED)], ["orders"], [["orders"]]),
+        ([first(GONE)], ["orders"], [["orders"]]),
+        ([first(GONE)], None, [None, ["orders"]]),
+        ([first(GONE), second(BACK)], ["orders"], [["orders"], [INTERIM]]),
+        ([second(OVER)], None, [None]),
+    ],
+)
+def test_description_of_all_parts_has_the_topic_that_the_change_is_about_now(
+    records: list[TopicRecord], named: list[str] | None, looked: list[list[str] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str] | None] = []
+
+    def describe(_session: object, topics: list[str] | None, _log: ModeLog) -> list[TopicDescription]:
+        calls.append(topics)
+        return [part(topic, None, "done", *records) for topic in topics or ()]
+
+    monkeypatch.setattr(describing, "describe_topics", describe)
+    found = describe_all_parts(cast(Any, None), named, log_of(*records))
+    assert calls == looked
+    assert [topic.topic for topic in found] == [topic for topics in looked for topic in topics or ()]
+
+
+def test_page_shows_the_change_in_both_halves_and_between_them() -> None:
+    topics = [TopicSeen(first(replace(GONE, reason="name-taken"))), TopicSeen(replace(SECOND, topic="other"))]
+    between, _ = status_of(Snapshot(20_000, "c", Role.ACTIVE, topics=tuple(topics)))["topics"]
+    assert (between["phase"], between["kept_name"]["half"]) == ("gap", 2)
+    assert between["change"] == f"replacement over {INTERIM} (4) that keeps the name, half 2 of 2"
+    assert [one["code"] for one in between["blocked"]] == ["name-taken"]
+    topics = [TopicSeen(first(GONE)), TopicSeen(second(BACK))]
+    alias, interim = status_of(Snapshot(20_000, "c", Role.ACTIVE, topics=tuple(topics)))["topics"]
+    assert (alias["phase"], interim["phase"]) == ("done", "announce")
+    assert interim["change"].endswith("half 2 of 2")
 
 
 # A wait

@@ -123,7 +123,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicReport]:
     found: list[TopicReport] = []
     session = SimpleNamespace(read_log=lambda: SimpleNamespace(claim="claim"), conf={})
     monkeypatch.setattr(status, "open_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(status, "describe_topics", lambda _session, _names, _log: found)
+    monkeypatch.setattr(status, "describe_all_parts", lambda _session, _names, _log: found)
     monkeypatch.setattr(status, "is_running", lambda *_: True)
     return found
 
