@@ -238,7 +238,9 @@ class _Replacement(Request):
         back, or stays."""
         args = self.args
         if args.undo or change.first is None:
+            has_new = change.second is not None and change.second.replacing.switched_ms is not None
             why = f"its name already leads to {change.interim!r}: --stay ends the change there"
+            why = "producers write to its new topic already: the change cannot be taken back" if has_new else why
             raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
         command = replace(second_half_of(change.first), undo=args.stay)
         if args.partitions not in (None, command.num_partitions):

@@ -99,8 +99,11 @@ def why_not_now(command: TopicCommand, current: TopicRecord, now: Replacement) -
         other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
         return objection_to_change(now) if switched else other
     if command.undo:
-        remedy = "--stay ends the change there" if now.keep_name else "to go back, replace that by another topic"
-        return f"its name already leads to {successor!r}: {remedy}" if switched else None
+        remedy = (
+            "--stay ends the change there" if current.is_first_half else "to go back, replace that by another topic"
+        )
+        back = f"its name already leads to {successor!r}: {remedy}"
+        return back if switched else None
     if now.undone_ms is not None:
         return f"its replacement by {successor!r} is being undone: wait until that is done"
     again = repetition_of(command, current)

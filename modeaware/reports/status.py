@@ -40,6 +40,7 @@ class ChangeStatus:
     """A change under way.
 
     Attributes:
+        topic: the topic that is changed; of a change that keeps a name, that name.
         change: in words: a shrink, growth or replacement, and to what.
         phase: of the partition that is furthest behind; gap between the halves of a change that keeps the name.
         waiting: a list of objects.

@@ -43,6 +43,8 @@ def test_topic_has_its_name_and_another_count_in_the_end_and_clients_notice_noth
     assert (kept["half"], kept["phase"], kept["second_switched_ms"] > 0) == (2, "done", True)
     certificate = site.run("certificate", topic)
     assert certificate.status == 0, certificate.err
-    assert {each["verdict"] for each in json.loads(certificate.out)["partitions"]} == {"deleted"}
+    document = json.loads(certificate.out)
+    assert {each["verdict"] for each in document["partitions"]} == {"deleted"}
+    assert document["kept_name"] == kept
     again = site.run("replace", topic, "--partitions", "4", "--keep-name", *WAIT)
     assert (again.status, "it has 4 partitions already" in again.err) == (1, True), again.err

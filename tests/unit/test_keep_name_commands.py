@@ -48,6 +48,7 @@ GONE = replace(SWITCHED, let_go_ms=6_000, deleting_ms=7_000, gone_ms=8_000)
 FIRST = TopicRecord("orders", "id", 3, 1, (RO,) * 12, replacement=BEGUN)
 BACK = Replacement("orders", 4, 9_000, delay_ms=0, keep_name=True, successor_id="id-3", announced_ms=9_500)
 SECOND = TopicRecord(INTERIM, INTERIM_ID, 3, 1, (RO,) * 4, replacement=BACK)
+LED_BACK = replace(BACK, switched_ms=10_000)
 OVER = replace(BACK, switched_ms=10_000, let_go_ms=11_000, deleting_ms=12_000, gone_ms=13_000)
 
 
@@ -389,7 +390,10 @@ def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: l
     [
         ([], OLD, ["--stay"], "it has no interim topic"),
         ([first(BEGUN)], OLD, ["--stay"], "--undo takes a replacement back"),
+        ([first(SWITCHED)], OLD, ["--undo"], "--stay ends the change there"),
         ([first(GONE)], ABSENT, ["--undo"], "--stay ends the change there"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "the change cannot be taken back"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "its name already leads to 'orders': to go back"),
         ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "it gets 4 partitions, not 5"),
         ([], OLD, ["--keep-name", "--partitions", "12"], "12 partitions already"),
     ],
