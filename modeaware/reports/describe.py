@@ -162,7 +162,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
     if topic.replaces is not None:
         lines.append(f"Successor of {topic.replaces}")
     if topic.kept_name is not None:
-        lines += _kept_name_lines(topic.kept_name)
+        lines += _kept_name_lines(topic.kept_name, topic.replacement)
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
 
 
@@ -200,7 +200,7 @@ def _part(change: KeptNameReport) -> str | None:
     return change.name if change.waits_between_halves else change.interim
 
 
-def _kept_name_lines(kept: KeptNameReport) -> list[str]:
+def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None) -> list[str]:
     times = {
         "first switch": kept.first_switched_ms,
         "old topic deleted": kept.first_gone_ms,
@@ -210,7 +210,8 @@ def _kept_name_lines(kept: KeptNameReport) -> list[str]:
     since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
     how = f"Keeps the name {kept.name}, over {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
     lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
-    return [*lines, f"Waits: {kept.waits_for}"] if kept.half == 2 and kept.waits_for is not None else lines
+    shown_below = replacement is not None and replacement.reason == kept.reason
+    return lines if kept.reason is None or shown_below else [*lines, f"Waits: {kept.waits_for}"]
 
 
 def _replacement_lines(now: ReplacementReport) -> list[str]:

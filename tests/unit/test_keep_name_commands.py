@@ -104,6 +104,9 @@ def test_description_of_the_topic_has_both_switches() -> None:
     text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
     assert f"Keeps the name orders, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
     assert "Waits: the topic that gets the name back is refused" in text
+    waits = replace(GONE, reason="known-by-count")
+    text = describe_text([part("orders", waits, "done", first(waits))], expand=False)
+    assert text.count("Waits:") == 1, "the alias itself shows it"
 
 
 def test_changes_of_kept_names_are_found_by_the_name_and_by_the_interim_topic() -> None:
