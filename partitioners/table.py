@@ -93,22 +93,22 @@ def load(name: str) -> Partitioner:
     return as_partitioner(value, name)
 
 
-def as_partitioner(found: Any, name: str) -> Partitioner:
+def as_partitioner(given: Any, name: str) -> Partitioner:
     """Return an instance of a class, a partitioner as it is, or a function of a key and a count as a partitioner.
 
     Raises:
         TypeError: it is none of these, or the class cannot be instantiated without arguments. The message has ``name``.
     """
-    made: Any = found
-    if isinstance(found, type):
+    made: Any = given
+    if isinstance(given, type):
         try:
-            made = found()
+            made = given()
         except TypeError as error:
             raise TypeError(f"the partitioner {name!r} cannot be made without arguments: {error}") from error
     if callable(getattr(made, "for_topic", None)):
         partitioner: Partitioner = made
         return partitioner
-    if callable(made) and made is found:
+    if callable(made) and made is given:
         return FunctionPartitioner(made, name)
     raise TypeError(f"{name!r} is not a partitioner: it has no method for_topic(topic) and is not a function")
 

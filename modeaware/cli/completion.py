@@ -69,10 +69,10 @@ def names(kind: str, line: Sequence[str]) -> list[str]:
     conf = connection(parser.parse_known_args(line)[0]).conf
     with kafka_errors(f"list {kind}"), closing(Cluster(conf, timeout_s=TIMEOUT_S)) as cluster:
         if kind == "topics":
-            found = list(cluster.admin.list_topics(timeout=TIMEOUT_S).topics)
+            listed = list(cluster.admin.list_topics(timeout=TIMEOUT_S).topics)
         else:
-            found = list(list_groups(cluster.brokers).groups)
-    return sorted(name for name in found if not name.startswith(_INTERNAL))
+            listed = list(list_groups(cluster.brokers).groups)
+    return sorted(name for name in listed if not name.startswith(_INTERNAL))
 
 
 def _names_of(kind: str) -> dict[str, object]:

@@ -87,10 +87,10 @@ controller nor a mode log; where there is a mode log, the plan says what is in p
         if given := [name for name in _FLEET_OPTIONS if getattr(args, name) is not None]:
             raise BadUsage(f"{flag(given[0]).replace('-ms', '')} belongs to --all and --topics")
         with open_session(args, "plan") as session:
-            found = look(session, args.topic)
+            seen = look(session, args.topic)
             asked = args.sample or DEFAULT_SAMPLE
-            sample = read_sample(session.conf, args.topic, found.facts.partition_count, found.logs, asked)
-        plan = make_plan(found, sample, args.partitions, SYSTEM_CLOCK.now_ms())
+            sample = read_sample(session.conf, args.topic, seen.facts.partition_count, seen.logs, asked)
+        plan = make_plan(seen, sample, args.partitions, SYSTEM_CLOCK.now_ms())
         _show(args, json_text(plan) if args.json else plan_text(plan))
         if args.html is not None:
             write_file(plan_html(plan), args.html)
@@ -110,8 +110,8 @@ controller nor a mode log; where there is a mode log, the plan says what is in p
 
         days = (args.window_ms or 7 * DAY_MS) // DAY_MS
         with open_session(args, "plan") as session:
-            found = scan(session, chosen, days, sizing, sample=args.sample is not None)
-        plan = make_fleet_plan(found, sizing)
+            scanned = scan(session, chosen, days, sizing, sample=args.sample is not None)
+        plan = make_fleet_plan(scanned, sizing)
         _show(args, json_text(plan) if args.json else fleet_text(plan, args.limit or SHOWN))
         if args.html is not None:
             write_file(fleet_html(plan), args.html)

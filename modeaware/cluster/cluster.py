@@ -144,17 +144,19 @@ class Cluster:
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
         return {
-            name: found if isinstance(found, ClusterError) else str({c.name: c.value for c in found}["cleanup.policy"])
-            for name, found in self._configs(topics, "cleanup.policy").items()
+            name: configs
+            if isinstance(configs, ClusterError)
+            else str({c.name: c.value for c in configs}["cleanup.policy"])
+            for name, configs in self._configs(topics, "cleanup.policy").items()
         }
 
     def own_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | ClusterError]:
         """Return what is set on each topic itself."""
         return {
-            name: found
-            if isinstance(found, ClusterError)
-            else {c.name: str(c.value) for c in found if c.config_source == SET_ON_TOPIC}
-            for name, found in self._configs(topics).items()
+            name: configs
+            if isinstance(configs, ClusterError)
+            else {c.name: str(c.value) for c in configs if c.config_source == SET_ON_TOPIC}
+            for name, configs in self._configs(topics).items()
         }
 
     def _configs(self, topics: Iterable[str], *keys: str) -> dict[str, Any]:

@@ -95,13 +95,13 @@ class Requirement:
 
     def _waivers_of(self, name: str) -> tuple[GroupRule, ...]:
         """Return the waivers that may spare the group: found once for all partitions, as there may be many of each."""
-        found = self._waivers_by_group.get(name)
-        if found is None:
+        waivers = self._waivers_by_group.get(name)
+        if waivers is None:
             rules = [rule for rule in self.waivers if rule.matches(name)]
             is_registered = bool(rules) and _matches_any(self.registered, name)
-            found = tuple(rule for rule in rules if not (rule.glob and is_registered))
-            self._waivers_by_group[name] = found
-        return found
+            waivers = tuple(rule for rule in rules if not (rule.glob and is_registered))
+            self._waivers_by_group[name] = waivers
+        return waivers
 
     @cached_property
     def _waivers_by_group(self) -> dict[str, tuple[GroupRule, ...]]:
@@ -157,7 +157,7 @@ def required_of(
     is_closed = any(rule.kind == CLOSED for rule in in_force)
     if doubt is not None and doubt.hidden and is_closed:
         doubt = None
-    found = Requirement(
+    requirement = Requirement(
         groups=tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g))),
         registered=registered,
         waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
@@ -165,9 +165,9 @@ def required_of(
         evacuation=evacuation,
         is_closed=is_closed,
     )
-    spared = frozenset(name for name in facts.unclear_groups if found.waiver_of_topic(name, None) is not None)
+    spared = frozenset(name for name in facts.unclear_groups if requirement.waiver_of_topic(name, None) is not None)
     unclear = (each for name, each in facts.unclear_groups.items() if name not in spared)
-    return replace(found, doubt=worst_doubt((doubt, *unclear)), spared=spared)
+    return replace(requirement, doubt=worst_doubt((doubt, *unclear)), spared=spared)
 
 
 def using_groups(

@@ -311,8 +311,8 @@ def verdict_on_group(
         elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
             verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed what was written instead
         partitions[partition] = verdict
-    found = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
-    return replace(found, begins_anew=not found.has_read and _begins_anew(name, ends, facts, of_group))
+    whole = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
+    return replace(whole, begins_anew=not whole.has_read and _begins_anew(name, ends, facts, of_group))
 
 
 def _is_proved(name: str, record: TopicRecord, facts: TopicFacts) -> bool:
@@ -519,7 +519,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
     if ends is None:
         return dict.fromkeys(names, f"{_CLOSED}: the end of the old topic is not known yet")
     seen = observe(None, facts, names, sorted(ends), 0)
-    found = {}
+    texts = {}
     for name in names:
         verdict = verdict_on_group(name, record, ends, facts, requirement, seen, _BY_ONE_LOOK, 0)
         parts = []
@@ -527,8 +527,8 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
             if partitions := verdict.where(wait):
                 unread = _unread(name, partitions, facts, ends)
                 parts.append(what.format(partitions=format_ranges(partitions), unread=number(unread)))
-        found[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all, and is about to be let through'}"
-    return found
+        texts[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all, and is about to be let through'}"
+    return texts
 
 
 UNREAD_TEXT = "it has {unread} records of partitions {partitions} to read"

@@ -160,12 +160,12 @@ def progress_of(
 
 def _still_read(record: TopicRecord, facts: TopicFacts) -> dict[int, int]:
     """Return the retired partitions that clients read, with the offset up to which these are drained."""
-    found = {}
+    ends = {}
     for partition, retired in sorted(record.retired.items()):
         log = facts.partitions.get(partition)
         if log is not None and record.modes[partition] is PartitionMode.READ_ONLY:
-            found[partition] = log.end_offset if retired.seal_offset is None else retired.seal_offset
-    return found
+            ends[partition] = log.end_offset if retired.seal_offset is None else retired.seal_offset
+    return ends
 
 
 def held_up_by(
@@ -176,9 +176,9 @@ def held_up_by(
         return {}
     groups, evacuation = ((), group.group) if group.evacuates else ((group.group,), None)
     alone = replace(requirement, groups=groups, doubt=None, evacuation=evacuation)
-    found = {}
+    reasons_by_partition = {}
     for partition, until in _still_read(record, facts).items():
         if partition in group.unread and drains(partition, record):  # other policies wait for no group
             log, truncated_to = facts.partitions[partition], record.retired[partition].truncated_to
-            found[partition] = check_drain(partition, until, truncated_to, log, facts, alone).reason
-    return {partition: reason for partition, reason in found.items() if reason is not None}
+            reasons_by_partition[partition] = check_drain(partition, until, truncated_to, log, facts, alone).reason
+    return {partition: reason for partition, reason in reasons_by_partition.items() if reason is not None}

@@ -89,9 +89,9 @@ def _not_first(replacement: Replacement, facts: TopicFacts) -> Stay | None:
     """A chain goes from its beginning: groups that read the first topic come to the second one next."""
     if facts.predecessor is not None:
         return Stay(reasons.of_group(reasons.PREDECESSOR_FIRST, facts.predecessor))
-    found = facts.successor
-    if found is None or found.topic_id != replacement.successor_id:
-        is_gone = found is not None and (found.gone or replacement.reason == reasons.NO_SUCCESSOR)
+    successor = facts.successor
+    if successor is None or successor.topic_id != replacement.successor_id:
+        is_gone = successor is not None and (successor.gone or replacement.reason == reasons.NO_SUCCESSOR)
         return Stay(reasons.NO_SUCCESSOR if is_gone else reasons.UNAVAILABLE)
     return Stay(reasons.COMPACTED) if facts.compacted and replacement.evacuation_epoch is None else None
 

@@ -356,8 +356,8 @@ def _unknown(topic: ScannedTopic) -> Iterator[Note]:
 
 def new_name(topic: str, taken: Collection[str]) -> str:
     """Return a name for the topic that replaces another: ``orders-v2``, then ``orders-v3``."""
-    found = _VERSION.fullmatch(topic)
-    stem, version = (topic, 1) if found is None else (found[1], int(found[2]))
+    versioned = _VERSION.fullmatch(topic)
+    stem, version = (topic, 1) if versioned is None else (versioned[1], int(versioned[2]))
     while (name := f"{stem}-v{version + 1}") in taken:
         version += 1
     return name
@@ -365,17 +365,17 @@ def new_name(topic: str, taken: Collection[str]) -> str:
 
 def batches(plan: FleetPlan, limit: int | None = None) -> dict[str, list[TopicAdvice]]:
     """Return the topics to change (at most ``limit``: those that free the most) in batches, the safest first."""
-    found: dict[str, list[TopicAdvice]] = {
+    by_title: dict[str, list[TopicAdvice]] = {
         "not written in the window, no group": [],
         "not written in the window": [],
         "written, no members": [],
         "with members, the least bytes/s first": [],
     }
-    unused, unwritten, idle, live = found.values()
+    unused, unwritten, idle, live = by_title.values()
     rows = [row for row in plan.topics if row.changes][:limit]
     for row in sorted(rows, key=lambda row: (row.rates.peak_bytes_per_s or 0.0, row.topic)):
         if row.rates.written == 0:
             (unwritten if row.groups else unused).append(row)
         else:
             (live if row.members else idle).append(row)
-    return {title: some for title, some in found.items() if some}
+    return {title: some for title, some in by_title.items() if some}

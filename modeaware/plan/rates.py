@@ -83,11 +83,11 @@ class PeakBatches:
 
 def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
     """Return what batches say, as they were read from each partition; None: there is none."""
-    found = [batch for part in parts for batch in data_batches(part)]
-    if not (records := sum(batch.record_count for batch in found)):
+    batches = [batch for part in parts for batch in data_batches(part)]
+    if not (records := sum(batch.record_count for batch in batches)):
         return None
-    compressed, transactional = (any(b.attributes & bits for b in found) for bits in (_CODEC, _TRANSACTIONAL))
-    return PeakBatches(records, sum(batch.size_bytes for batch in found), compressed, transactional)
+    compressed, transactional = (any(b.attributes & bits for b in batches) for bits in (_CODEC, _TRANSACTIONAL))
+    return PeakBatches(records, sum(batch.size_bytes for batch in batches), compressed, transactional)
 
 
 @dataclass

@@ -115,16 +115,16 @@ class _Scanner:
     def read_logs(self) -> None:
         """Read the ends and starts of all logs, and how far each had come at the points of the window."""
         logs, everything = self._logs, list(self._leaders)
-        for name, p, found in self._offsets(everything, dict.fromkeys(logs, LATEST)):
-            logs[name].ends[p] = found.offset
+        for name, p, answer in self._offsets(everything, dict.fromkeys(logs, LATEST)):
+            logs[name].ends[p] = answer.offset
         answered = [(name, p) for name, p in everything if logs[name].ends[p] >= 0]
-        for name, p, found in self._offsets(answered, dict.fromkeys(logs, EARLIEST)):
-            logs[name].starts[p] = logs[name].at_start[p] = min(found.offset, logs[name].ends[p])
+        for name, p, answer in self._offsets(answered, dict.fromkeys(logs, EARLIEST)):
+            logs[name].starts[p] = logs[name].at_start[p] = min(answer.offset, logs[name].ends[p])
         start_ms = self.window.points_ms[0]
-        for name, p, found in self._offsets(self._filled(logs), dict.fromkeys(logs, start_ms)):
-            logs[name].at_start[p], logs[name].first_ms[p] = _within(logs[name], p, found.offset), found.timestamp
-        for name, _, found in self._offsets(self._filled(logs), dict.fromkeys(logs, MAX_TIMESTAMP)):
-            logs[name].newest_ms = max(logs[name].newest_ms, found.timestamp)
+        for name, p, answer in self._offsets(self._filled(logs), dict.fromkeys(logs, start_ms)):
+            logs[name].at_start[p], logs[name].first_ms[p] = _within(logs[name], p, answer.offset), answer.timestamp
+        for name, _, answer in self._offsets(self._filled(logs), dict.fromkeys(logs, MAX_TIMESTAMP)):
+            logs[name].newest_ms = max(logs[name].newest_ms, answer.timestamp)
         reached = [self._reached(dict.fromkeys(logs, time_ms)) for time_ms in self.window.points_ms[1:]]
         for name, each in logs.items():
             each.reached = [sum(each.at_start), *(point[name] for point in reached)]
@@ -144,8 +144,8 @@ class _Scanner:
         """Return the sum over each topic's partitions of the first offset that is as late as the topic's time."""
         partitions = self._filled(times_ms)
         sums = {name: sum(max(end, 0) for end in self._logs[name].ends) for name in times_ms}
-        for name, p, found in self._offsets(partitions, times_ms):
-            sums[name] += _within(self._logs[name], p, found.offset) - self._logs[name].ends[p]
+        for name, p, answer in self._offsets(partitions, times_ms):
+            sums[name] += _within(self._logs[name], p, answer.offset) - self._logs[name].ends[p]
         return sums
 
     def _filled(self, names: Iterable[str]) -> list[Partition]:
@@ -168,11 +168,11 @@ class _Scanner:
         ):
             if not isinstance(answer, ClusterError):
                 for topic in answer.topics:
-                    for found in topic.partitions:
-                        if found.error_code:
-                            again.append((topic.name, found.partition_index))
+                    for partition in topic.partitions:
+                        if partition.error_code:
+                            again.append((topic.name, partition.partition_index))
                         else:
-                            yield topic.name, found.partition_index, found
+                            yield topic.name, partition.partition_index, partition
             elif answer.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise answer
             else:
@@ -181,11 +181,11 @@ class _Scanner:
         def request(led: Led) -> OffsetsForTimes:
             return OffsetsForTimes([(name, p) for name, partitions in led.items() for p in partitions], times_ms)
 
-        for (name, p), found in self._requests.ask(again, "list the offsets of", request).items():
-            if isinstance(found, ClusterError):
+        for (name, p), answer in self._requests.ask(again, "list the offsets of", request).items():
+            if isinstance(answer, ClusterError):
                 self._logs[name].ends[p] = -1
             else:
-                yield name, p, found
+                yield name, p, answer
 
     # All else
 
@@ -216,7 +216,7 @@ class _Scanner:
         configs, groups = self._configs(), self._groups()
         topics = []
         for name, shape in self._shapes.items():
-            logs, found, of_topic = self._logs[name], groups.get(name, GroupsFound()), configs.get(name, _NOT_KNOWN)
+            logs, users, of_topic = self._logs[name], groups.get(name, GroupsFound()), configs.get(name, _NOT_KNOWN)
             facts = TopicFacts(
                 name,
                 shape.topic_id,
@@ -224,16 +224,16 @@ class _Scanner:
                 internal=shape.internal,
                 cleanup_policy=of_topic.cleanup_policy or "delete",
                 partitions={p: _ANSWERED for p, end in enumerate(logs.ends) if end >= 0},
-                groups=found.groups,
-                groups_doubt=found.doubt,
-                unclear_groups=found.unclear,
-                stateful_owner=found.stateful_owner,
+                groups=users.groups,
+                groups_doubt=users.doubt,
+                unclear_groups=users.unclear,
+                stateful_owner=users.stateful_owner,
             )
             topics.append(ScannedTopic(facts, shape.replicas, logs, of_topic))
         return topics
 
     def _configs(self) -> dict[str, LogConfigs]:
-        found: dict[str, LogConfigs] = {}
+        log_configs: dict[str, LogConfigs] = {}
         refused = Counter[str]()
         for names in _slices([*self._shapes], TOPICS_A_REQUEST):
             answer = read_configs(self._brokers.ask(configs_request(TOPIC_RESOURCE, names, *_CONFIGS)))
@@ -243,19 +243,19 @@ class _Scanner:
                 else:
                     values = {each.name: each.value for each in configs}
                     policy, retention_ms, *others = (values.get(key) for key in _CONFIGS)
-                    found[name] = LogConfigs(policy, None if retention_ms is None else int(retention_ms), *others)
+                    log_configs[name] = LogConfigs(policy, None if retention_ms is None else int(retention_ms), *others)
         self.unseen += [f"The configs of {n} topics: {why}." for why, n in refused.items()]
-        return found
+        return log_configs
 
     def _groups(self) -> dict[str, GroupsFound]:
         wanted = {name: range(shape.partition_count) for name, shape in self._shapes.items() if not shape.internal}
         try:
-            found = find_groups(self._session.cluster, wanted, mode_log=self._session.config.mode_log_topic)
+            users = find_groups(self._session.cluster, wanted, mode_log=self._session.config.mode_log_topic)
         except ClusterError as error:
-            found = dict.fromkeys(wanted, GroupsFound(doubt=GroupsDoubt(str(error))))
-        doubts = {each.doubt.detail for each in found.values() if each.doubt is not None}
+            users = dict.fromkeys(wanted, GroupsFound(doubt=GroupsDoubt(str(error))))
+        doubts = {each.doubt.detail for each in users.values() if each.doubt is not None}
         self.unseen += [f"All groups: {why}." for why in sorted(doubts)]
-        return found
+        return users
 
     def mode_log(self) -> ModeLog | None:
         """Return the mode log; None: it cannot be read."""
@@ -269,12 +269,12 @@ class _Scanner:
         """Read batches of the busiest hour (topic -> hour of the window), of a few partitions of each topic."""
         starts: dict[Partition, int] = {}
         taken = Counter[str]()
-        for name, p, found in self._offsets(
+        for name, p, answer in self._offsets(
             self._filled(hours), {name: self.window.hour_ms(hour) for name, hour in hours.items()}
         ):
-            if found.offset >= 0 and taken[name] < SAMPLED_PARTITIONS:
+            if answer.offset >= 0 and taken[name] < SAMPLED_PARTITIONS:
                 taken[name] += 1
-                starts[name, p] = found.offset
+                starts[name, p] = answer.offset
         read: dict[str, list[bytes]] = {name: [] for name in hours}
         for keys in _slices([*starts], SAMPLED_AT_ONCE):
             for (name, _), some in read_batches(self._requests, {key: starts[key] for key in keys}).items():
