@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modeaware import librdkafka
 from modeaware.config import DISABLED, ENABLED
@@ -79,6 +79,14 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         return cls("", count, min_required_replication_factor=min_required_replication_factor, **chosen)
 
 
+class Accepted(NamedTuple):
+    """What may follow from a switch, and refuses it unless it is accepted: see :class:`TopicReplacement`."""
+
+    access_loss: bool = False
+    mirroring: bool = False
+    auto_create: bool = False
+
+
 @dataclass(frozen=True)
 class TopicReplacement:
     """How to replace an old topic by a new topic.
@@ -99,6 +107,9 @@ class TopicReplacement:
             copied the latest values of its keys to the new topic.
         accept_access_loss: ACLs that the two names do not share are no reason to refuse.
         accept_mirroring: MirrorMaker 2, if it is in use, does not copy the configs of the fence.
+        keep_name: the old topic is replaced by an interim topic, and that by a new topic of the old name, which
+            ``successor`` repeats (docs/replace-reference.md#keep-the-name).
+        accept_auto_create: with ``keep_name``, that brokers create topics automatically is no reason to refuse.
     """
 
     successor: str
@@ -111,6 +122,13 @@ class TopicReplacement:
     accept_access_loss: bool = False
     accept_mirroring: bool = False
     evacuate: bool = False
+    keep_name: bool = False
+    accept_auto_create: bool = False
+
+    @property
+    def accepted(self) -> Accepted:
+        """What may follow from the switch."""
+        return Accepted(self.accept_access_loss, self.accept_mirroring, self.accept_auto_create)
 
 
 def check_replacement(topic: str, wanted: TopicReplacement) -> None:

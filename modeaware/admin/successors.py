@@ -7,26 +7,37 @@ be set, the requester's own rights decide what may be read, and the controller c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from modeaware.admin.acls import ClusterAcls, check_access, compare_acls, read_acls
 from modeaware.admin.creation import create_topic
-from modeaware.admin.new_topics import TopicReplacement
+from modeaware.admin.new_topics import Accepted, TopicReplacement
 from modeaware.admin.reassignments import request_failure
-from modeaware.cluster.metadata import SET_ON_TOPIC, TOPIC_RESOURCE, configs_request, metadata_request, topic_names
+from modeaware.cluster.metadata import (
+    SET_ON_TOPIC,
+    TOPIC_RESOURCE,
+    configs_request,
+    metadata_request,
+    registered_brokers,
+    topic_names,
+)
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.interim import interim_name
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
-from modeaware.topic_view import Successor
+from modeaware.topic_view import Successor, base64_id
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.retries import Retrying
+from modeaware.wire.transport import Ask
 
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 """Name partitions of the topic, so they are not copied."""
 PER_PARTITION = ("retention.bytes", "local.retention.bytes")
 """Limits of one partition, which are scaled by the counts; negative: none."""
+AUTO_CREATE = "auto.create.topics.enable"
+BROKER_RESOURCE = 4
 TOPICS_A_REQUEST = 500
 """To describe all configs of a topic takes some 3 KB of the answer."""
 
@@ -38,11 +49,13 @@ class Predecessor:
     Attributes:
         replication_factor: the least of its partitions: one that is being reassigned has more for a while.
         configs: those that are set on the topic itself.
+        topic_id: its id.
     """
 
     partition_count: int
     replication_factor: int
     configs: Mapping[str, str]
+    topic_id: str = ""
 
 
 def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
@@ -58,9 +71,9 @@ def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, P
 
 
 def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
-    shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics)).topics}
+    shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics, 10)).topics}
     wanted = configs_request(TOPIC_RESOURCE, topics, min_version=1)
-    configs = {each.resource_name: each for each in brokers.ask(wanted).results}
+    configs = {result.resource_name: result for result in brokers.ask(wanted).results}
 
     def predecessor(topic: str) -> Predecessor | ModeAwareError:
         shape, own = shapes.get(topic), configs.get(topic)
@@ -75,6 +88,7 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor 
             len(shape.partitions),
             min((len(p.replica_nodes) for p in shape.partitions), default=-1),
             {c.name: str(c.value) for c in own.configs if c.config_source == SET_ON_TOPIC and c.value is not None},
+            base64_id(shape.topic_id),
         )
 
     return {topic: predecessor(topic) for topic in topics}
@@ -119,6 +133,7 @@ def replace_command(
         pause_before_switch=pause_before_switch,
         accept_state_loss=tuple(dict.fromkeys(wanted.accept_state_loss)),
         evacuate=wanted.evacuate,
+        keep_name=wanted.keep_name,
         undo=undo,
         validate_only=validate_only,
     )
@@ -149,18 +164,28 @@ def replace_commands(
     )
     acls = cache(lambda: retrying().call(partial(read_acls, brokers), repeatable=True))
     names = cache(lambda: retrying().call(partial(topic_names, brokers), repeatable=True))
+    creates = cache(lambda: retrying().call(partial(creating_broker, brokers), repeatable=True))
     for topic, wanted in topics.items():
         try:
             if isinstance(predecessor := answers.get(topic), ModeAwareError):
                 raise predecessor
+            if wanted.keep_name:
+                wanted = replace(wanted, successor=_interim_of(topic, predecessor, under_way.get(topic)))
             command = replace_command(topic, wanted, predecessor, **options)
             if topic not in under_way or not under_way[topic].switched:
-                accepted = wanted.accept_access_loss, wanted.accept_mirroring
-                check_consequences(command, *accepted, acls, names, servers)
+                check_consequences(command, wanted.accepted, acls, names, creates, servers)
             commands.append(command)
         except ModeAwareError as error:
             failures[topic] = error
     return commands, failures
+
+
+def _interim_of(topic: str, predecessor: Predecessor | None, now: Successor | None) -> str:
+    """Return the interim topic of a replacement that keeps the name; ``now``: the new topic of one that is under way.
+    Where neither is known, there is nothing to undo: any name is refused."""
+    if predecessor is not None:
+        return interim_name(topic, predecessor.topic_id)
+    return topic if now is None else now.topic
 
 
 def mirrors(names: Collection[str]) -> list[str]:
@@ -170,27 +195,57 @@ def mirrors(names: Collection[str]) -> list[str]:
     return [name for name in names if name.startswith(own) or name.endswith(also)]
 
 
+def creating_broker(brokers: Brokers) -> int | None:
+    """Return a broker that creates topics automatically; None: no broker does.
+
+    Raises:
+        RequestRefused: the user lacks DESCRIBE_CONFIGS on the cluster.
+        ClusterError: no answer.
+    """
+    nodes = sorted(node for node, broker in registered_brokers(brokers).brokers.items() if broker.live)
+    asks = [Ask(node, configs_request(BROKER_RESOURCE, [str(node)], AUTO_CREATE, min_version=1)) for node in nodes]
+    for node, answer in zip(nodes, brokers.ask_each(asks), strict=True):
+        if isinstance(answer, ClusterError):
+            raise answer
+        (found,) = answer.results
+        if found.error_code:
+            what = f"read whether brokers create topics automatically ({AUTO_CREATE})"
+            raise request_failure(what, found.error_code, found.error_message, None)
+        if any(config.value == "true" for config in found.configs):
+            return node
+    return None
+
+
 def check_consequences(
     command: ReplaceTopicCommand,
-    accept_access_loss: bool,
-    accept_mirroring: bool,
+    accepted: Accepted,
     acls: Callable[[], ClusterAcls | None],
     names: Callable[[], Collection[str]],
+    creates: Callable[[], int | None],
     servers: str,
 ) -> None:
-    """Refuse a command that leads to the switch and changes who has access, or mirrors, unless that is accepted.
+    """Refuse a command that leads to the switch and changes who has access, or mirrors, unless that is accepted; or
+    that keeps a name where brokers create topics: while no topic has the name, a client may have it created.
 
     Args:
-        acls: returns what :func:`read_acls` does, and ``names`` those of all topics; called where they decide.
+        acls: returns what :func:`read_acls` does, ``names`` those of all topics, ``creates`` what
+            :func:`creating_broker` does; called where they decide.
 
     Raises:
         RequestRefused: with the code POLICY_VIOLATION.
     """
     if command.undo or command.pause_before_switch:
         return
-    if not accept_access_loss:
+    if not accepted.access_loss:
         check_access(command, compare_acls(acls(), command.topic, command.successor, servers))
-    if command.fence != "none" and not accept_mirroring and (mirroring := mirrors(names())):
+    if command.keep_name and not accepted.auto_create and (node := creates()) is not None:
+        raise RequestRefused(
+            f"topic {command.topic!r}: broker {node} creates topics automatically ({AUTO_CREATE}), and may create the "
+            "name again before it has its new topic: turn that off, or accept it with --accept-auto-create",
+            code=ErrorCode.POLICY_VIOLATION,
+            topic=command.topic,
+        )
+    if command.fence != "none" and not accepted.mirroring and (mirroring := mirrors(names())):
         raise RequestRefused(
             f"topic {command.topic!r}: MirrorMaker 2 is in use (topic {mirroring[0]!r}) and may copy the fence. "
             "Exclude compression.type and max.message.bytes (config.properties.exclude), then confirm that with "

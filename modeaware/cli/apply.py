@@ -17,6 +17,7 @@ from modeaware.cli.replace import ACCEPTING, Consequences
 from modeaware.cli.session import add_change_options, add_connection_options, add_flags, whole_number
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.keep_name import kept
 from modeaware.lifecycle.objections import objection_to_change
 from modeaware.modelog.records import replaced
 from modeaware.plan.diff import (
@@ -26,6 +27,7 @@ from modeaware.plan.diff import (
     ApplyReport,
     CurrentTopic,
     TopicDiff,
+    diff_kept,
     diff_replaced,
     diff_topic,
 )
@@ -258,6 +260,8 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         return TopicDiff(name, desired.where, refusal=error.message)
     if name == log.topic:
         return TopicDiff(name, desired.where, refusal="the mode log: the controller makes and keeps it")
+    if (change := kept(name, log.replaced)) is not None and not change.is_over and (change.keeps or desired.keep_name):
+        return diff_kept(desired, change)
     for record, replacement in replaced(log.replaced):
         if record.topic != name:
             continue

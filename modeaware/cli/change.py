@@ -267,6 +267,11 @@ def goes_to_controller(step: Step) -> bool:
     return step.by_controller and not (isinstance(step, Grow) and step.minimum is not None)
 
 
+def _sent_for(step: Step) -> str:
+    """Return the topic that the command of a step is about; empty: it is no controller's work."""
+    return "" if isinstance(step, BrokerStep) else step.command.topic
+
+
 class Request:
     """The request of a command for some topics, and one run of the engine. A subclass for each command.
 
@@ -411,7 +416,7 @@ class Request:
         pending = [diff for topic in topics if (diff := self.diffs[topic]).status == PENDING]
         failures = self.change.send([diff.steps[0] for diff in pending])
         for diff in pending:
-            self._attempt(diff.topic, partial(self._take, diff, failures.get(diff.topic)))
+            self._attempt(diff.topic, partial(self._take, diff, failures.get(_sent_for(diff.steps[0]))))
 
     def _take(self, diff: TopicDiff, failure: ModeAwareError | None) -> None:
         """Take the steps in turn; ``failure``: of the first one, where a controller has carried it out already."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from modeaware.errors import ModeAwareError
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.report import ReplacementReport
+from modeaware.lifecycle.report import KeptNameReport, ReplacementReport
 from modeaware.plan.steps import AcceptStateLoss, Replace, Resizes, Shrink, Step
 from modeaware.reports.describe import TopicDescription
 from modeaware.reports.session import Session
@@ -23,6 +24,7 @@ class Watch:
         count: of the partitions of a topic that is replaced, while it was there.
         is_replaced: whether another topic has the name of one that was replaced. A topic that has switched keeps its
             replacement for as long as it exists.
+        kept: the change that keeps the topic's name, as last described.
         pause_ms: from the switch of a replacement until all partitions were sealed, where that was seen.
     """
 
@@ -36,10 +38,19 @@ class Watch:
         self._switched_id: str | None = None
         self.pause_ms: int | None = None
         self._seen_unsealed = False
+        self.kept: KeptNameReport | None = None
 
     def ended(self, topic: TopicDescription) -> bool:
         """Return whether the change is done, or waits for a command or for the topic's own retention."""
         self.last, replacement = topic, topic.replacement
+        if self.keeps_name and topic.kept_name is not None and topic.kept_name.keeps:
+            self.kept = topic.kept_name
+            self.count = max(self.count, len(topic.partitions) if self.kept.half == 1 else 0)
+            return self.kept.phase == "done" or (topic.is_settled and topic.phase != "done")
+        if self.kept is not None:
+            is_left = topic.kept_name is not None  # else the alias of the interim topic has ended as well
+            is_over = not is_left and (self.kept.half == 2 or self.kept.first_switched_ms is not None)
+            self.kept = replace(self.kept, phase="done") if is_over else None
         if replacement is None:
             wanted = None if self.replacement is None else self.replacement.successor
             is_other = self._switched_id is not None and topic.topic_id != self._switched_id
@@ -52,6 +63,11 @@ class Watch:
         elif self._seen_unsealed and self.pause_ms is None:
             self.pause_ms = replacement.changed_ms - replacement.switched_ms
         return topic.is_settled and not (topic.is_paused and self.undo)
+
+    @property
+    def keeps_name(self) -> bool:
+        """Whether the change is to keep the topic's name."""
+        return self.replacement is not None and self.replacement.keep_name and not self.undo
 
     @property
     def report(self) -> ReplacementReport | None:
@@ -82,6 +98,8 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
         ModeAwareError: something else than was wanted: the change was given up, or taken back, say.
     """
     wanted, report = watch.replacement, watch.report
+    if watch.keeps_name and watch.kept is not None and not watch.is_paused:
+        return _kept_name_text(topic, watch, watch.kept)
     if wanted is not None and wanted.undo:
         if session.cluster.shape(wanted.successor) is None:
             return [f"{topic}: undone."]
@@ -102,6 +120,17 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     if watch.pause_ms is not None:
         lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
     return lines
+
+
+def _kept_name_text(topic: str, watch: Watch, kept: KeptNameReport) -> list[str]:
+    """Return what a change that keeps the name has come to: it is done, or waits for the topic's own retention."""
+    assert watch.replacement is not None
+    count = watch.replacement.num_partitions
+    if kept.phase == "done":
+        now = f"{count} partitions{_fewer(watch, count)}" if watch.count else f"{count} partitions"
+        return [f"{topic}: keeps its name, with {now}. {kept.interim} is deleted."]
+    old, rest = (topic, f", and {topic} gets its name back then") if kept.half == 1 else (kept.interim, "")
+    return [f"{topic}: every group has moved. {old} is deleted once its own retention has emptied it{rest}."]
 
 
 def _check_count(topic: str, watch: Watch) -> None:

@@ -23,7 +23,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.report import PartitionReport, groups_left, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import TopicDescription, alike, describe_topics
+from modeaware.reports.describe import TopicDescription, alike, describe_changes
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -308,7 +308,7 @@ def wait_for_topics(
     def look(pending: Sequence[str]) -> list[TopicDescription]:
         # With a connection of its own, which a look that was interrupted may still use.
         with Session(session.conf, session.config, session.controller) as own:
-            return describe_topics(own, pending)
+            return describe_changes(own, pending)
 
     views = registry.acquire(session.conf, session.config)
     try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from modeaware.admin.acls import TopicAcls, compare_acls, read_acls
-from modeaware.admin.new_topics import TopicReplacement, check_replacement
-from modeaware.admin.successors import check_consequences, look_at_predecessors, replace_command
+from modeaware.admin.new_topics import Accepted, TopicReplacement, check_replacement
+from modeaware.admin.successors import check_consequences, creating_broker, look_at_predecessors, replace_command
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.change import Request, Seen
 from modeaware.cli.session import (
@@ -19,10 +20,13 @@ from modeaware.cli.session import (
     add_state_loss_option,
 )
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.interim import interim_name
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.keep_name import KeptName, kept
 from modeaware.lifecycle.objections import FENCES
+from modeaware.lifecycle.second_half import second_half_of
 from modeaware.modelog.records import Replacement
 from modeaware.plan.diff import TopicDiff
 from modeaware.plan.replacement import ReplacementPlan, acls_text, plan_replacement, replacement_text
@@ -34,12 +38,14 @@ _FIRST_ONLY = ("partitions", "replication_factor", "config", "delay_ms", "fence"
 ACCEPTING = {
     "accept_access_loss": "switch although users gain or lose access: the ACLs of the new topic differ",
     "accept_mirroring": "switch although MirrorMaker 2 is in use: it does not copy the configs of the fence",
+    "accept_auto_create": "keep the name although brokers create topics automatically",
 }
 """Flags: what may follow from a switch and refuses it, unless it is accepted."""
 
 
 class Replace(Command):
-    """``replace TOPIC=NAME ... --partitions N``; repeated, it watches the replacement or continues a paused one."""
+    """``replace TOPIC=NAME ... --partitions N``, or ``replace TOPIC ... --partitions N --keep-name``; repeated, it
+    watches the replacement or continues a paused one."""
 
     epilog = f"""\
 Several topics: modeaware replace orders=orders-v2 payments=payments-v2 --partitions 4. If one is refused, the others
@@ -49,6 +55,9 @@ proceed and the exit status is 1.
 Repeat the command without --pause-before-switch to continue a paused replacement, and with --wait to watch one.
 --undo takes it back, until producers write to the new topic, and deletes that. TOPIC itself is deleted once every
 group has read it and none is subscribed to it any more, and once the delay has passed or its retention has emptied it.
+
+With --keep-name TOPIC is replaced by an interim topic, and that by a new TOPIC. After the first switch --stay ends the
+change on the interim topic; the command with --keep-name again keeps the name after all, until the second switch.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -93,6 +102,8 @@ group has read it and none is subscribed to it any more, and once the delay has 
             **ACCEPTING,
             pause_before_switch="create and announce the new topic, and wait for a repetition without this option",
             undo="give the replacement up, and delete the new topic; until producers write to it",
+            keep_name="replace TOPIC by an interim topic, and that by a new topic of the name TOPIC",
+            stay="end a change with --keep-name on its interim topic; between its two switches",
             json="print the plan as JSON, see below; with --dry-run",
         )
         add_connection_options(parser)
@@ -101,6 +112,12 @@ group has read it and none is subscribed to it any more, and once the delay has 
     def run(self, args: argparse.Namespace) -> int:
         successors = _successors(args)
         if args.undo and (args.pause_before_switch or args.accept_state_loss or args.evacuate or _given(args)):
+            raise BadUsage("--undo takes only topics and the names of their new topics")
+        if args.stay and (args.undo or args.keep_name or args.evacuate or args.accept_state_loss or _given(args)):
+            raise BadUsage("--stay takes only topics")
+        if (args.keep_name or args.stay) and any(successors.values()):
+            raise BadUsage("a topic that keeps its name has no other new topic: omit NAME, or --keep-name and --stay")
+        if args.keep_name and args.undo:
             raise BadUsage("--undo takes only topics and the names of their new topics")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
@@ -134,6 +151,7 @@ class Consequences:
     def __init__(self, args: argparse.Namespace, session: Session) -> None:
         self._args = args
         self._server = session.bootstrap_server
+        self._creates = cache(partial(creating_broker, session.cluster.brokers))
         self._acls = cache(partial(read_acls, session.cluster.brokers))
         self.names = cache(session.cluster.topic_names)
 
@@ -143,8 +161,9 @@ class Consequences:
 
     def check(self, command: ReplaceTopicCommand) -> None:
         """Raise RequestRefused where a consequence is not accepted, as :func:`check_consequences`."""
-        accepted = self._args.accept_access_loss, self._args.accept_mirroring
-        check_consequences(command, *accepted, self._acls, self.names, self._server)
+        args = self._args
+        accepted = Accepted(args.accept_access_loss, args.accept_mirroring, args.accept_auto_create)
+        check_consequences(command, accepted, self._acls, self.names, self._creates, self._server)
 
 
 class _Replacement(Request):
@@ -156,6 +175,8 @@ class _Replacement(Request):
         super().__init__(args, successors)
         self._successors = successors
         self._plans: dict[str, ReplacementPlan | list[str]] = {}
+        self._kept: dict[str, KeptName | None] = {}
+        self._interim: dict[str, str] = {}
 
     def look(self, topics: Sequence[str]) -> Seen:
         session = self.change.session
@@ -163,13 +184,28 @@ class _Replacement(Request):
         self._consequences = Consequences(self.args, session)
         known = [record.replacement for topic in topics for record in log.replay.records_of(topic)]
         successors = [self._successors[topic] for topic in topics] + [r.successor for r in known if r is not None]
+        self._kept = {topic: kept(topic, log.replaced) for topic in topics}
+        successors += [change.interim for change in self._kept.values() if change is not None]
+        if self.args.keep_name:
+            first = [t for t, change in self._kept.items() if change is None or change.is_over]
+            shapes = {topic: session.cluster.shape(topic) for topic in first}
+            new = {topic: interim_name(topic, shape.topic_id) for topic, shape in shapes.items() if shape is not None}
+            self._interim = new
+            successors += new.values()
         return self.change.look({*topics, *filter(None, successors)}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         args, session, consequences = self.args, self.change.session, self._consequences
+        change = self._kept[topic]
+        if change is not None and not change.is_over and change.is_in_second_half and self._successors[topic] is None:
+            return self._judge_second_half(topic, change, seen)
         situation = seen.situation(topic)
         current = situation.record.replacement if situation.record is not None else None
-        wanted = _wanted(args, topic, self._successors[topic], current)
+        if args.stay and (current is None or current.switched_ms is None):
+            why = f"topic {topic!r}: it has no interim topic that producers write to; --undo takes a replacement back"
+            raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
+        successor = self._interim.get(topic) if args.keep_name and current is None else self._successors[topic]
+        wanted = _wanted(args, topic, successor, current)
         is_first = current is None and not args.undo
         old = look_at_predecessors(session.cluster.brokers, [topic])[topic] if is_first else None
         if isinstance(old, ModeAwareError):
@@ -196,6 +232,30 @@ class _Replacement(Request):
             return TopicDiff(topic, notes=notes, begun=(step,))
         self._plans[topic] = plan
         return TopicDiff(topic, steps=(step,), notes=notes, refusal=refusal)
+
+    def _judge_second_half(self, topic: str, change: KeptName, seen: Seen) -> TopicDiff:
+        """Judge a command about a change whose old topic is deleted: it is about the interim topic, which gets the name
+        back, or stays."""
+        args = self.args
+        if args.undo or change.first is None:
+            has_new = change.second is not None and change.second.replacing.switched_ms is not None
+            why = f"its name already leads to {change.interim!r}: --stay ends the change there"
+            why = "producers write to its new topic already: the change cannot be taken back" if has_new else why
+            raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
+        command = replace(second_half_of(change.first), undo=args.stay)
+        if args.partitions not in (None, command.num_partitions):
+            why = f"it gets {command.num_partitions} partitions, not {args.partitions}: wait until that is done"
+            raise RequestRefused(f"topic {topic!r}: {why}", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=topic)
+        waits_itself = change.second is None and change.keeps and not args.stay
+        step = ReplaceStep(seen.situation(change.interim).writable_count, command)
+        if waits_itself:
+            return TopicDiff(topic, begun=(step,))
+        admission = self.admit(command, seen)
+        if admission.record is None and admission.also is None:
+            return TopicDiff(topic, notes=(admission.message or "",), begun=(step,))
+        end = f"It ends on {change.interim}." if args.stay else f"{change.interim} is replaced by a new topic {topic}."
+        self._plans[topic] = [f"{topic}: the change that keeps its name is in its second half. {end}"]
+        return TopicDiff(topic, steps=(step,))
 
     def shown(self, diff: TopicDiff) -> Iterable[str]:
         plan = self._plans.get(diff.topic)
@@ -239,9 +299,16 @@ def _wanted(
         args.accept_access_loss,
         args.accept_mirroring,
         args.evacuate,
+        keep_name=_keeps_name(args, current),
+        accept_auto_create=args.accept_auto_create,
     )
     check_replacement(topic, wanted)
     return wanted
+
+
+def _keeps_name(args: argparse.Namespace, current: Replacement | None) -> bool:
+    """Return whether the name is to be kept; of a replacement in progress, what the options leave out is as it is."""
+    return args.keep_name or (current is not None and current.keep_name and not args.stay)
 
 
 def _changes(command: ReplaceTopicCommand, current: Replacement | None, successor: TopicFacts) -> list[str]:
@@ -250,6 +317,9 @@ def _changes(command: ReplaceTopicCommand, current: Replacement | None, successo
         fate = "stays: it has records" if successor.untouched is False else "is deleted, unless it has records by then"
         return [f"{command.topic}: its replacement is undone. {command.successor} {fate}."]
     lines = [f"{command.topic}: its replacement by {command.successor} is in progress."]
+    if current is not None and current.keep_name is not command.keep_name:
+        back = f"It keeps its name: {command.successor} is replaced by a new topic {command.topic}."
+        lines.append(back if command.keep_name else f"It ends on {command.successor}.")
     if current is not None and current.pause_before_switch and not command.pause_before_switch:
         lines.append(
             "It continues to the switch: producers write to the new topic then, and it cannot be undone any more."

@@ -10,7 +10,7 @@ from modeaware.cli.session import add_connection_options, add_flags, command_lin
 from modeaware.errors import ControllerUnavailable
 from modeaware.modelog.records import ClaimRecord
 from modeaware.printable import printable, printable_lines
-from modeaware.reports.describe import describe_topics
+from modeaware.reports.describe import describe_all_parts
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session
 from modeaware.reports.status import StatusReport, status_report, status_text
@@ -33,7 +33,7 @@ class Status(Command):
     def run(self, args: argparse.Namespace) -> int:
         with open_session(args, "look at the changes") as session:
             log = session.read_log()
-            topics = describe_topics(session, args.topics or None, log)
+            topics = describe_all_parts(session, args.topics or None, log)
             runs = _controller_runs(session, log.claim)
         report = status_report(topics, partial(command_line, args), runs)
         if args.json:

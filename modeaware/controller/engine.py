@@ -56,8 +56,10 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.passes import Advance, Pass, pass_over
-from modeaware.lifecycle.reasons import SUCCESSOR_GONE
+from modeaware.lifecycle.reasons import RENAME_REFUSED, SUCCESSOR_GONE
+from modeaware.lifecycle.reasons import text as reason_text
 from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fence
+from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -66,6 +68,7 @@ from modeaware.modelog.records import (
     CLAIM_KEY,
     UNKNOWN_GENERATION,
     ClaimRecord,
+    Replaced,
     Replacement,
     TopicRecord,
     replaced,
@@ -223,19 +226,26 @@ class Engine:
             if isinstance(command, AlterGroupRulesCommand):
                 break
             chosen.append(command)
-        observed = self._look(
-            [Look(command.topic, None) for command in chosen],
+        return self._execute(chosen, self._look_for(chosen))
+
+    def _look_for(self, commands: Sequence[TopicCommand]) -> list[TopicFacts | ClusterError]:
+        return self._look(
+            [Look(command.topic, None) for command in commands],
             {
                 command.topic: Look(command.successor, None)
-                for command in chosen
+                for command in commands
                 if isinstance(command, ReplaceTopicCommand)
             },
         )
+
+    def _execute(
+        self, chosen: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
+    ) -> list[CommandResult]:
         admitted = self._validate(self._admit_all(chosen, observed))
         admissions = [outcome.admission for outcome in admitted if isinstance(outcome, Admitted)]
         failures = self._append_whole(
             [
-                ([] if admission.record is None else [admission.record], list(admission.removed))
+                (list(filter(None, (admission.record, admission.also))), list(admission.removed))
                 for admission in admissions
             ]
         )
@@ -377,9 +387,55 @@ class Engine:
         known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
         pace_ms = self._let_through(known, began_ms)
         changed = bool(gone)
+        changed |= self._keep_names([topic.topic_id for topic in known])
         for topic in known:
-            changed |= self._plan(topic, of_topic[topic.topic_id], pace_ms.get(topic.topic_id))
+            if topic.topic_id in self._records:  # else the alias of an interim topic has ended
+                changed |= self._plan(topic, of_topic[topic.topic_id], pace_ms.get(topic.topic_id))
         return changed
+
+    def _keep_names(self, topic_ids: Sequence[str]) -> bool:
+        """Request the second halves of changes that keep names, and end the aliases of their interim topics; return
+        whether anything changed (:mod:`modeaware.lifecycle.second_half`)."""
+        passed = [record for topic_id in topic_ids if (record := self._records.get(topic_id)) is not None]
+        closing = [record for record in passed if closes(record, self._clock.now_ms())]
+        unused = self._observe([Look(record.topic, None) for record in closing]) if closing else []
+        looked = zip(closing, unused, strict=False)
+        ended = [record.topic_id for record, found in looked if isinstance(found, TopicFacts) and is_unused(found)]
+        self._append([], ended)
+        waiting = [record for record in passed if waits(record, self._records)]
+        changed = self._lead_back(waiting) if waiting else False
+        return changed or bool(ended)
+
+    def _lead_back(self, waiting: Sequence[TopicRecord]) -> bool:
+        """Request the second half that each alias waits for, or note what hinders it."""
+        now_ms, known = self._clock.now_ms(), tuple(record for record, _ in replaced(self._records.values()))
+        begun: list[tuple[TopicRecord, TopicFacts]] = []
+        hindered: list[tuple[TopicRecord, Hindrance]] = []
+        looked = self._look_for([second_half_of(alias) for alias in waiting])
+        for alias, facts in zip(waiting, looked, strict=False):
+            interim_id = alias.replacing.successor_id or ""
+            if isinstance(facts, ClusterError) or facts.topic_id != interim_id:
+                continue
+            found = hindrance(alias, self._records.get(interim_id), facts, self._config, now_ms, known)
+            if found is None:
+                begun.append((alias, facts))
+            else:
+                hindered.append((alias, found))
+        commands = [second_half_of(alias) for alias, _ in begun]
+        results = self._execute(commands, [facts for _, facts in begun]) if begun else []
+        for (alias, _), result in zip(begun, results, strict=False):
+            if result.code is not ErrorCode.NONE:
+                logger.warning("topic %s: not renamed back yet: %s", alias.topic, result.message)
+                hindered.append((alias, Hindrance(RENAME_REFUSED)))
+        others = [(alias, found.reason) for alias, found in hindered if found.reason != alias.replacing.reason]
+        changes = [Replaced(alias, alias.replacing).changed(reason=reason) for alias, reason in others]
+        for record in changes:
+            why = reason_text(record.replacing.reason or "")
+            logger.warning("topic %s: not renamed back yet: %s", record.topic, why, extra=about_record(record))
+        self._append(changes)
+        if effects := [effect for _, found in hindered for effect in found.effects]:
+            self._perform_all(effects, appended=bool(changes))
+        return bool(begun or changes)
 
     def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
         """Decide which groups may read new topics, by the facts of the pass, and append the decisions. Nothing else
@@ -711,8 +767,9 @@ class Engine:
             elif isinstance(effect, CreateTopic | RemoveConfigs) and error.code in _REFUSED_FOR_GOOD:
                 topic_id = effect.topic_id if isinstance(effect, CreateTopic) else effect.predecessor_id
                 given_up = give_up_successor(self._records[topic_id])
-                if given_up is not None:
+                if given_up is not None and given_up != self._records[topic_id]:
                     self._append([given_up])
+                if given_up is not None and given_up.replacement is None:
                     logger.error("topic %s: its replacement is given up: %s", effect.topic, error, extra=about)
         return [error is None for error in errors]
 

@@ -23,6 +23,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, required_of, unread_offsets
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import grow
+from modeaware.lifecycle.keep_name import restored_by, stays_of
 from modeaware.lifecycle.objections import current_of, objections
 from modeaware.lifecycle.record_size import largest_bytes, most_partitions
 from modeaware.lifecycle.repetition import repetition_of
@@ -38,6 +39,7 @@ from modeaware.modelog.group_rules import (
 from modeaware.modelog.records import (
     MAX_RECORD_BYTES,
     DeleteTopicPartitions,
+    Replaced,
     Replacement,
     RetiredPartition,
     TopicRecord,
@@ -54,11 +56,12 @@ MAX_TOPIC_RULES_BYTES = 60_000
 
 @dataclass(frozen=True)
 class Admission:
-    """What follows from a command: a record to append, not stamped yet, and the ids of topics whose records are
-    removed."""
+    """What follows from a command: a record to append, not stamped yet, another one that changes with it, and the ids
+    of topics whose records are removed."""
 
     record: TopicRecord | None
     message: str | None = None
+    also: TopicRecord | None = None
     removed: tuple[str, ...] = ()
 
 
@@ -81,6 +84,14 @@ def admit(
     Raises:
         RequestRefused: the command is refused, for the first of its :func:`~modeaware.lifecycle.objections.objections`.
     """
+    first_half = stays_of(command, replaced)
+    if first_half is not None:
+        first_half = Replaced(first_half, first_half.replacing).changed(keep_name=False, reason=None)
+        if record is None or record.replacement is None:
+            return Admission(None, also=first_half)
+    alias = restored_by(command, replaced)
+    if alias is not None and facts.topic_id is not None and (record is None or record.replacement is None):
+        return Admission(None, also=Replaced(alias, alias.replacing).changed(keep_name=True, reason=None))
     for objection in objections(command, record, facts, config, now_ms, replaced):
         raise objection.refusal
     current = current_of(record, facts)
@@ -103,7 +114,7 @@ def admit(
     _check_size(after, facts)
     if isinstance(command, CreatePartitionsCommand | ReplaceTopicCommand) and command.validate_only:
         return Admission(None)
-    return Admission(after, message)
+    return Admission(after, message, also=first_half)
 
 
 def forget_alias(command: ReplaceTopicCommand, facts: TopicFacts, records: Sequence[TopicRecord]) -> Admission:
@@ -160,6 +171,7 @@ def _replace(record: TopicRecord, command: ReplaceTopicCommand, now_ms: int) -> 
         delay_ms=command.delay_ms,
         fence=command.fence,
         pause_before_switch=command.pause_before_switch,
+        keep_name=command.keep_name,
         accept_state_loss=tuple(sorted(command.accept_state_loss)),
         evacuation_epoch=record.epoch + 1 if command.evacuate else None,
     )

@@ -20,6 +20,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand, Objection, ReplaceTopicCommand, TopicCommand
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.keep_name import reserved
 from modeaware.lifecycle.passes import Advance, Pass
 from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS
 from modeaware.modelog.records import Replaced, Replacement, TopicRecord, replaced
@@ -93,8 +94,11 @@ def _watch(topic: Replaced, this: Pass) -> Advance:
     facts, found, before = this.facts, this.facts.successor, replacement.reason
     is_missing = found is not None and found.topic_id != replacement.successor_id
     reason = None
+    is_waiting = alias.is_first_half and found is not None
     if found is not None and (found.gone or (is_missing and before == reasons.LEADS_NOWHERE)):
         reason = reasons.LEADS_NOWHERE
+    elif is_waiting:
+        return Advance(due_ms=this.now_ms + LOOK_AGAIN_MS)
     elif facts.topic_id not in (None, alias.topic_id) or (before == reasons.NAME_TAKEN and not facts.gone):
         reason = reasons.NAME_TAKEN
     due_ms = this.now_ms + LOOK_AGAIN_MS if is_missing and reason != reasons.LEADS_NOWHERE else None
@@ -141,6 +145,9 @@ def alias_of(command: ReplaceTopicCommand, facts: TopicFacts, records: Collectio
             if now.successor != command.successor:
                 why = f"it leads to {now.successor!r}, not to {command.successor!r}"
                 raise Objection(command.topic, "alias", ErrorCode.INVALID_REQUEST, why).refusal
+            if record.is_first_half:
+                why = "the name is kept: wait until it has a topic again, or stay on the interim topic (--stay)"
+                raise _too_early(command.topic, why).refusal
             _refuse_while_replaced_by(command.topic, records)
             return record
         if now.switched_ms is not None and record.topic_id != facts.topic_id:
@@ -171,6 +178,7 @@ def alias_objections(
     """
     wanted = {command.topic, command.successor if isinstance(command, ReplaceTopicCommand) else command.topic}
     records = list(records)
+    yield from reserved(command, records)
     has_alias = any(record.is_alias and record.topic == command.topic for record in records)
     # What is under way comes first: a way back before where its name has led.
     for topic in sorted(replaced(records), key=lambda topic: topic.record.is_alias):
@@ -260,14 +268,15 @@ def _early_return(command: ReplaceTopicCommand, facts: TopicFacts, alias: Replac
     users = facts.successor.groups if facts.successor is not None and facts.successor.topic_id is None else {}
     if using := sorted(name for name, group in users.items() if group.subscribed):
         why = f"groups are subscribed to it, by clients without modes: {', '.join(using)}. Stop or move them first"
-        yield Objection(command.successor, "alias", ErrorCode.POLICY_VIOLATION, why)
+        reason = reasons.of_group(reasons.NAME_SUBSCRIBED, using[0])
+        yield Objection(command.successor, "alias", ErrorCode.POLICY_VIOLATION, why, reason)
     left_ms = (alias.replacement.gone_ms or 0) + FORGOTTEN_MS - now_ms
     if command.num_partitions > had and left_ms > 0:
         why = (
             f"clients may still know it by the {had} partitions that it had: wait "
             f"{left_ms // 1000 + 1} s, or name no more than these"
         )
-        yield _too_early(command.successor, why)
+        yield replace(_too_early(command.successor, why), reason=reasons.KNOWN_BY_COUNT)
 
 
 def ended_by(record: TopicRecord, records: Iterable[TopicRecord]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.interim import is_interim_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION, policy_of
 from modeaware.modes import PartitionMode
@@ -55,8 +56,10 @@ class ReplaceTopicCommand:
     """Replace a topic by a new one of another partition count; see :class:`~modeaware.modelog.records.Replacement`.
 
     Repeated while the replacement has not switched, it may change ``pause_before_switch`` and add to
-    ``accept_state_loss``. ``undo`` deletes the successor, until the switch. ``configs`` are all that is set on the
-    successor: nothing is copied from the topic.
+    ``accept_state_loss``; until the topic is gone it may change ``keep_name``. ``undo`` deletes the successor, until
+    the switch. ``configs`` are all that is set on the successor: nothing is copied from the topic.
+
+    ``keep_name``: it is one half of a change that keeps the topic's name (:mod:`modeaware.lifecycle.keep_name`).
 
     ``evacuate``: the topic is compacted, and its latest values are copied to the successor before it is let go.
 
@@ -73,6 +76,7 @@ class ReplaceTopicCommand:
     fence: str = "config"
     pause_before_switch: bool = False
     accept_state_loss: tuple[str, ...] = ()
+    keep_name: bool = False
     evacuate: bool = False
     undo: bool = False
     validate_only: bool = False
@@ -82,6 +86,11 @@ class ReplaceTopicCommand:
     def policy(self) -> str:
         """The reclaim policy."""
         return policy_of(self.delay_ms)
+
+    @property
+    def returns_name(self) -> bool:
+        """Whether it is the second half of a change that keeps the name."""
+        return self.keep_name and is_interim_of(self.topic, self.successor)
 
 
 @dataclass(frozen=True)
@@ -121,12 +130,14 @@ class Objection:
         kind: a word for reports (docs/plan.md).
         code: Kafka's error code.
         text: what it is, and what to do.
+        reason: the code of what holds up a change that a controller begins itself; None: no code of its own.
     """
 
     topic: str
     kind: str
     code: ErrorCode
     text: str
+    reason: str | None = None
 
     @property
     def refusal(self) -> RequestRefused:
@@ -203,6 +214,10 @@ class DeletePredecessor:
     topic: str
     topic_id: str
     seal_offsets: Mapping[int, int]
+
+
+FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
+"""A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
 
 
 @dataclass(frozen=True)

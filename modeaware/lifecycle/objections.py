@@ -22,6 +22,7 @@ from modeaware.lifecycle.commands import (
     TopicCommand,
 )
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.keep_name import not_restored, to_keep_name
 from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress
 from modeaware.modelog.records import MAX_PARTITIONS, RETENTION, Replacement, TopicRecord
@@ -67,6 +68,7 @@ def objections(
     current = current_of(record, facts)
     if not config.enable and not isinstance(command, CreatePartitionsCommand):
         yield no("off", ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
+    yield from not_restored(command, current, replaced)
     if current.replacement is not None:
         if (refused := why_not_now(command, current, current.replacement)) is not None:
             yield no("replaced", ErrorCode.REASSIGNMENT_IN_PROGRESS, refused)
@@ -97,7 +99,10 @@ def why_not_now(command: TopicCommand, current: TopicRecord, now: Replacement) -
         other = f"it is already being replaced, by {successor!r}: name that topic, or undo it first (--undo)"
         return objection_to_change(now) if switched else other
     if command.undo:
-        back = f"its name already leads to {successor!r}: to go back, replace that by another topic"
+        remedy = (
+            "--stay ends the change there" if current.is_first_half else "to go back, replace that by another topic"
+        )
+        back = f"its name already leads to {successor!r}: {remedy}"
         return back if switched else None
     if now.undone_ms is not None:
         return f"its replacement by {successor!r} is being undone: wait until that is done"
@@ -204,6 +209,8 @@ def _to_replacement(command: ReplaceTopicCommand, current: TopicRecord, facts: T
     if command.successor == command.topic:
         why = "it cannot replace itself: the successor needs a name of its own"
         yield no("successor", ErrorCode.INVALID_REQUEST, why)
+    if command.keep_name:
+        yield from to_keep_name(command, current, compacted=facts.compacted)
     if command.fence not in FENCES:
         why = f"a fence is one of {', '.join(FENCES)}, not {command.fence!r}"
         yield no("fence", ErrorCode.INVALID_REQUEST, why)

@@ -43,6 +43,10 @@ GROUP_SUBSCRIBED = "group-subscribed"
 PREDECESSOR_FIRST = "predecessor-first"
 NO_SUCCESSOR = "no-successor"
 DELETING = "deleting"
+NAME_SUBSCRIBED = "name-subscribed"
+KNOWN_BY_COUNT = "known-by-count"
+OFFSETS_LEFT = "offsets-left"
+RENAME_REFUSED = "rename-refused"
 
 _TEXTS = {
     STILL_WRITTEN: "records still arrive, from a producer without modes or from one that sends queued records; waiting "
@@ -110,10 +114,19 @@ _TEXTS = {
     "it yourself once nothing needs it",
     DELETING: "the topic is being deleted; waiting until no broker returns it (30 s more where the answer to the "
     "deletion was lost; longer: see the controller's log)",
+    NAME_SUBSCRIBED: "group {group} is subscribed to the name by clients without modes, which would skip what the "
+    "interim topic holds: stop its members, or move them to the interim topic; or stay on that (modeaware replace "
+    "TOPIC --stay)",
+    KNOWN_BY_COUNT: "the name gets more partitions than it had, and client libraries may know it by its earlier count: "
+    "waiting until 10 minutes after the old topic's deletion",
+    OFFSETS_LEFT: "group {group} has an offset from an earlier topic of the name, and would skip records: the new "
+    "topic, which is empty, is deleted with that offset, and created again",
+    RENAME_REFUSED: "the topic that gets the name back is refused, by the brokers or by a rule; retrying. See the "
+    "controller's log; or stay on the interim topic (modeaware replace TOPIC --stay)",
 }
 CODES = frozenset(_TEXTS)
 """Every code."""
-AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST})
+AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST, KNOWN_BY_COUNT})
 """Reasons that wait as requested: nothing is wrong."""
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""

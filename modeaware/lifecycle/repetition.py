@@ -77,6 +77,7 @@ def _of_replacement(command: ReplaceTopicCommand, current: TopicRecord, now: Rep
     changed = replace(
         now,
         pause_before_switch=command.pause_before_switch,
+        keep_name=command.keep_name,
         accept_state_loss=tuple(sorted({*now.accept_state_loss, *accepts})),
     )
     after = current if changed == now else replace(current, replacement=replace(changed, reason=None))

@@ -50,6 +50,7 @@ from dataclasses import replace
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.alias import advance_gone
+from modeaware.lifecycle.commands import FENCE_CONFIGS as FENCE_CONFIGS
 from modeaware.lifecycle.commands import (
     CreateTopic,
     DeletePredecessor,
@@ -67,6 +68,7 @@ from modeaware.lifecycle.drain import (
     is_evacuated,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.keep_name import removal_of
 from modeaware.lifecycle.passes import Advance, Pass, with_groups
 from modeaware.lifecycle.progress import not_moved_reason
 from modeaware.lifecycle.seal import (
@@ -82,8 +84,6 @@ from modeaware.lifecycle.topic_deletion import LOOK_AGAIN_MS, why_it_stays
 from modeaware.modelog.records import Replaced, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
-FENCE_CONFIGS = {"compression.type": "gzip", "max.message.bytes": "78"}
-"""A batch of data that is compressed with gzip has at least 81 bytes, and a marker that ends a transaction 78."""
 NO_FENCE = {"compression.type": "producer", "max.message.bytes": "1048588"}
 """Kafka's defaults for :data:`FENCE_CONFIGS`. A broker that restarts may give the configs of a deleted topic to the
 next one of its name, until its metadata have been in a snapshot in between (``ConfigurationsDelta`` of Kafka 4.2 drops
@@ -136,6 +136,8 @@ def _create(topic: Replaced, found: TopicFacts, now_ms: int) -> Advance:
         reason = reasons.UNAVAILABLE if found.untouched is None or doubt is None else doubt_reason(doubt)
         return Advance(topic.changed(reason=reason))
     given_up = f"topic {record.topic!r}: its replacement is given up, because "
+    if record.is_second_half and (found.offsets_left or not _as_intended(found, replacement)):
+        return _clear_the_way(topic, found)
     if left := found.offsets_left:
         why = f"groups have offsets on {found.topic!r} from an earlier topic of that name: {', '.join(left)}. To have "
         alarm = f"{given_up}{why}them removed delete the topic, which is empty; then repeat the request"
@@ -150,6 +152,15 @@ def _create(topic: Replaced, found: TopicFacts, now_ms: int) -> Advance:
         return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding, record.topic_id),))
     announced = topic.changed(successor_id=found.topic_id, announced_ms=now_ms, reason=None)
     return Advance(announced, due_ms=now_ms)
+
+
+def _clear_the_way(topic: Replaced, found: TopicFacts) -> Advance:
+    """Delete an untouched topic that cannot become the new topic of a second half, which is not given up: it was
+    created by another client; or groups have offsets on it that go with it."""
+    left = found.offsets_left
+    reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
+    alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, found)
+    return Advance(topic.changed(reason=reason), effects=removal_of(found), alarms=alarms)
 
 
 def _is_doubtful(found: TopicFacts) -> bool:
@@ -199,8 +210,13 @@ def _undo(topic: Replaced, found: TopicFacts) -> Advance:
 
 
 def give_up_successor(record: TopicRecord) -> TopicRecord | None:
-    """Return the record after the brokers refused to create the successor; None: its name leads there already."""
-    return None if record.replacing.switched_ms is not None else _without(record)
+    """Return the record after the brokers refused to create the successor; None: its name leads there already. A second
+    half is not given up."""
+    if record.replacing.switched_ms is not None:
+        return None
+    if record.is_second_half:
+        return replace(record, replacement=replace(record.replacing, reason=reasons.RENAME_REFUSED))
+    return _without(record)
 
 
 def _switch(topic: Replaced, found: TopicFacts, this: Pass) -> Advance:

@@ -11,9 +11,11 @@ from operator import itemgetter
 from typing import ClassVar
 
 from modeaware.durations import duration_text
+from modeaware.interim import is_interim_of, kept_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.keep_name import kept
 from modeaware.lifecycle.moved import LATEST_MS, UNREAD_TEXT, drains_by_groups
 from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
@@ -188,6 +190,93 @@ class ReplacementReport:
         return cls(**own | {"changed_ms": record.changed_ms, "not_moved": not_moved})
 
 
+GAP = "gap"
+"""The phase of a change that keeps a name between its halves."""
+
+
+@dataclass(frozen=True)
+class KeptNameReport:
+    """A change that keeps the topic's name: two replacements in a row, over an interim topic.
+
+    Attributes:
+        name: the name that is kept.
+        interim: the name of the interim topic.
+        num_partitions: how many the interim topic has, and the new topic of the name.
+        half: 1 or 2: the old topic, or the interim topic, is being replaced.
+        phase: of that replacement; gap before the second one has begun; done when the interim topic is deleted.
+        keeps: false where the change ends on the interim topic.
+        first_switched_ms, first_gone_ms: when producers began to write to the interim topic, and when the old topic was
+            found to be deleted; null also once the second half is over.
+        second_switched_ms, second_gone_ms: when producers began to write to the new topic of the name, and when the
+            interim topic was found to be deleted.
+        reason: the code of what holds it up as a whole.
+        waits_for: the reason in words.
+    """
+
+    json_also: ClassVar = ("waits_for",)
+
+    name: str
+    interim: str
+    num_partitions: int
+    half: int
+    phase: str
+    keeps: bool
+    first_switched_ms: int | None
+    first_gone_ms: int | None
+    second_switched_ms: int | None
+    second_gone_ms: int | None
+    reason: str | None
+
+    @property
+    def waits_for(self) -> str | None:
+        return None if self.reason is None else reasons.text(self.reason)
+
+    @property
+    def waits_between_halves(self) -> bool:
+        """Whether the old topic is deleted and the second half has still to begin."""
+        return self.keeps and self.phase == GAP
+
+    @classmethod
+    def of(cls, name: str, records: Iterable[TopicRecord]) -> KeptNameReport | None:
+        """Describe the change that keeps ``name``; ``records``: of all topics that are or were replaced."""
+        change = kept(name, records)
+        if change is None:
+            return None
+        current = change.second if change.is_in_second_half else change.first
+        first, second = ((half.replacing if half is not None else None) for half in (change.first, change.second))
+        shown = first if first is not None else second
+        assert shown is not None
+        return cls(
+            name=name,
+            interim=change.interim,
+            num_partitions=shown.num_partitions,
+            half=2 if change.is_in_second_half else 1,
+            phase=GAP if current is None else topic_phase(current),
+            keeps=change.keeps,
+            first_switched_ms=first.switched_ms if first is not None else None,
+            first_gone_ms=first.gone_ms if first is not None else None,
+            second_switched_ms=second.switched_ms if second is not None else None,
+            second_gone_ms=second.gone_ms if second is not None else None,
+            reason=change.reason,
+        )
+
+
+def kept_names(records: Iterable[TopicRecord]) -> dict[str, KeptNameReport]:
+    """Return the changes that keep a name, by that name and by the name of the interim topic.
+
+    Args:
+        records: of all topics that are or were replaced.
+    """
+    of_name: dict[str, list[TopicRecord]] = {}
+    for record in records:
+        is_first = is_interim_of(record.replacing.successor, record.topic)
+        name = record.topic if is_first else kept_name(record.topic)
+        if name is not None:
+            of_name.setdefault(name, []).append(record)
+    changes = (KeptNameReport.of(name, own) for name, own in of_name.items())
+    return {part: change for change in changes if change is not None for part in (change.name, change.interim)}
+
+
 @dataclass(frozen=True)
 class TopicReport:
     """One topic.
@@ -204,6 +293,7 @@ class TopicReport:
         writable: the number of writable partitions.
         looks_within_ms: in how long an active controller checks the topic's groups again, at the latest, unless checks
             take more than a tenth of its time; null where no group holds it up.
+        kept_name: the change that keeps a topic's name, of which this topic is a part; null where there is none.
     """
 
     topic: str
@@ -221,6 +311,7 @@ class TopicReport:
     replacement: ReplacementReport | None = None
     writable: int = 0
     looks_within_ms: int | None = None
+    kept_name: KeptNameReport | None = None
 
     @property
     def events(self) -> tuple[tuple[str, int], ...]:

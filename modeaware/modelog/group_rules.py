@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from modeaware.interim import kept_name
 from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, integer, listed, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
@@ -71,8 +72,11 @@ class GroupRule(JsonFields):
         return self.kind != REQUIRE or self.expires_ms is not None
 
     def applies(self, topic: str, now_ms: int) -> bool:
-        """Return whether the rule is in force for ``topic``: a waiver ends when it expires (invariant I2)."""
-        return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
+        """Return whether the rule is in force for ``topic``: a waiver ends when it expires (invariant I2). A rule for a
+        topic that keeps its name applies to its interim topic, too."""
+        names = filter(None, (topic, kept_name(topic)))
+        is_for = any(fnmatchcase(name, self.topic) for name in names)
+        return (self.expires_ms is None or now_ms < self.expires_ms) and is_for
 
     def matches(self, group: str) -> bool:
         """Return whether the rule is for ``group``, by its name or as a glob."""

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from modeaware.config import DISABLED, UNDER_REPLICATED_CREATION
+from modeaware.interim import is_interim_of
 from modeaware.modelog.json_form import (
     JsonFields,
     JsonRecord,
@@ -237,6 +238,7 @@ class Replacement(JsonFields):
         fence: ``config``: brokers refuse data for the old topic before it is sealed; ``none``: brokers take data, and
             the old topic is sealed once it is quiet.
         pause_before_switch: do all that comes before the switch, and wait.
+        keep_name: it is one half of a change that keeps the topic's name (:mod:`modeaware.lifecycle.keep_name`).
         accept_state_loss: as in :class:`DeleteTopicPartitions`.
         requested_ms: when the replacement was admitted.
         successor_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
@@ -266,6 +268,7 @@ class Replacement(JsonFields):
     delay_ms: int | None = field(default=None, metadata=form(optional_int, key="delete_partitions_delay_ms"))
     fence: str = field(default="config", metadata=form(text))
     pause_before_switch: bool = field(default=False, metadata=form(bool))
+    keep_name: bool = field(default=False, metadata=form(bool))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
     successor_id: str | None = field(default=None, metadata=form(optional_text))
     announced_ms: int | None = field(default=None, metadata=form(optional_int))
@@ -367,6 +370,17 @@ class TopicRecord(VersionedRecord):
     def is_alias(self) -> bool:
         """Whether the topic was replaced and is gone, so that its name points to the new topic alone."""
         return self.replacing.gone_ms is not None
+
+    @property
+    def is_second_half(self) -> bool:
+        """Whether it is the interim topic of a change that keeps the name, and is replaced by a topic of that name."""
+        now = self.replacing
+        return now.keep_name and is_interim_of(self.topic, now.successor)
+
+    @property
+    def is_first_half(self) -> bool:
+        """Whether it has the name that a change keeps, and is replaced by an interim topic."""
+        return self.replacing.keep_name and not self.is_second_half
 
     @property
     def writable_count(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -26,12 +27,19 @@ from modeaware.controller.status import (
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.progress import GroupProgress
-from modeaware.lifecycle.report import TopicReport, left_to_read, most_to_read_first, waits_for
+from modeaware.lifecycle.report import (
+    KeptNameReport,
+    TopicReport,
+    kept_names,
+    left_to_read,
+    most_to_read_first,
+    waits_for,
+)
 from modeaware.lifecycle.state import PHASES, held_up
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import format_ranges, to_ranges
 from modeaware.reports.serialise import to_json
-from modeaware.reports.status import change_text, next_command
+from modeaware.reports.status import change_phase, change_text, next_command
 from modeaware.wire.client import is_loopback
 
 SHORTEST_PACE_S = 5.0
@@ -44,6 +52,7 @@ MOST_EVENTS = 8
 def status_of(snapshot: Snapshot) -> dict[str, Any]:
     """Return the JSON object. Times are ms since the epoch; fields may be added, and none changes its meaning."""
     claim = snapshot.claim
+    kept = kept_names(seen.record for seen in snapshot.topics if seen.record.replacement is not None)
     return {
         "version": 1,
         "taken_ms": snapshot.taken_ms,
@@ -65,7 +74,7 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
             "host": claim.host,
             "page": _page(claim, snapshot.host),
         },
-        "topics": [topic_status(seen, snapshot) for seen in snapshot.topics],
+        "topics": [topic_status(seen, snapshot, kept.get(seen.record.topic)) for seen in snapshot.topics],
     }
 
 
@@ -76,18 +85,22 @@ def _page(claim: ClaimRecord, host: str) -> str | None:
     return f"http://{claim.pages}/"
 
 
-def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the JSON object of one topic."""
-    record, report = seen.record, report_of(seen, snapshot)
-    phases = Counter(each.phase for each in report.partitions)
+def topic_status(seen: TopicSeen, snapshot: Snapshot, kept_name: KeptNameReport | None = None) -> dict[str, Any]:
+    """Return the JSON object of one topic.
+
+    Args:
+        kept_name: the change that keeps a name, of which the topic is a part; None: there is none.
+    """
+    record, report = seen.record, replace(report_of(seen, snapshot), kept_name=kept_name)
+    phase, phases = change_phase(report), Counter(each.phase for each in report.partitions)
     groups = most_to_read_first(required_groups(report))
     deletion, listed = report.deletion, [_group(group, seen) for group in groups[:MOST_GROUPS]]
     return {
         "topic": report.topic,
         "topic_id": report.topic_id,
         "epoch": report.epoch,
-        "phase": report.phase,
-        "change": change_text(report) if report.phase != "done" else None,
+        "phase": phase,
+        "change": change_text(report) if phase != "done" else None,
         "changed_ms": record.changed_ms,
         "looked_ms": seen.looked_ms,
         "due_ms": seen.due_ms,
@@ -108,6 +121,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "groups_doubt": report.groups_doubt,
         "stragglers": seen.stragglers,
         "replacement": to_json(report.replacement),
+        "kept_name": to_json(kept_name),
         "fences_lifted": seen.fences_lifted,
         "alias": record.is_alias,
         "events": _events(report, seen),

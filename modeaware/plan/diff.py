@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command
+from modeaware.interim import interim_name
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
@@ -22,6 +23,7 @@ from modeaware.lifecycle.commands import (
     ResizeCommand,
 )
 from modeaware.lifecycle.growth import revived_to
+from modeaware.lifecycle.keep_name import KeptName
 from modeaware.lifecycle.objections import objection_to_change, why_not_now
 from modeaware.lifecycle.repetition import repetition_of
 from modeaware.lifecycle.state import current_record, in_progress, partition_phases, topic_phase
@@ -246,6 +248,27 @@ def diff_replaced(
     return TopicDiff(desired.name, desired.where, notes=(goes_on,) if paused else (), progress=progress)
 
 
+def diff_kept(desired: DesiredTopic, change: KeptName) -> TopicDiff:
+    """Return what is to be done about a topic whose name is being kept: it waits, or something else was asked for."""
+    name, where, first = desired.name, desired.where, change.first
+    if first is None or not change.keeps:
+        why = f"its name leads to {change.interim!r}: modeaware replace {name} --keep-name gives it back"
+        return TopicDiff(name, where, refusal=why)
+    if not desired.keep_name:
+        why = f"it is being replaced over {change.interim!r}, and keeps its name: declare keep_name: true, or wait"
+        return TopicDiff(name, where, refusal=why)
+    replacement = first.replacing
+    if replacement.num_partitions != desired.partitions:
+        why = f"it is being replaced, with {replacement.num_partitions} partitions: wait until that is done"
+        return TopicDiff(name, where, refusal=why)
+    half = 2 if change.is_in_second_half else 1
+    command = ReplaceTopicCommand(
+        name, change.interim, replacement.num_partitions, delay_ms=replacement.delay_ms, keep_name=True
+    )
+    progress = f"half {half} of 2 of its replacement over {change.interim}"
+    return TopicDiff(name, where, progress=progress, begun=(Replace(len(first.modes), command),))
+
+
 def _check_successor(desired: DesiredTopic, replacement: Replacement, successor: CurrentTopic | None) -> None:
     """Raise where the new topic is not as declared."""
     what = f"{replacement.successor!r} has replaced it"
@@ -267,7 +290,8 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
     if current.internal:
         raise _RefusedError(_INTERNAL)
     factor = desired.replication_factor
-    is_new = desired.replace is not None and desired.partitions != current.goal  # that topic is created with it
+    gets_another = desired.replace is not None or desired.keep_name
+    is_new = gets_another and desired.partitions != current.goal  # that topic is created with it
     if factor is not None and current.replication_factors != {factor} and not is_new:
         factors = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
@@ -279,7 +303,10 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
 
 
 def _resize(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
-    if desired.replace is not None and desired.partitions != current.goal:
+    is_replaced = desired.partitions != current.goal
+    if desired.keep_name and is_replaced:
+        return _replacement(desired, interim_name(desired.name, current.topic_id or ""), current)
+    if desired.replace is not None and is_replaced:
         return _replacement(desired, desired.replace, current)
     if desired.partitions > current.goal:
         return _growth(desired, current)
@@ -329,6 +356,7 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
         rules.delay_ms,
         accept_state_loss=rules.accept_state_loss,
         evacuate=desired.evacuate,
+        keep_name=desired.keep_name,
     )
     predecessor = Predecessor(current.count, min(current.replication_factors, default=-1), copied)
     step = Replace(current.known.writable_count, replace_command(desired.name, wanted, predecessor))

@@ -24,7 +24,7 @@ from modeaware.spelling import nearest
 _T = TypeVar("_T")
 VERSION = 1
 _FILE = ("version", "topics")
-_TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace", "evacuate")
+_TOPIC = ("partitions", "replication_factor", "configs", "shrink", "replace", "keep_name", "evacuate")
 _SHRINK = ("policy", "delay", "accept_state_loss")
 _OTHERS_WORDS = {
     "replicas": "replication_factor",
@@ -75,6 +75,8 @@ class DesiredTopic:
         where: the file and line.
         replace: the new topic to replace this one by, where the number of partitions differs; None: partitions are
             retired or added.
+        keep_name: where the number of partitions differs, the topic is replaced over an interim topic, and has its name
+            in the end.
         evacuate: the topic is compacted, and is replaced once a Spark job has copied its latest values.
     """
 
@@ -86,6 +88,7 @@ class DesiredTopic:
     where: str = ""
     replace: str | None = None
     evacuate: bool = False
+    keep_name: bool = False
 
     @property
     def shrink_rules(self) -> ShrinkRules:
@@ -200,9 +203,12 @@ class _Reader:
         shrink = self._shrink(parts["shrink"]) if "shrink" in parts else None
         replace = self._successor(name, parts["replace"]) if "replace" in parts else None
         evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
+        keep_name = self._boolean(parts["keep_name"], "keep_name") if "keep_name" in parts else False
+        if keep_name and (replace is not None or evacuate):
+            self._wrong(parts["keep_name"], "keep_name: a topic that keeps its name has neither replace nor evacuate")
         if evacuate and replace is None:
             self._wrong(parts["evacuate"], "evacuate belongs to replace: a compacted topic is replaced, never shrunk")
-        return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate)
+        return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate, keep_name)
 
     def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
         """Return the result of ``read`` for a node and one ``use``; ``read`` is called once."""

@@ -54,6 +54,7 @@ class ReplacementPlan:
     Attributes:
         acls: null where the cluster has no authorizer.
         evacuate: the topic is compacted: a job copies the latest values of its keys.
+        keep_name: the successor is an interim topic, which is replaced by a new topic of the old name.
         hints: other places that may hold the topic's name, or set its configs back.
         not_copied: configs of the topic that name its partitions.
         groups_doubt: why more groups may use the topic.
@@ -76,6 +77,7 @@ class ReplacementPlan:
     acls: TopicAcls | None
     hints: tuple[str, ...]
     evacuate: bool = False
+    keep_name: bool = False
 
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
@@ -154,11 +156,14 @@ def plan_replacement(
         acls=acls,
         hints=hints_of(command.topic, names, facts.groups),
         evacuate=command.evacuate,
+        keep_name=command.keep_name,
     )
 
 
 def _to_do(group: GroupFacts, command: ReplaceTopicCommand) -> str:
     move = f"read {command.topic} to its end, stop, modeaware groups prepare, start on {command.successor}"
+    if command.keep_name:
+        move += f"; after the second switch read that to its end, stop, prepare, start on {command.topic}"
     if not group.has_members:
         return f"has no members now: with modeaware nothing; else {move}"
     if group.members.aware and not group.members.not_told:
@@ -195,11 +200,37 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
     )
     lines += acls_text(plan, plan.acls)
     lines += plan.hints
+    if plan.keep_name:
+        return lines + _kept_name_text(plan)
     if plan.fence == "none":
         lines.append(f"WARNING: without the fence, brokers take what other producers still write to {plan.topic}.")
     else:
         lines.append(f"Producers without modeaware are refused (MSG_SIZE_TOO_LARGE) once {plan.topic} is fenced.")
     return lines
+
+
+def _kept_name_text(plan: ReplacementPlan) -> list[str]:
+    """Return what a change that keeps the name adds to the plan, above all for clients without modeaware."""
+    name, interim, before, after = plan.topic, plan.successor, plan.partition_count, plan.num_partitions
+    lines = [
+        f"Keeps its name: {name} ({before}) -> {interim} ({after}) -> {name} ({after}), led by the controller.",
+        f"Readers pause twice. {interim} is deleted at the end.",
+    ]
+    if plan.delay_ms is None:
+        lines.append(f"Its own retention has to empty {name} and then {interim}: it takes that twice (or --delay).")
+    else:
+        lines.append("Each of the two is deleted no earlier than the delay after its replacement was requested.")
+    if after > before:
+        lines.append(f"{name} gets more partitions than it had: the second half begins 10 minutes after its deletion.")
+    return [
+        *lines,
+        "Clients without modeaware:",
+        f"  1. Stop their producers before the first switch: brokers refuse their records once {name} is fenced.",
+        f"  2. Let their groups read {name} to its end. Then: modeaware groups prepare GROUP --topic {interim}",
+        f"  3. Run these groups on {interim}, by that name, to its end. Where all producers were stopped, it is empty.",
+        f"  4. After the second switch: modeaware groups prepare GROUP --topic {name}",
+        f"  5. Once {interim} is deleted, start producers and groups on {name}.",
+    ]
 
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:

@@ -225,7 +225,7 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     replacement = is_followed(record)
     if replacement is not None and replacement.has_fence and facts.topic_id == record.topic_id:
         evidence = replace(evidence, fence=fences(session.cluster.brokers, [record.topic]).get(record.topic))
-    return certificate(evidence, chosen)
+    return replace(certificate(evidence, chosen), kept_name=log.kept_names.get(record.topic))
 
 
 def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modeaware.clock import utc
 from modeaware.cluster.groups import find_groups
@@ -13,6 +13,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, requirement_of
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.report import (
+    KeptNameReport,
     PartitionReport,
     ReplacementReport,
     ShrinkReport,
@@ -87,7 +88,8 @@ def describe_topics(
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
         listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
         about_name = TopicDescription(
-            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id))),
+            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id)))
+            | {"kept_name": log.kept_names.get(topic)},
             gone_ids=log.gone_ids(topic, shape.topic_id),
             leads_to=log.leads_to(topic, shape.topic_id),
             replaces=log.replaces.get(shape.topic_id),
@@ -159,7 +161,57 @@ def _change_lines(topic: TopicDescription) -> list[str]:
         lines.append(f"Evacuated first (modeaware.spark.evacuate), which group {topic.evacuation_group} proves")
     if topic.replaces is not None:
         lines.append(f"Successor of {topic.replaces}")
+    if topic.kept_name is not None:
+        lines += _kept_name_lines(topic.kept_name, topic.replacement)
     return [*lines, *(_replacement_lines(topic.replacement) if topic.replacement is not None else ())]
+
+
+def describe_changes(session: Session, topics: Iterable[str]) -> list[TopicDescription]:
+    """Describe ``topics``, whose changes are waited for: in the second half of a change that keeps a topic's name the
+    replacement is that of the interim topic, under the topic's name."""
+    log = session.read_log()
+    described = []
+    for topic in describe_topics(session, topics, log):
+        part = _part(topic.kept_name) if topic.kept_name is not None else None
+        if part is not None and part != topic.topic:
+            (interim,) = describe_topics(session, [part], log)
+            topic = replace(interim, topic=topic.topic)
+        described.append(topic)
+    return described
+
+
+def describe_all_parts(session: Session, topics: Sequence[str] | None, log: ModeLog) -> list[TopicDescription]:
+    """Describe ``topics`` as :func:`describe_topics` does, and the other topic of each change that keeps the name of
+    one; None: every changed topic, and each kept name that has no topic between the halves."""
+    described = describe_topics(session, topics, log)
+    changes = [topic.kept_name for topic in described]
+    if topics is None:
+        changes += log.kept_names.values()
+    parts = {_part(change) for change in changes if change is not None} - {topic.topic for topic in described}
+    others = sorted(part for part in parts if part is not None)
+    return described + (describe_topics(session, others, log) if others else [])
+
+
+def _part(change: KeptNameReport) -> str | None:
+    """Return the topic or the alias whose record shows what a change in its second half waits for; None: it is not in
+    its second half, or over."""
+    if change.half == 1 or not change.keeps or change.phase == "done":
+        return None
+    return change.name if change.waits_between_halves else change.interim
+
+
+def _kept_name_lines(kept: KeptNameReport, replacement: ReplacementReport | None) -> list[str]:
+    times = {
+        "first switch": kept.first_switched_ms,
+        "old topic deleted": kept.first_gone_ms,
+        "second switch": kept.second_switched_ms,
+        "interim topic deleted": kept.second_gone_ms,
+    }
+    since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
+    how = f"Keeps the name {kept.name}, over {kept.interim}" if kept.keeps else f"Stays on {kept.interim}"
+    lines = [f"{how}: half {kept.half} of 2, phase {kept.phase}{f'; {since}' if since else ''}"]
+    shown_below = replacement is not None and replacement.reason == kept.reason
+    return lines if kept.reason is None or shown_below else [*lines, f"Waits: {kept.waits_for}"]
 
 
 def _replacement_lines(now: ReplacementReport) -> list[str]:

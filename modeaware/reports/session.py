@@ -21,6 +21,7 @@ from modeaware.cluster.observer import Observer
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
+from modeaware.lifecycle.report import KeptNameReport, kept_names
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord, replaced
@@ -57,6 +58,11 @@ class ModeLog:
     def replaces(self) -> dict[str | None, str]:
         """New topic's id -> the name of its old topic."""
         return {record.replacing.successor_id: record.topic for record in self.replaced}
+
+    @cached_property
+    def kept_names(self) -> dict[str, KeptNameReport]:
+        """The changes that keep a name, by that name and by the name of the interim topic."""
+        return kept_names(self.replaced)
 
     def record(self, topic: str, topic_id: str) -> TopicRecord | None:
         """Return the topic's record; None for a topic that was never changed."""

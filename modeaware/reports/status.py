@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import MembersSeen
-from modeaware.lifecycle.report import TopicReport, waits_for
+from modeaware.lifecycle.report import GAP, TopicReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import table
 from modeaware.reports.describe import alike
@@ -40,8 +40,9 @@ class ChangeStatus:
     """A change under way.
 
     Attributes:
+        topic: the topic that is changed; of a change that keeps a name, that name.
         change: in words: a shrink, growth or replacement, and to what.
-        phase: of the partition that is furthest behind.
+        phase: of the partition that is furthest behind; gap between the halves of a change that keeps the name.
         waiting: a list of objects.
         members: of all groups that read the topic.
     """
@@ -71,18 +72,33 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
     return StatusReport(
         controller_runs,
         tuple(
-            ChangeStatus(topic.topic, change_text(topic), topic.phase, tuple(_waiting(topic, typed)), _members(topic))
+            ChangeStatus(_name(topic), change_text(topic), phase, tuple(_waiting(topic, typed)), _members(topic))
             for topic in sorted(topics, key=lambda topic: topic.topic)
-            if topic.phase != "done"
+            if (phase := change_phase(topic)) != "done"
         ),
     )
 
 
+def _name(topic: TopicReport) -> str:
+    """Return the topic's name; in the second half of a change that keeps a name, that one."""
+    kept = topic.kept_name
+    return topic.topic if kept is None or not kept.keeps else kept.name
+
+
+def change_phase(topic: TopicReport) -> str:
+    """Return the phase of a topic's change; ``gap`` for a kept name whose second half has still to begin."""
+    kept = topic.kept_name
+    return GAP if kept is not None and kept.waits_between_halves and kept.name == topic.topic else topic.phase
+
+
 def change_text(topic: TopicReport) -> str:
     """Return the change of a topic in words: a shrink, growth or replacement, and to what."""
-    if (replacement := topic.replacement) is not None:
-        if replacement.undone_ms is not None:
-            return f"undo of the replacement by {replacement.successor}"
+    replacement, kept = topic.replacement, topic.kept_name
+    if replacement is not None and replacement.undone_ms is not None:
+        return f"undo of the replacement by {replacement.successor}"
+    if kept is not None and kept.keeps and change_phase(topic) != "done":
+        return f"replacement over {kept.interim} ({kept.num_partitions}) that keeps the name, half {kept.half} of 2"
+    if replacement is not None:
         return f"replacement by {replacement.successor} ({replacement.num_partitions})"
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
         return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
@@ -98,6 +114,10 @@ def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
         words = next_command(topic, reason)
         return Waiting(partitions, phase or "", reason, text, None if words is None else typed(*words))
 
+    kept = topic.kept_name
+    if kept is not None and change_phase(topic) == GAP:
+        yield waiting((), GAP, kept.reason, kept.waits_for)
+        return
     changing = [p for p in topic.partitions if p.phase not in (None, "done")]
     replacement = topic.replacement
     if replacement is not None and (replacement.reason is not None or not changing):
@@ -156,6 +176,7 @@ NEXT = {
     reasons.GROUP_SUBSCRIBED: _GROUPS,
     reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
     reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
+    reasons.RENAME_REFUSED: _DESCRIBE,
 }
 """Code of a reason -> the command that examines or resolves the reason."""
 _OF_REPLACEMENT = {
@@ -166,6 +187,7 @@ BY_ITSELF = frozenset(
     {
         *(reasons.STILL_WRITTEN, reasons.STRAGGLER, reasons.TRUNCATED, reasons.DELAY, reasons.RETENTION),
         *(reasons.OPENING, reasons.UNDOING, reasons.NOT_FENCED, reasons.END_NOT_READ, reasons.DELETING),
+        *(reasons.KNOWN_BY_COUNT, reasons.OFFSETS_LEFT),
     }
 )
 """Codes of reasons that pass without a command."""

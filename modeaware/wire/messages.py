@@ -109,6 +109,7 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
             forget=command.forget,
             accept_state_loss=list(command.accept_state_loss),
             evacuate=command.evacuate,
+            keep_name=command.keep_name,
         )
         for command in commands
     ]
@@ -191,6 +192,7 @@ def _replace_command(message: Any, topic: Any) -> ReplaceTopicCommand:
         pause_before_switch=topic.pause_before_switch,
         accept_state_loss=tuple(topic.accept_state_loss),
         evacuate=topic.evacuate,
+        keep_name=topic.keep_name,
         undo=topic.undo,
         forget=topic.forget,
         validate_only=message.validate_only,

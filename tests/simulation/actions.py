@@ -111,6 +111,9 @@ class Actions(BrokerActions):
 
     # At the end (``ending``)
 
+    def go_away(self) -> None:
+        """Somebody deletes a topic that is in the way of a change, where there is one."""
+
     def look_again(self) -> None:
         """See what is under way, before a person does what reasons say."""
 

@@ -260,6 +260,10 @@ def _predecessor_first(world: World, _actions: Actions, _record: object, topic: 
         world.delete(topic)
 
 
+def _name_taken(_world: World, actions: Actions, *_: object) -> None:
+    actions.go_away()
+
+
 def _denied(world: World, *_: object) -> None:
     world.denied = False
 
@@ -294,4 +298,7 @@ REPLACING: dict[str, Help] = ANYWHERE | {
     reasons.NOT_FENCED: _a_turn_more,
     reasons.DELAY: _a_turn_more,
     reasons.DELETING: _a_turn_more,
+    reasons.NAME_TAKEN: _name_taken,
+    reasons.OFFSETS_LEFT: _a_turn_more,
+    reasons.RENAME_REFUSED: _a_turn_more,
 }

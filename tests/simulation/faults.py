@@ -21,6 +21,7 @@ class Kind(IntEnum):
     REPLACEMENTS = auto()
     DELETIONS = auto()
     CHAINS = auto()
+    NAMES = auto()
 
 
 class Fault(IntEnum):

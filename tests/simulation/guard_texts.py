@@ -309,6 +309,12 @@ a gate waits for the one before it  order 4000000985
 the alias is kept when another topic has its name  I8 4000000007
     lifecycle.alias: if now.gone_ms is not None:\n        return record
         => if now.gone_ms is not None:\n        return None
+an interim topic is reserved  name 4500000000
+    lifecycle.keep_name: if command.topic == interim and not is_own:
+only an empty topic is removed from under a kept name  I2 4500000005
+    lifecycle.keep_name: if found.topic_id is None or not found.untouched: => if found.topic_id is None:
+    tests.simulation.controller: if [len(log.records) for log in logs] != [
+        => if False and [len(log.records) for log in logs] != [
 """
 
 

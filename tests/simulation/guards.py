@@ -75,11 +75,12 @@ def _search(guard: Guard) -> dict[str, object]:
     """The first seed that shows that the guard is gone; first of all the one that did before."""
     _remove(guard.changes)
     from tests.simulation.controller import seams
-    from tests.simulation.report import CHAIN_FROM, DELETE_FROM, REPLACE_FROM, Report, run_one
+    from tests.simulation.report import CHAIN_FROM, DELETE_FROM, NAMES_FROM, REPLACE_FROM, Report, run_one
 
     others: set[str] = set()
     with seams():
-        first = max(each for each in (FIRST_SEED, REPLACE_FROM, DELETE_FROM, CHAIN_FROM) if guard.seed >= each)
+        starts = (FIRST_SEED, REPLACE_FROM, DELETE_FROM, CHAIN_FROM, NAMES_FROM)
+        first = max(each for each in starts if guard.seed >= each)
         for seed in (guard.seed, *range(first, first + MOST_SEEDS)):
             report = Report()
             run_one(seed, report)

@@ -16,6 +16,7 @@ from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import IMPOSSIBLE, PHASES, REPLACED, Coverage, Fault
 from tests.simulation.schedule import CHAIN_FROM as CHAIN_FROM
 from tests.simulation.schedule import DELETE_FROM as DELETE_FROM
+from tests.simulation.schedule import NAMES_FROM as NAMES_FROM
 from tests.simulation.schedule import REPLACE_FROM as REPLACE_FROM
 from tests.simulation.schedule import run as run_schedule
 from tests.simulation.world import World

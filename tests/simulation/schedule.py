@@ -10,6 +10,7 @@ from tests.simulation.ending import settle
 from tests.simulation.faults import Coverage, Kind
 from tests.simulation.succession.actions import ReplaceActions
 from tests.simulation.succession.chain_schedule import ChainActions
+from tests.simulation.succession.kept_names import KeptNameActions
 from tests.simulation.world import World
 
 REPLACE_FROM = 3_000_000_000
@@ -18,16 +19,19 @@ DELETE_FROM = 3_500_000_000
 """From this seed on, schedules are about the deletion of the predecessor: it begins when nothing else is left to do."""
 CHAIN_FROM = 4_000_000_000
 """From this seed on, schedules are about chains and aliases."""
+NAMES_FROM = 4_500_000_000
+"""From this seed on, schedules are about a topic that keeps its name."""
 ACTIONS: dict[Kind, type[Actions]] = {
     Kind.RESIZES: Actions,
     Kind.REPLACEMENTS: ReplaceActions,
     Kind.DELETIONS: ReplaceActions,
     Kind.CHAINS: ChainActions,
+    Kind.NAMES: KeptNameActions,
 }
 
 
 def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
-    kind = Kind(sum(seed >= first for first in (REPLACE_FROM, DELETE_FROM, CHAIN_FROM)))
+    kind = Kind(sum(seed >= first for first in (REPLACE_FROM, DELETE_FROM, CHAIN_FROM, NAMES_FROM)))
     world = World(seed, kind, coverage, story)
     actions, random = ACTIONS[kind](world, seed), world.random
     actions.make_clients()

@@ -10,6 +10,7 @@ from tests.simulation.report import (
     CHAIN_FROM,
     DELETE_FROM,
     LEAST_SHRUNK,
+    NAMES_FROM,
     REPLACE_FROM,
     Report,
     run_many,
@@ -20,6 +21,7 @@ SCHEDULES = 400
 WITH_REPLACEMENTS = 400
 WITH_DELETIONS = 400
 WITH_CHAINS = 200
+WITH_NAMES = 120
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +41,10 @@ def test_no_schedule_with_replacements_breaks_an_invariant() -> None:
     assert {fault.label for fault in REPLACING} <= report.met.keys()
 
 
-@pytest.mark.parametrize(("first", "count"), [(DELETE_FROM, WITH_DELETIONS), (CHAIN_FROM, WITH_CHAINS)])
-def test_no_schedule_with_deletions_or_chains_breaks_an_invariant(first: int, count: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "count"), [(DELETE_FROM, WITH_DELETIONS), (CHAIN_FROM, WITH_CHAINS), (NAMES_FROM, WITH_NAMES)]
+)
+def test_no_schedule_with_deletions_chains_or_kept_names_breaks_an_invariant(first: int, count: int) -> None:
     report = run_many(first, count, processes=1)
     assert report.failures == {}, report.text()
     assert report.shrunk >= count * LEAST_SHRUNK

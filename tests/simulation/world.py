@@ -52,7 +52,7 @@ class World:
     def __init__(self, seed: int, kind: Kind, coverage: Coverage, story: list[str] | None = None) -> None:
         self.story = story
         self.kind = kind
-        self.replaces, self.deletes, self.chains = (kind >= each for each in list(Kind)[1:])
+        self.replaces, self.deletes, self.chains = (kind >= each for each in list(Kind)[1:4])
         dice = random.Random(f"succession {seed}" if self.replaces else seed)
         self.random = dice.random
         self.side_random = dice.random if self.replaces else random.Random(f"side {seed}").random

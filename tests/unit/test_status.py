@@ -113,7 +113,7 @@ def test_next_command_of_a_replacement(reason: str, expected: str | None) -> Non
 
 
 def test_every_reason_of_a_change_has_a_next_command_or_needs_none() -> None:
-    of_aliases = {reasons.NAME_TAKEN, reasons.LEADS_NOWHERE}
+    of_aliases = {reasons.NAME_TAKEN, reasons.LEADS_NOWHERE, reasons.NAME_SUBSCRIBED}
     assert {*NEXT, *BY_ITSELF, *of_aliases} == reasons.CODES
 
 
@@ -123,7 +123,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicReport]:
     found: list[TopicReport] = []
     session = SimpleNamespace(read_log=lambda: SimpleNamespace(claim="claim"), conf={})
     monkeypatch.setattr(status, "open_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(status, "describe_topics", lambda _session, _names, _log: found)
+    monkeypatch.setattr(status, "describe_all_parts", lambda _session, _names, _log: found)
     monkeypatch.setattr(status, "is_running", lambda *_: True)
     return found
 

@@ -20,6 +20,7 @@ const DOES_REPLACED = {
   seal: "Producers write to the new topic. The partitions of the old topic are being sealed.",
   drain: "Groups read the old topic to its seals. Then the gate opens, and they read the new topic.",
   reclaim: "Every required group has moved to the new topic. The old topic is released, and will be deleted.",
+  gap: "The old topic is deleted. The controller replaces the interim topic by a new topic of the kept name.",
 };
 
 // A name may hold any character: what is not printable shows as its escape, as modeaware.printable does it.
@@ -165,7 +166,7 @@ function left(topic) {
 function stepper(topic) {
   const at = STEPS.indexOf(topic.phase);
   const steps = STEPS.map((step, n) => {
-    const state = n < at || topic.phase === "done" ? "past" : n === at ? "current" : "next";
+    const state = n < at || topic.phase === "done" || topic.phase === "gap" ? "past" : n === at ? "current" : "next";
     return element("li", { class: state, ...(n === at ? { "aria-current": "step" } : {}), text: step });
   });
   return element("ol", { class: "steps", "aria-label": "Steps of the replacement" }, steps);

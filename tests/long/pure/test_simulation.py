@@ -6,11 +6,12 @@ import pytest
 
 from tests.simulation.guard_texts import GUARDS, Guard
 from tests.simulation.guards import FIRST_SEED, MOST_SEEDS, try_one
-from tests.simulation.report import CHAIN_FROM, DELETE_FROM, REPLACE_FROM, run_many
+from tests.simulation.report import CHAIN_FROM, DELETE_FROM, NAMES_FROM, REPLACE_FROM, run_many
 from tests.simulation.test_schedules import (
     SCHEDULES,
     WITH_CHAINS,
     WITH_DELETIONS,
+    WITH_NAMES,
     WITH_REPLACEMENTS,
 )
 
@@ -18,6 +19,7 @@ MORE = 4_500
 MORE_WITH_REPLACEMENTS = 4_500
 MORE_WITH_DELETIONS = 3_000
 MORE_WITH_CHAINS = 1_500
+MORE_WITH_NAMES = 1_500
 AT_A_TIME = 1_500
 
 
@@ -38,6 +40,7 @@ def test_a_guard_that_is_gone_is_missed(guard: Guard) -> None:
             ("with replacements", REPLACE_FROM + WITH_REPLACEMENTS, MORE_WITH_REPLACEMENTS),
             ("with deletions", DELETE_FROM + WITH_DELETIONS, MORE_WITH_DELETIONS),
             ("with chains", CHAIN_FROM + WITH_CHAINS, MORE_WITH_CHAINS),
+            ("with kept names", NAMES_FROM + WITH_NAMES, MORE_WITH_NAMES),
         )
         for at in range(0, count, AT_A_TIME)
     ],

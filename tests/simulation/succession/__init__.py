@@ -9,6 +9,8 @@ The invariants of replacements (``judge``):
 * the old topic is deleted by its id, behind its fence, with every record given to every required group, and under no
   subscriber, by what was so at the last look and at the last checks; its record says so first;
 * a chain grows at its end alone, and is deleted from its beginning;
+* a topic that keeps its name has it in the end, with the number of partitions that was asked for, and nothing is left
+  of the interim topic; no other command changes that meanwhile; a topic in the way is deleted only while it is empty;
 * an up-to-date client uses a topic of the chain, and none else of their names; at the end every name that has led to a
   new topic leads to the last one.
 

@@ -196,6 +196,9 @@ class ChainJudge(DrainJudge):
         """What a record has to say before a topic is fenced, or deleted."""
         record = self.world.log.truth.records.get(effect.topic_id)
         now = record.replacement if record is not None else None
+        if record is None and isinstance(effect, FenceTopic | DeletePredecessor):
+            self._in_the_way(effect)
+            return
         if isinstance(effect, FenceTopic):
             if now is None or now.switched_ms is None:
                 raise Violation("fence", "a topic is fenced whose name leads to no successor")
@@ -203,6 +206,13 @@ class ChainJudge(DrainJudge):
                 raise Violation("fence", "a topic is fenced before its configs are on the record")
         if isinstance(effect, DeletePredecessor) and (now is None or None in (now.let_go_ms, now.deleting_ms)):
             raise Violation("record", f"{effect.topic_id} is to be deleted, and its record does not say so first")
+
+    def _in_the_way(self, effect: FenceTopic | DeletePredecessor) -> None:
+        """A topic without a record is fenced or deleted only under a name that is kept and has another topic."""
+        waiting = (r.topic if r.is_first_half else r.replacing.successor for r in self.world.log.truth.records.values()
+                   if (r.is_first_half and r.is_alias) or r.is_second_half)  # fmt: skip
+        if effect.topic not in waiting or effect.topic_id in self.chain | self.announced:
+            raise Violation("fence", f"{effect.topic_id} is fenced or deleted, and is in the way of nothing")
 
     def deleted(self, controller: Controller, topic: Topic) -> None:
         if topic.touched and topic.touched_at < controller.looked_again:
@@ -216,7 +226,12 @@ class ChainJudge(DrainJudge):
             if is_before and world.topics.get(each.topic) is world.by_id[each.topic_id]:
                 raise Violation("I2", f"{topic.topic_id} is deleted before {each.topic_id}, which it replaces")
         record = world.log.truth.records.get(topic.topic_id)
-        now = record.replacement if record is not None else None
+        if record is None:
+            if topic.touched:
+                raise Violation("I2", f"{topic.topic_id} is deleted, and has records")
+            world.hit("removed")
+            return
+        now = record.replacement
         assert now is not None, "it has one"
         if now.fence == "none":
             raise Violation("fence", f"{topic.topic_id} is deleted, and has no fence")

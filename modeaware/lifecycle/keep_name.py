@@ -1,0 +1,192 @@
+"""Keeping the name of a topic that is replaced: two replacements in a row, which are one change. Pure.
+
+``orders`` (12 partitions) is replaced by an *interim topic* (4), ``orders.modeaware-3fa9``, and that by ``orders`` (4).
+A name cannot have two topics, so the first half ends before the second begins; no topic has the name in between.
+
+=========  ==================================================  ======================================================
+stage      the record that says it                             ends when
+=========  ==================================================  ======================================================
+first      of the old topic                                    the old topic is deleted: its name is an alias of the
+half                                                           interim topic
+gap        the alias                                           the second half is admitted: the controller requests it
+                                                               itself, in the pass that notes the deletion
+                                                               (:mod:`modeaware.lifecycle.second_half`)
+second     of the interim topic                                the interim topic is deleted. The alias of the old topic
+half                                                           ends with that: the name has a topic again
+closing    the alias of the interim topic                      ten minutes later, when no group subscribes to it
+=========  ==================================================  ======================================================
+
+Both halves are replacements like others, with ``keep_name`` on their records: which half it is follows from the names
+(:mod:`modeaware.interim`). The interim topic has the final number of partitions, and is reserved: no other command
+changes it.
+
+*Until the first switch* the change can be undone. After it there is no way back to the old topic, and the change may
+end on the interim topic instead (*stay*): that takes ``keep_name`` off the first half, and undoes a second half that
+has not switched. The command to keep the name after all puts it on again, and the controller does the rest.
+
+*The second half is never given up*: half of a change would be left. What hinders it is a reason, and is looked at
+again. A topic that has come up under the name is in its way. One that holds no record is deleted, behind a fence: a
+record that arrives before the fence is in force keeps it. One with records is the operator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from modeaware.errors import ErrorCode
+from modeaware.interim import interim_name, is_interim_of, kept_name
+from modeaware.lifecycle.commands import (
+    FENCE_CONFIGS,
+    DeletePredecessor,
+    Effect,
+    FenceTopic,
+    Objection,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.modelog.records import TopicRecord
+
+
+@dataclass(frozen=True)
+class KeptName:
+    """A change of two halves, by its records.
+
+    Attributes:
+        first: of the old topic, until the second half is over.
+        second: of the interim topic, where it is being replaced by a topic of the name, or was.
+    """
+
+    name: str
+    first: TopicRecord | None
+    second: TopicRecord | None
+
+    @property
+    def interim(self) -> str:
+        """The name of the interim topic."""
+        return self.first.replacing.successor if self.first is not None else self.second.topic if self.second else ""
+
+    @property
+    def is_in_second_half(self) -> bool:
+        """Whether the old topic is deleted."""
+        return self.first is None or self.first.is_alias
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the interim topic is deleted as well."""
+        return self.second is not None and self.second.is_alias
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the name is to have a topic again; else the change ends on the interim topic."""
+        if self.second is not None and self.second.replacing.undone_ms is None:
+            return True
+        return self.first is not None and self.first.replacing.keep_name
+
+    @property
+    def reason(self) -> str | None:
+        """The code of what holds the change up as a whole."""
+        now = self.second if self.second is not None else self.first
+        return now.replacing.reason if now is not None else None
+
+
+def kept(name: str, records: Iterable[TopicRecord]) -> KeptName | None:
+    """Return the change that keeps ``name``, or was to keep it and ends on the interim topic; None: there is none.
+
+    Args:
+        records: of all topics that are or were replaced.
+    """
+    of_name = [r for r in records if kept_name(r.topic if r.topic != name else r.replacing.successor) == name]
+    first = next((record for record in of_name if record.topic == name), None)
+    second = next((r for r in of_name if r.topic != name and r.replacing.successor == name), None)
+    if first is not None and second is not None and first.replacing.successor != second.topic:
+        second = None  # the interim topic of an earlier change, whose alias has not ended
+    if first is None and second is None:
+        return None
+    return KeptName(name, first, second)
+
+
+def removal_of(found: TopicFacts) -> tuple[Effect, ...]:
+    """Return the effects that delete a topic in the way of the second half; none, where it has records, or may.
+
+    The deletion proves the fence, and that each log still ends at 0, right before its request (invariant I2).
+    """
+    if found.topic_id is None or not found.untouched:
+        return ()
+    seals = dict.fromkeys(found.partitions, 0)
+    return (
+        FenceTopic(found.topic, found.topic_id, FENCE_CONFIGS),
+        DeletePredecessor(found.topic, found.topic_id, seals),
+    )
+
+
+def stays_of(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
+    """Return the record of a first half that ends on the interim topic by this command, which undoes its second half;
+    None: the command is another one."""
+    if not isinstance(command, ReplaceTopicCommand) or not command.undo:
+        return None
+    own = (each for each in records if each.is_first_half and each.is_alias and each.topic == command.successor)
+    return next((each for each in own if each.replacing.successor == command.topic), None)
+
+
+def restored_by(command: TopicCommand, records: Iterable[TopicRecord]) -> TopicRecord | None:
+    """Return the alias of a change that was to stay on the interim topic, and keeps its name after all by this command;
+    None: the command is another one."""
+    if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or command.undo:
+        return None
+    aliases = (each for each in records if each.is_alias and each.topic == command.successor)
+    own = (each for each in aliases if is_interim_of(command.topic, each.topic) and not each.replacing.keep_name)
+    return next((each for each in own if each.replacing.successor == command.topic), None)
+
+
+def to_keep_name(command: ReplaceTopicCommand, current: TopicRecord, *, compacted: bool) -> Iterator[Objection]:
+    """Yield why a topic cannot be replaced and keep its name."""
+    no = partial(Objection, command.topic)
+    if command.fence == "none":
+        why = "its name can only be kept where it is deleted, which takes a fence: omit --fence none, or --keep-name"
+        yield no("fence", ErrorCode.INVALID_REQUEST, why)
+    if compacted or command.evacuate:
+        why = "a compacted topic cannot keep its name: replace it by one of another name (--with NAME --evacuate)"
+        yield no("compacted", ErrorCode.POLICY_VIOLATION, why)
+    if command.returns_name:
+        return
+    if command.successor != (name := interim_name(command.topic, current.topic_id)):
+        why = f"the interim topic of a replacement that keeps the name is {name!r}, not {command.successor!r}"
+        yield no("successor", ErrorCode.INVALID_REQUEST, why)
+    if command.num_partitions == current.writable_count == len(current.modes):
+        why = f"it has {command.num_partitions} partitions already, and keeps its name: nothing would change"
+        yield no("count", ErrorCode.INVALID_PARTITIONS, why)
+
+
+def not_restored(command: TopicCommand, current: TopicRecord, records: Iterable[TopicRecord]) -> Iterator[Objection]:
+    """Refuse to keep the name after all once the interim topic is being replaced by another one."""
+    now = current.replacement
+    if not isinstance(command, ReplaceTopicCommand) or not command.keep_name or now is None or now.keep_name:
+        return
+    after = (each for each in records if each.topic_id == now.successor_id and each.replacement is not None)
+    for record in after:
+        why = f"{record.topic!r} is being replaced by {record.replacing.successor!r} itself: the name stays an alias"
+        yield Objection(command.topic, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+
+
+def reserved(command: TopicCommand, records: Iterable[TopicRecord]) -> Iterator[Objection]:
+    """Refuse commands of others about an interim topic, while the change is in progress."""
+    for record in records:
+        now = record.replacing
+        is_first = record.is_first_half and now.undone_ms is None
+        if not is_first and not (record.is_second_half and not record.is_alias):
+            continue
+        name, interim = (record.topic, now.successor) if is_first else (now.successor, record.topic)
+        is_own = (
+            isinstance(command, ReplaceTopicCommand)
+            and command.successor == name
+            and (command.keep_name or command.undo)
+        )
+        if command.topic == interim and not is_own:
+            why = (
+                f"it is the interim topic of {name!r}, which gets its name back: wait until that is done, or stay on "
+                f"the interim topic (modeaware replace {name} --stay)"
+            )
+            yield Objection(interim, "in-progress", ErrorCode.REASSIGNMENT_IN_PROGRESS, why)

@@ -1,0 +1,87 @@
+"""The second half of a change that keeps the name, and its end: what the controller requests itself. Pure.
+
+See :mod:`modeaware.lifecycle.keep_name`. An alias with ``keep_name`` from which nothing leads back yet *waits*: at
+every pass over it the interim topic and the name are looked at, and the second half is requested, or what hinders it is
+noted. Both follow from the records and the facts alone, so a controller that crashes in between repeats the request,
+and a request that was admitted is not repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.alias import FORGOTTEN_MS
+from modeaware.lifecycle.commands import Effect, ReplaceTopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.keep_name import removal_of
+from modeaware.lifecycle.objections import objections
+from modeaware.modelog.records import TopicRecord
+
+
+class Hindrance(NamedTuple):
+    """Why the second half cannot begin: a reason, and the effects that remove it."""
+
+    reason: str
+    effects: tuple[Effect, ...] = ()
+
+
+def waits(record: TopicRecord, records: Mapping[str, TopicRecord]) -> bool:
+    """Return whether the second half of a change has still to begin; ``records``: topic id -> the record, of all."""
+    now = record.replacing
+    if not (record.is_first_half and record.is_alias) or now.reason == reasons.LEADS_NOWHERE:
+        return False
+    interim = records.get(now.successor_id or "")
+    return interim is None or interim.replacement is None
+
+
+def second_half_of(alias: TopicRecord) -> ReplaceTopicCommand:
+    """Return the request by which the interim topic gets the name back: what was requested for the whole, once more.
+    The configs are those of the interim topic, whose limits are for the final number of partitions already."""
+    now = alias.replacing
+    return ReplaceTopicCommand(
+        topic=now.successor,
+        successor=alias.topic,
+        num_partitions=now.num_partitions,
+        replication_factor=now.replication_factor,
+        configs=now.configs,
+        delay_ms=now.delay_ms,
+        fence=now.fence,
+        accept_state_loss=now.accept_state_loss,
+        keep_name=True,
+    )
+
+
+def hindrance(
+    alias: TopicRecord,
+    interim: TopicRecord | None,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    now_ms: int,
+    records: Collection[TopicRecord],
+) -> Hindrance | None:
+    """Return why the second half cannot begin; None: nothing objects to it.
+
+    Args:
+        interim: the interim topic's record; None: it has none.
+        facts: of the interim topic, with those of the topic that has the kept name now as its successor.
+        records: of all topics that are or were replaced.
+    """
+    if (taken := facts.successor) is not None and taken.topic_id is not None:
+        return Hindrance(reasons.NAME_TAKEN, removal_of(taken))
+    for objection in objections(second_half_of(alias), interim, facts, config, now_ms, records):
+        return Hindrance(objection.reason or reasons.RENAME_REFUSED)
+    return None
+
+
+def closes(record: TopicRecord, now_ms: int) -> bool:
+    """Return whether the alias of an interim topic may end, as far as its record shows."""
+    gone_ms = record.replacing.gone_ms
+    return record.is_second_half and gone_ms is not None and now_ms >= gone_ms + FORGOTTEN_MS
+
+
+def is_unused(facts: TopicFacts) -> bool:
+    """Return whether no group is subscribed to a name that no topic has."""
+    return facts.topic_id is None and facts.any_doubt is None and not any(g.subscribed for g in facts.groups.values())

@@ -1,0 +1,405 @@
+"""A replacement that keeps the name: its two halves, the request in between, and what hinders it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.cluster.observer import Look
+from modeaware.config import ControllerConfig
+from modeaware.controller.engine import Engine
+from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.interim import interim_name, kept_name
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.admission import Admission, admit, forget_alias
+from modeaware.lifecycle.alias import FORGOTTEN_MS
+from modeaware.lifecycle.commands import (
+    CreatePartitionsCommand,
+    CreateTopic,
+    DeletePartitionsCommand,
+    DeletePredecessor,
+    Effect,
+    FenceTopic,
+    ReplaceTopicCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
+from modeaware.lifecycle.passes import pass_over
+from modeaware.lifecycle.replacement import give_up_successor
+from modeaware.lifecycle.second_half import Hindrance, closes, hindrance, is_unused, second_half_of, waits
+from modeaware.lifecycle.steps import advance
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import Replacement, TopicRecord
+from tests.support.lifecycle import CONFIG, EPOCH, NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log
+from tests.support.simulated import MemoryLog, SimClock
+
+INTERIM, INTERIM_ID = interim_name(TOPIC, TOPIC_ID), "id-of-the-interim"
+FIRST = ReplaceTopicCommand(TOPIC, INTERIM, 4, delay_ms=5, configs={"retention.bytes": "30"}, keep_name=True)
+SWITCHED = Replacement(
+    INTERIM, 4, 0, configs={"retention.bytes": "30"}, delay_ms=5, accept_state_loss=("app",), keep_name=True,
+    successor_id=INTERIM_ID, announced_ms=1, switched_ms=2, own_configs={},
+)  # fmt: skip
+GONE = replace(SWITCHED, let_go_ms=3, deleting_ms=4, gone_ms=NOW_MS)
+ALIAS = TopicRecord(TOPIC, TOPIC_ID, 9, EPOCH, (RO,) * 12, replacement=GONE)
+SECOND = second_half_of(ALIAS)
+BACK = Replacement(TOPIC, 4, NOW_MS, keep_name=True)
+LEADS_BACK = TopicRecord(INTERIM, INTERIM_ID, 0, EPOCH, (RO,) * 4, replacement=BACK)
+
+
+def of_interim(name: TopicFacts | None = None, **more: Any) -> TopicFacts:
+    """The interim topic, and what has the kept name: nothing, by default."""
+    shown = TopicFacts(TOPIC, None) if name is None else name
+    return facts(4, topic=INTERIM, topic_id=INTERIM_ID, successor=shown, **more)
+
+
+def ask(command: TopicCommand, seen: TopicFacts, *records: TopicRecord, record: TopicRecord | None = None) -> Admission:
+    return admit(command, record, seen, CONFIG, NOW_MS, (), records)
+
+
+def test_interim_topic_is_named_by_the_kept_name_and_the_id_of_the_old_topic() -> None:
+    assert INTERIM.startswith(f"{TOPIC}.modeaware-")
+    assert kept_name(INTERIM) == TOPIC
+    assert kept_name(interim_name(INTERIM, "x")) == INTERIM
+    assert interim_name(TOPIC, TOPIC_ID) == INTERIM != interim_name(TOPIC, "another-id")
+    assert [kept_name(name) for name in (TOPIC, "orders.modeaware-12345", "orders.modeaware-zzzz")] == [None] * 3
+
+
+def test_each_half_is_known_by_the_names() -> None:
+    assert (ALIAS.is_first_half, ALIAS.is_second_half) == (True, False)
+    assert (LEADS_BACK.is_first_half, LEADS_BACK.is_second_half) == (False, True)
+    plain = replace(LEADS_BACK, replacement=replace(BACK, keep_name=False))
+    assert (plain.is_first_half, plain.is_second_half) == (False, False)
+    assert (FIRST.returns_name, SECOND.returns_name) == (False, True)
+
+
+# Requests
+
+
+def test_request_is_on_the_record_and_a_repetition_changes_where_it_ends_after_the_switch_too() -> None:
+    record = ask(FIRST, facts(successor=TopicFacts(INTERIM, None))).record
+    assert record is not None
+    assert record.is_first_half
+    switched = replace(record, replacement=SWITCHED, modes=(RO,) * 12)
+    plain = replace(FIRST, keep_name=False, configs={})
+    stays = ask(plain, facts(), switched, record=switched).record
+    assert stays is not None
+    assert stays.replacing == replace(SWITCHED, keep_name=False)
+    assert ask(replace(FIRST, configs={}), facts(), stays, record=stays).record == switched
+
+
+@pytest.mark.parametrize(
+    ("command", "seen", "code", "text"),
+    [
+        (replace(FIRST, fence="none"), {}, ErrorCode.INVALID_REQUEST, "--fence none"),
+        (FIRST, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "compact"),
+        (replace(FIRST, evacuate=True), {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "cannot keep"),
+        (replace(FIRST, successor="orders-v2"), {}, ErrorCode.INVALID_REQUEST, INTERIM),
+        (replace(FIRST, num_partitions=12), {}, ErrorCode.INVALID_PARTITIONS, "12 partitions already"),
+        (FIRST, {"successor": TopicFacts(INTERIM, "x")}, ErrorCode.TOPIC_ALREADY_EXISTS, "exists already"),
+    ],
+)
+def test_what_cannot_keep_its_name_is_refused(
+    command: ReplaceTopicCommand, seen: dict[str, Any], code: ErrorCode, text: str
+) -> None:
+    with pytest.raises(RequestRefused, match=text) as refused:
+        ask(command, facts(**{"successor": TopicFacts(command.successor, None), **seen}))
+    assert refused.value.code is code
+
+
+@pytest.mark.parametrize("record", [ALIAS, replace(ALIAS, replacement=SWITCHED), LEADS_BACK])
+@pytest.mark.parametrize(
+    "command",
+    [
+        DeletePartitionsCommand(INTERIM, 1, 0),
+        CreatePartitionsCommand(INTERIM, 9),
+        ReplaceTopicCommand(INTERIM, "orders-v2", 2),
+        ReplaceTopicCommand(INTERIM, TOPIC, 4),
+    ],
+)
+def test_interim_topic_is_reserved(record: TopicRecord, command: TopicCommand) -> None:
+    own = record if record is LEADS_BACK else None
+    with pytest.raises(RequestRefused, match="it is the interim topic of 'orders'") as refused:
+        ask(command, of_interim(), record, record=own)
+    assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_kept_name_is_not_forgotten() -> None:
+    forget = ReplaceTopicCommand(TOPIC, INTERIM, 4, forget=True)
+    with pytest.raises(RequestRefused, match="the name is kept"):
+        forget_alias(forget, TopicFacts(TOPIC, None), [ALIAS])
+    stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
+    assert forget_alias(forget, TopicFacts(TOPIC, None), [stays]).removed == (TOPIC_ID,)
+
+
+def test_rules_about_groups_of_the_topic_hold_for_the_interim_topic() -> None:
+    rule = GroupRule("waive", "billing", TOPIC, "moved", 0)
+    assert rule.applies(INTERIM, 1)
+    assert not rule.applies("orders-v2", 1)
+    assert not GroupRule("waive", "billing", INTERIM, "moved", 0).applies(TOPIC, 1)
+
+
+def test_name_is_not_kept_after_all_once_the_interim_topic_is_replaced_by_another_one() -> None:
+    stays = replace(ALIAS, replacement=replace(SWITCHED, keep_name=False))
+    other = replace(LEADS_BACK, replacement=Replacement("orders-v2", 2, 0))
+    with pytest.raises(RequestRefused, match="the name stays an alias"):
+        ask(replace(FIRST, configs={}), facts(), stays, other, record=stays)
+    assert ask(replace(FIRST, configs={}), facts(), stays, record=stays).record is not None
+
+
+# To stay on the interim topic
+
+
+def test_change_ends_on_the_interim_topic_by_an_undo_of_its_second_half() -> None:
+    stay = replace(SECOND, undo=True)
+    waiting = ask(stay, of_interim(), ALIAS)
+    assert (waiting.record, waiting.also) == (None, replace(ALIAS, replacement=replace(GONE, keep_name=False)))
+    begun = ask(stay, of_interim(), ALIAS, LEADS_BACK, record=LEADS_BACK)
+    assert begun.also == waiting.also
+    assert begun.record is not None
+    assert begun.record.replacing.undone_ms == NOW_MS
+    switched = replace(LEADS_BACK, replacement=replace(BACK, successor_id="new", announced_ms=1, switched_ms=2))
+    with pytest.raises(RequestRefused, match="its name already leads to 'orders'"):
+        ask(stay, of_interim(), ALIAS, switched, record=switched)
+
+
+def test_name_is_kept_after_all_by_the_request_for_the_second_half_which_the_controller_leads() -> None:
+    stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
+    taken = TopicFacts(TOPIC, "id-of-other", 1)
+    for seen in (of_interim(), of_interim(taken)):
+        admission = ask(SECOND, seen, stays)
+        assert admission.record is None
+        assert admission.also is not None
+        assert admission.also.is_first_half
+        assert waits(admission.also, {}), "the controller requests the second half, or says what hinders it"
+
+
+def test_name_is_not_kept_after_all_where_the_interim_topic_is_gone() -> None:
+    stays = replace(ALIAS, replacement=replace(GONE, keep_name=False))
+    with pytest.raises(RequestRefused):
+        ask(SECOND, TopicFacts(INTERIM, None, gone=True), stays)
+
+
+# The second half
+
+
+def test_second_half_is_requested_as_the_whole_was() -> None:
+    whole = {"configs": GONE.configs, "delay_ms": 5, "accept_state_loss": ("app",), "keep_name": True}
+    assert vars(ReplaceTopicCommand(INTERIM, TOPIC, 4)) | whole == vars(SECOND)
+    record = ask(SECOND, of_interim(), ALIAS).record
+    assert record is not None
+    assert (record.replacing.configs, record.replacing.delay_ms) == ({"retention.bytes": "30"}, 5)
+
+
+@pytest.mark.parametrize(
+    ("alias", "interim", "expected"),
+    [
+        (GONE, None, True),
+        (GONE, replace(LEADS_BACK, replacement=None), True),
+        (GONE, LEADS_BACK, False),
+        (SWITCHED, None, False),
+        (replace(GONE, keep_name=False), None, False),
+        (replace(GONE, reason=reasons.LEADS_NOWHERE), None, False),
+        (replace(GONE, reason=reasons.NAME_TAKEN), None, True),
+    ],
+)
+def test_alias_waits_until_something_leads_back(
+    alias: Replacement, interim: TopicRecord | None, expected: bool
+) -> None:
+    records = {} if interim is None else {INTERIM_ID: interim}
+    assert waits(replace(ALIAS, replacement=alias), records) is expected
+
+
+UNTOUCHED = facts(2, topic_id="other")
+REMOVED = (FenceTopic, DeletePredecessor)
+
+
+@pytest.mark.parametrize(
+    ("count", "seen", "after_ms", "reason", "effects"),
+    [
+        (4, of_interim(), 0, None, ()),
+        (4, of_interim(UNTOUCHED), 0, reasons.NAME_TAKEN, REMOVED),
+        (4, of_interim(facts(2, {0: log(1)}, topic_id="other")), 0, reasons.NAME_TAKEN, ()),
+        (4, of_interim(replace(UNTOUCHED, partitions={0: log()})), 0, reasons.NAME_TAKEN, ()),
+        (4, of_interim(TopicFacts(TOPIC, None, groups={"b": group(subscribed=True)})), 0, "name-subscribed:b", ()),
+        (13, of_interim(), FORGOTTEN_MS - 1, reasons.KNOWN_BY_COUNT, ()),
+        (13, of_interim(), FORGOTTEN_MS, None, ()),
+        (4, of_interim(cleanup_policy="compact"), 0, reasons.RENAME_REFUSED, ()),
+    ],
+)
+def test_what_hinders_the_second_half_is_a_reason(
+    count: int, seen: TopicFacts, after_ms: int, reason: str | None, effects: tuple[type[Effect], ...]
+) -> None:
+    alias = replace(ALIAS, replacement=replace(GONE, num_partitions=count))
+    found = hindrance(alias, None, seen, CONFIG, NOW_MS + after_ms, [alias]) or Hindrance("")
+    assert (found.reason or None, tuple(map(type, found.effects))) == (reason, effects)
+
+
+def test_a_topic_in_the_way_is_deleted_by_its_id_behind_a_fence_and_only_while_it_is_empty() -> None:
+    found = hindrance(ALIAS, None, of_interim(UNTOUCHED), CONFIG, NOW_MS, [ALIAS])
+    assert found is not None
+    fence, deletion = found.effects
+    assert isinstance(fence, FenceTopic)
+    assert (fence.topic, fence.topic_id) == (TOPIC, "other")
+    assert deletion == DeletePredecessor(TOPIC, "other", {0: 0, 1: 0})
+
+
+def second_pass(found: TopicFacts, replacement: Replacement = BACK) -> tuple[TopicRecord | None, list[type[Effect]]]:
+    """The pass over the interim topic that is to create the new topic."""
+    record = replace(LEADS_BACK, replacement=replacement)
+    step = advance(pass_over(record, of_interim(found), (), CONFIG, NOW_MS))
+    return step.record, [type(effect) for effect in step.effects]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "effects"),
+    [
+        (facts(4, topic_id="new", groups={"late": group({0: 7})}), "offsets-left:late", [*REMOVED]),
+        (facts(2, topic_id="other"), reasons.NAME_TAKEN, [*REMOVED]),
+        (facts(4, {0: log(3)}, topic_id="other"), reasons.NAME_TAKEN, []),
+    ],
+)
+def test_second_half_is_not_given_up_for_another_topic_or_offsets(
+    found: TopicFacts, reason: str, effects: list[type[Effect]]
+) -> None:
+    record, performed = second_pass(found)
+    assert record is not None
+    assert (record.replacing.reason, performed) == (reason, effects)
+    given_up, _ = second_pass(found, replace(BACK, keep_name=False))
+    assert given_up is not None
+    assert given_up.replacement is None, "any other replacement is given up"
+
+
+def test_second_half_is_not_given_up_where_brokers_refuse_the_new_topic() -> None:
+    after = give_up_successor(LEADS_BACK)
+    assert after is not None
+    assert after.replacing.reason == reasons.RENAME_REFUSED
+    assert give_up_successor(replace(ALIAS, replacement=replace(GONE, switched_ms=None))) == replace(
+        ALIAS, replacement=None
+    )
+
+
+# Its end
+
+
+def test_alias_of_the_interim_topic_ends_after_ten_minutes_without_subscribers() -> None:
+    closing = replace(LEADS_BACK, replacement=replace(BACK, switched_ms=1, gone_ms=NOW_MS))
+    assert [closes(closing, NOW_MS + FORGOTTEN_MS - more) for more in (1, 0)] == [False, True]
+    assert not closes(ALIAS, NOW_MS + FORGOTTEN_MS)
+    assert not closes(LEADS_BACK, NOW_MS + FORGOTTEN_MS)
+    absent = TopicFacts(INTERIM, None)
+    assert is_unused(replace(absent, groups={"b": GroupFacts({0: 1})}))
+    assert not is_unused(replace(absent, groups={"b": group(subscribed=True)}))
+    assert not is_unused(replace(absent, groups_doubt=GroupsDoubt("a broker is silent")))
+    assert not is_unused(replace(absent, topic_id="other"))
+
+
+# The engine
+
+
+class World:
+    """An engine over topics that the test makes up. ``refused``: what brokers answer to a kind of effect."""
+
+    def __init__(self, *records: TopicRecord) -> None:
+        self.clock = SimClock()
+        self.log = MemoryLog()
+        self.log.append([(record.topic_id, record.to_json()) for record in records])
+        self.found: dict[str, TopicFacts] = {}
+        self.refused: dict[type[Effect], ErrorCode] = {}
+        self.performed: list[Effect] = []
+        effects: Any = self
+        self.engine = Engine(self.log, effects, effects, ControllerConfig(), self.clock)
+        self.engine.claim("test")
+
+    def observe_all(self, looks: Sequence[Look], _: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        found = []
+        for look in looks:
+            each = self.found.get(look.topic, TopicFacts(look.topic, None))
+            missing = look.record is not None and each.topic_id != look.record.topic_id
+            found.append(replace(each, partitions={}, gone=True) if missing else each)
+        return [*found]
+
+    def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        codes = [self.refused.get(type(effect)) for effect in effects]
+        return [None if code is None else ClusterError("refused", code=code) for code in codes]
+
+    def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        self.performed += effects
+        return self.validate(effects)
+
+    def deleted(self, _: str) -> None:
+        pass
+
+    def check(self) -> dict[str, TopicRecord]:
+        self.engine.check([record.topic_id for record in self.engine.records])
+        return {record.topic: record for record in self.engine.records}
+
+
+INTERIM_TOPIC = facts(4, topic=INTERIM, topic_id=INTERIM_ID)
+DELETED = replace(ALIAS, replacement=replace(GONE, gone_ms=None))
+
+
+def test_engine_requests_the_second_half_in_the_pass_that_notes_the_deletion() -> None:
+    world = World(DELETED)
+    world.found[INTERIM] = INTERIM_TOPIC
+    records = world.check()
+    assert records[TOPIC].is_alias
+    assert records[INTERIM].is_second_half
+    assert world.check()[INTERIM] == records[INTERIM], "it is requested once"
+    assert [type(effect) for effect in world.performed] == [CreateTopic]
+
+
+def test_engine_notes_what_hinders_it_and_requests_it_as_soon_as_that_is_gone() -> None:
+    world = World(ALIAS)
+    world.found = {INTERIM: INTERIM_TOPIC, TOPIC: facts(2, {0: log(1)}, topic_id="other")}
+    records = world.check()
+    assert INTERIM not in records
+    assert records[TOPIC].replacing.reason == reasons.NAME_TAKEN
+    epoch = records[TOPIC].epoch
+    assert world.check()[TOPIC].epoch == epoch, "a reason is written once"
+    assert world.performed == []
+    del world.found[TOPIC]
+    records = world.check()
+    assert records[INTERIM].is_second_half
+    assert world.check()[TOPIC].replacing.reason is None
+
+
+def test_engine_removes_an_empty_topic_that_has_the_name() -> None:
+    world = World(ALIAS)
+    world.found = {INTERIM: INTERIM_TOPIC, TOPIC: facts(2, topic_id="other")}
+    world.check()
+    assert [type(effect) for effect in world.performed] == [FenceTopic, DeletePredecessor]
+
+
+@pytest.mark.parametrize("kind", [CreateTopic, FenceTopic])
+def test_engine_repeats_what_brokers_refuse(kind: type[Effect]) -> None:
+    world = World(ALIAS)
+    world.found[INTERIM] = INTERIM_TOPIC
+    world.refused = {kind: ErrorCode.POLICY_VIOLATION}
+    assert world.check()[TOPIC].replacing.reason == reasons.RENAME_REFUSED
+    world.refused = {}
+    assert world.check()[INTERIM].is_second_half
+
+
+def test_engine_does_not_give_up_a_second_half_whose_topic_is_refused_later() -> None:
+    world = World(ALIAS, LEADS_BACK)
+    world.found[INTERIM] = INTERIM_TOPIC
+    world.refused = {CreateTopic: ErrorCode.POLICY_VIOLATION}
+    assert world.check()[INTERIM].replacing.reason == reasons.RENAME_REFUSED
+    epoch = world.check()[INTERIM].epoch
+    assert world.check()[INTERIM].epoch == epoch
+
+
+def test_engine_ends_the_alias_of_the_interim_topic() -> None:
+    gone = replace(BACK, successor_id="new", switched_ms=1, let_go_ms=2, gone_ms=NOW_MS)
+    closing = replace(LEADS_BACK, replacement=gone)
+    world = World(closing)
+    world.found[TOPIC] = facts(4, topic_id="new")
+    assert INTERIM in world.check()
+    world.found[INTERIM] = TopicFacts(INTERIM, None, groups={"stock": group(subscribed=True)})
+    world.clock.advance(FORGOTTEN_MS)
+    assert INTERIM in world.check(), "a group is subscribed to the name"
+    del world.found[INTERIM]
+    assert INTERIM not in world.check()

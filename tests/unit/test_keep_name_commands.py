@@ -1,0 +1,484 @@
+"""``replace --keep-name``, ``--stay`` and ``keep_name`` of files: requests, what is shown, and what a wait comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from modeaware import cli
+from modeaware.admin.new_topics import Accepted, TopicReplacement
+from modeaware.admin.successors import check_consequences, creating_broker, replace_commands
+from modeaware.cli.apply import diff_of
+from modeaware.cli.outcome import Watch, outcome
+from modeaware.controller.status import Role, Snapshot, TopicSeen
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.interim import interim_name
+from modeaware.lifecycle.commands import ReplaceTopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.report import KeptNameReport, kept_names
+from modeaware.lifecycle.second_half import second_half_of
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.modelog.replay import fold
+from modeaware.modes import PartitionMode
+from modeaware.monitoring.status_json import status_of
+from modeaware.plan.diff import IN_PROGRESS, PENDING, REFUSED, UNCHANGED, CurrentTopic
+from modeaware.plan.file import DesiredTopic, read_topics
+from modeaware.plan.replacement import plan_replacement, replacement_text
+from modeaware.plan.steps import Replace
+from modeaware.reports import describe as describing
+from modeaware.reports.describe import TopicDescription, describe_all_parts, describe_text
+from modeaware.reports.session import ModeLog
+from modeaware.reports.status import status_report
+from modeaware.topic_view import Successor
+from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
+from tests.unit.test_replace_plan import FOUND, ON, FakeChange, described
+from tests.unit.test_replace_plan import run as run
+
+INTERIM, INTERIM_ID = interim_name("orders", "id"), "id-2"
+COMMAND = ReplaceTopicCommand("orders", INTERIM, 4, delay_ms=0, keep_name=True)
+RO = PartitionMode.READ_ONLY
+BEGUN = Replacement(INTERIM, 4, 1_000, delay_ms=0, keep_name=True, successor_id=INTERIM_ID, announced_ms=2_000)
+SWITCHED = replace(BEGUN, switched_ms=5_000)
+GONE = replace(SWITCHED, let_go_ms=6_000, deleting_ms=7_000, gone_ms=8_000)
+FIRST = TopicRecord("orders", "id", 3, 1, (RO,) * 12, replacement=BEGUN)
+BACK = Replacement("orders", 4, 9_000, delay_ms=0, keep_name=True, successor_id="id-3", announced_ms=9_500)
+SECOND = TopicRecord(INTERIM, INTERIM_ID, 3, 1, (RO,) * 4, replacement=BACK)
+LED_BACK = replace(BACK, switched_ms=10_000)
+OVER = replace(BACK, switched_ms=10_000, let_go_ms=11_000, deleting_ms=12_000, gone_ms=13_000)
+
+
+def first(now: Replacement) -> TopicRecord:
+    return replace(FIRST, replacement=now)
+
+
+def second(now: Replacement) -> TopicRecord:
+    return replace(SECOND, replacement=now)
+
+
+def log_of(*records: TopicRecord) -> ModeLog:
+    return ModeLog("modes", fold([(record.topic_id, record.to_json()) for record in records]))
+
+
+# What reports show
+
+
+@pytest.mark.parametrize(
+    ("records", "half", "phase", "times"),
+    [
+        ([first(BEGUN)], 1, "announce", (None, None, None, None)),
+        ([first(SWITCHED)], 1, "drain", (5_000, None, None, None)),
+        ([first(GONE)], 2, "gap", (5_000, 8_000, None, None)),
+        ([first(GONE), second(BACK)], 2, "announce", (5_000, 8_000, None, None)),
+        ([first(GONE), second(replace(BACK, switched_ms=10_000))], 2, "drain", (5_000, 8_000, 10_000, None)),
+        ([second(OVER)], 2, "done", (None, None, 10_000, 13_000)),
+    ],
+)
+def test_both_halves_are_reported_as_one_change(
+    records: list[TopicRecord], half: int, phase: str, times: tuple[int | None, ...]
+) -> None:
+    found = KeptNameReport.of("orders", records)
+    assert found is not None
+    assert (found.interim, found.half, found.phase, found.keeps) == (INTERIM, half, phase, True)
+    shown = (found.first_switched_ms, found.first_gone_ms, found.second_switched_ms, found.second_gone_ms)
+    assert shown == times
+
+
+def test_change_that_stays_on_its_interim_topic_is_reported_as_such() -> None:
+    stays = KeptNameReport.of("orders", [first(replace(GONE, keep_name=False))])
+    assert stays is not None
+    assert not stays.keeps
+    assert KeptNameReport.of("orders", [first(replace(GONE, successor="orders-v2", keep_name=False))]) is None
+    earlier = replace(second(OVER), topic="orders.modeaware-0000", topic_id="id-0")
+    new = KeptNameReport.of("orders", [earlier, first(BEGUN)])
+    assert new is not None
+    assert (new.interim, new.half) == (INTERIM, 1), "the alias of an earlier interim topic has not ended"
+
+
+def test_description_of_the_topic_has_both_switches() -> None:
+    kept = KeptNameReport.of("orders", [first(GONE), second(replace(BACK, reason="rename-refused"))])
+    text = describe_text([replace(described(None, "done"), kept_name=kept)], expand=False)
+    assert f"Keeps the name orders, over {INTERIM}: half 2 of 2, phase announce; first switch 1970" in text
+    assert "Waits: the topic that gets the name back is refused" in text
+    waits = replace(GONE, reason="known-by-count")
+    text = describe_text([part("orders", waits, "done", first(waits))], expand=False)
+    assert text.count("Waits:") == 1, "the alias itself shows it"
+
+
+def test_changes_of_kept_names_are_found_by_the_name_and_by_the_interim_topic() -> None:
+    other = replace(FIRST, topic="payments", topic_id="p", replacement=replace(BEGUN, successor="payments-v2"))
+    earlier = replace(second(OVER), topic="orders.modeaware-0000", topic_id="id-0")
+    found = kept_names([first(GONE), second(BACK), other, earlier])
+    assert {part: change.half for part, change in found.items()} == {"orders": 2, INTERIM: 2}
+    assert (found["orders"].name, found["orders"].num_partitions) == ("orders", 4)
+
+
+def part(topic: str, now: Replacement | None, phase: str, *records: TopicRecord) -> TopicDescription:
+    """What describes a topic that is a part of the change."""
+    return replace(described(now, phase, not_moved=()), topic=topic, kept_name=kept_names(records).get(topic))
+
+
+@pytest.mark.parametrize(
+    ("topic", "half", "phase", "waits", "command"),
+    [
+        (part("orders", SWITCHED, "drain", first(SWITCHED)), 1, "drain", None, None),
+        (part("orders", GONE, "done", first(GONE)), 2, "gap", None, None),
+        (
+            part("orders", None, "done", first(replace(GONE, reason="name-taken"))),
+            *(2, "gap", "another topic has come up under the name", "modeaware topics --describe --topic orders"),
+        ),
+        (
+            part(INTERIM, replace(BACK, reason="fence-unknown"), "announce", first(GONE), second(BACK)),
+            *(2, "announce", "not every leader", f"--topic {INTERIM}"),
+        ),
+    ],
+)
+def test_status_shows_the_change_as_one_under_the_kept_name(
+    topic: TopicDescription, half: int, phase: str, waits: str | None, command: str | None
+) -> None:
+    (change,) = status_report([topic], lambda *words: " ".join(words)).changes
+    expected = f"replacement over {INTERIM} (4) that keeps the name, half {half} of 2"
+    assert (change.topic, change.change, change.phase) == ("orders", expected, phase)
+    (waiting,) = change.waiting
+    assert (waiting.waits_for is None, waiting.next is None) == (waits is None, command is None)
+    assert (waits or "") in (waiting.waits_for or "")
+    assert (waiting.next or "").endswith(command or "")
+
+
+def test_status_shows_what_is_left_of_a_change_that_was_taken_back_or_is_over() -> None:
+    undone = replace(BEGUN, undone_ms=3_000)
+    (change,) = status_report([part("orders", undone, "announce", first(undone))], str).changes
+    assert change.change == f"undo of the replacement by {INTERIM}"
+    stays = first(replace(GONE, keep_name=False))
+    over = (part("orders", stays.replacement, "done", stays), part("orders", None, "done", second(OVER)))
+    assert not status_report(over, str).changes
+
+
+@pytest.mark.parametrize(
+    ("records", "named", "looked"),
+    [
+        ([first(SWITCHED)], ["orders"], [["orders"]]),
+        ([first(GONE)], ["orders"], [["orders"]]),
+        ([first(GONE)], None, [None, ["orders"]]),
+        ([first(GONE), second(BACK)], ["orders"], [["orders"], [INTERIM]]),
+        ([second(OVER)], None, [None]),
+    ],
+)
+def test_description_of_all_parts_has_the_topic_that_the_change_is_about_now(
+    records: list[TopicRecord], named: list[str] | None, looked: list[list[str] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str] | None] = []
+
+    def describe(_session: object, topics: list[str] | None, _log: ModeLog) -> list[TopicDescription]:
+        calls.append(topics)
+        return [part(topic, None, "done", *records) for topic in topics or ()]
+
+    monkeypatch.setattr(describing, "describe_topics", describe)
+    found = describe_all_parts(cast(Any, None), named, log_of(*records))
+    assert calls == looked
+    assert [topic.topic for topic in found] == [topic for topics in looked for topic in topics or ()]
+
+
+def test_page_shows_the_change_in_both_halves_and_between_them() -> None:
+    topics = [TopicSeen(first(replace(GONE, reason="name-taken"))), TopicSeen(replace(SECOND, topic="other"))]
+    between, _ = status_of(Snapshot(20_000, "c", Role.ACTIVE, topics=tuple(topics)))["topics"]
+    assert (between["phase"], between["kept_name"]["half"]) == ("gap", 2)
+    assert between["change"] == f"replacement over {INTERIM} (4) that keeps the name, half 2 of 2"
+    assert [one["code"] for one in between["blocked"]] == ["name-taken"]
+    topics = [TopicSeen(first(GONE)), TopicSeen(second(BACK))]
+    alias, interim = status_of(Snapshot(20_000, "c", Role.ACTIVE, topics=tuple(topics)))["topics"]
+    assert (alias["phase"], interim["phase"]) == ("done", "announce")
+    assert interim["change"].endswith("half 2 of 2")
+
+
+# A wait
+
+
+def of_wait(*records: TopicRecord, phase: str, now: Replacement | None) -> TopicDescription:
+    shown = replace(described(cast(Any, now), phase), partitions=cast(Any, ("p",) * 12))
+    return replace(shown, kept_name=KeptNameReport.of("orders", records))
+
+
+def test_wait_ends_with_the_second_half() -> None:
+    watch = Watch([Replace(12, COMMAND)])
+    assert not watch.ended(of_wait(first(SWITCHED), phase="drain", now=SWITCHED))
+    assert not watch.ended(of_wait(first(GONE), phase="done", now=GONE)), "the old topic is gone, the name is not back"
+    assert not watch.ended(of_wait(first(GONE), second(BACK), phase="announce", now=BACK))
+    assert watch.ended(of_wait(second(OVER), phase="done", now=None))
+    (told,) = outcome(cast(Any, SimpleNamespace()), "orders", watch)
+    assert told == f"orders: keeps its name, with 4 partitions; 8 fewer partitions. {INTERIM} is deleted."
+
+
+def test_wait_ends_where_retention_decides_when_the_old_topic_goes() -> None:
+    released = replace(SWITCHED, let_go_ms=6_000, delay_ms=None)
+    watch = Watch([Replace(12, replace(COMMAND, delay_ms=None))])
+    assert watch.ended(of_wait(first(released), phase="reclaim", now=released))
+    (told,) = outcome(cast(Any, SimpleNamespace()), "orders", watch)
+    assert told.endswith("its own retention has emptied it, and orders gets its name back then.")
+
+
+def test_wait_fails_where_the_change_was_taken_back() -> None:
+    watch = Watch([Replace(12, COMMAND)])
+    assert not watch.ended(of_wait(first(BEGUN), phase="announce", now=BEGUN))
+    assert watch.ended(described(None, "done"))
+    with pytest.raises(ModeAwareError, match="given up or undone"):
+        outcome(cast(Any, SimpleNamespace()), "orders", watch)
+
+
+# The plan
+
+
+def test_plan_has_the_steps_for_clients_without_modes() -> None:
+    facts = TopicFacts("orders", "id", 6)
+    command = replace(COMMAND, configs=dict(FOUND.configs), delay_ms=None)
+    told = "\n".join(replacement_text(plan_replacement(command, facts, FOUND, {}, 10_000)))
+    for words in (
+        f"Keeps its name: orders (6) -> {INTERIM} (4) -> orders (4), led by the controller.",
+        f"Its own retention has to empty orders and then {INTERIM}",
+        f"modeaware groups prepare GROUP --topic {INTERIM}",
+        "After the second switch: modeaware groups prepare GROUP --topic orders",
+    ):
+        assert words in told
+    assert "10 minutes" not in told
+    more = plan_replacement(replace(command, num_partitions=9), facts, FOUND, {}, 10_000)
+    assert "10 minutes after its deletion" in "\n".join(replacement_text(more))
+
+
+# Brokers that create topics
+
+
+class Configured:
+    """Brokers with this value of ``auto.create.topics.enable``; ``error``: what they answer instead."""
+
+    def __init__(self, *values: str, error: int = 0) -> None:
+        self.values, self.error = values, error
+
+    def ask(self, _: Any) -> Any:
+        listed = [SimpleNamespace(broker_id=n, rack=None, is_fenced=False) for n in range(len(self.values))]
+        return SimpleNamespace(error_code=0, error_message=None, brokers=listed)
+
+    def ask_each(self, asks: list[Any]) -> list[Any]:
+        return [
+            SimpleNamespace(
+                results=[
+                    SimpleNamespace(
+                        error_code=self.error,
+                        error_message=None,
+                        configs=[SimpleNamespace(value=self.values[ask.node_id])],
+                    )
+                ]
+            )
+            for ask in asks
+        ]
+
+
+def check(command: ReplaceTopicCommand, brokers: Configured, *, accepted: bool = False) -> None:
+    accepts = Accepted(auto_create=accepted)
+    creates = partial(creating_broker, cast(Any, brokers))
+    check_consequences(command, accepts, lambda: None, list, creates, "b:1")
+
+
+def test_name_is_not_kept_where_a_broker_creates_topics_unless_that_is_accepted() -> None:
+    brokers = Configured("false", "true")
+    with pytest.raises(RequestRefused, match=r"broker 1 creates topics automatically.*--accept-auto-create") as refused:
+        check(COMMAND, brokers)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    check(COMMAND, brokers, accepted=True)
+    check(COMMAND, Configured("false", "false"))
+    check(replace(COMMAND, keep_name=False), brokers)
+    with pytest.raises((RequestRefused, ClusterError), match=r"auto\.create\.topics\.enable"):
+        check(COMMAND, Configured("true", error=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+
+
+def test_request_of_a_program_names_the_interim_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(FOUND, topic_id="id")
+    monkeypatch.setattr(
+        "modeaware.admin.successors.look_at_predecessors", lambda _, topics: dict.fromkeys(topics, found)
+    )
+    monkeypatch.setattr("modeaware.admin.successors.topic_names", lambda _: [])
+    monkeypatch.setattr("modeaware.admin.successors.read_acls", lambda _: None)
+    monkeypatch.setattr("modeaware.admin.successors.creating_broker", lambda _: None)
+    wanted = {"orders": TopicReplacement("orders", 4, keep_name=True)}
+
+    def made(under_way: dict[str, Successor]) -> ReplaceTopicCommand:
+        retrying = partial(Retrying, Deadline(30.0), RetryPolicy(), sleep=lambda _: None)
+        (command,), failures = replace_commands(cast(Any, None), wanted, under_way, "b:1", retrying)
+        assert failures == {}
+        return command
+
+    assert (made({}).successor, made({}).keep_name) == (INTERIM, True)
+    assert made({"orders": Successor(INTERIM, INTERIM_ID, 4, switched=True)}).successor == INTERIM
+
+
+# The command
+
+
+Run = Callable[..., int]
+OLD = TopicFacts("orders", "id", 12, partitions=dict.fromkeys(range(12), ON))
+BETWEEN = TopicFacts(INTERIM, INTERIM_ID, 4, partitions=dict.fromkeys(range(4), ON))
+ABSENT = TopicFacts("orders", None)
+NEW = TopicFacts("orders", "id-3", 4, partitions=dict.fromkeys(range(4), ON))
+
+
+def changing(*records: TopicRecord, orders: TopicFacts = OLD) -> FakeChange:
+    facts = {"orders": orders} | ({INTERIM: BETWEEN} if records else {})
+    change = FakeChange(log_of(*records), facts=facts)
+    sent = change.send
+
+    def send(steps: list[Replace]) -> dict[str, ModeAwareError | None]:
+        change.asked.append([step.command for step in steps])
+        return sent(steps)
+
+    cast(Any, change).send = send
+    return change
+
+
+@pytest.fixture(autouse=True)
+def _brokers_create_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modeaware.cli.replace.creating_broker", lambda _: None)
+
+
+def sent_by(change: FakeChange) -> ReplaceTopicCommand:
+    (command,) = change.asked[-1]
+    assert isinstance(command, ReplaceTopicCommand)
+    return command
+
+
+def test_first_request_is_for_the_interim_topic(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    change = changing()
+    assert run(change, "orders", "--partitions", "4", "--keep-name", "--delay", "0s", "--yes") == 0
+    command = sent_by(change)
+    assert (command.topic, command.successor, command.num_partitions) == ("orders", INTERIM, 4)
+    assert (command.keep_name, command.delay_ms, command.undo) == (True, 0, False)
+    assert "Keeps its name: orders (12)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("records", "orders", "options", "expected"),
+    [
+        pytest.param([first(BEGUN)], OLD, ["--undo"], replace(COMMAND, delay_ms=None, undo=True), id="undone"),
+        pytest.param([first(SWITCHED)], OLD, ["--stay"], replace(COMMAND, delay_ms=None, keep_name=False),
+                     id="stays, before the old topic is deleted"),
+        pytest.param([first(replace(SWITCHED, keep_name=False))], OLD, ["--keep-name"], replace(COMMAND, delay_ms=None),
+                     id="keeps its name after all"),
+        pytest.param([first(GONE)], ABSENT, ["--stay"], replace(second_half_of(first(GONE)), undo=True),
+                     id="stays, between the halves"),
+        pytest.param([first(GONE), second(BACK)], NEW, ["--stay"], replace(second_half_of(first(GONE)), undo=True),
+                     id="stays, in the second half"),
+        pytest.param([first(replace(GONE, keep_name=False))], ABSENT, ["--keep-name"], second_half_of(first(GONE)),
+                     id="keeps its name after all, after the deletion"),
+    ],
+)  # fmt: skip
+def test_where_a_change_ends_is_said_to_the_half_that_is_under_way(
+    records: list[TopicRecord], orders: TopicFacts, options: list[str], expected: ReplaceTopicCommand, run: Run
+) -> None:
+    change = changing(*records, orders=orders)
+    assert run(change, "orders", *options, "--yes") == 0
+    assert sent_by(change) == expected
+
+
+@pytest.mark.parametrize("records", [[first(GONE)], [first(GONE), second(BACK)]])
+def test_repetition_in_the_second_half_waits_for_it_and_sends_nothing(records: list[TopicRecord], run: Run) -> None:
+    change = changing(*records, orders=NEW if len(records) > 1 else ABSENT)
+    assert run(change, "orders", "--partitions", "4", "--keep-name", "--yes") == 0
+    assert change.replaced == []
+
+
+@pytest.mark.parametrize(
+    ("records", "orders", "options", "told"),
+    [
+        ([], OLD, ["--stay"], "it has no interim topic"),
+        ([first(BEGUN)], OLD, ["--stay"], "--undo takes a replacement back"),
+        ([first(SWITCHED)], OLD, ["--undo"], "--stay ends the change there"),
+        ([first(GONE)], ABSENT, ["--undo"], "--stay ends the change there"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--undo"], "the change cannot be taken back"),
+        ([first(GONE), second(LED_BACK)], NEW, ["--stay"], "its name already leads to 'orders': to go back"),
+        ([first(GONE)], ABSENT, ["--keep-name", "--partitions", "5"], "it gets 4 partitions, not 5"),
+        ([], OLD, ["--keep-name", "--partitions", "12"], "12 partitions already"),
+    ],
+)
+def test_what_is_too_early_or_too_late_is_refused(
+    records: list[TopicRecord],
+    orders: TopicFacts,
+    options: list[str],
+    told: str,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change = changing(*records, orders=orders)
+    assert run(change, "orders", *options, "--yes") == 1
+    assert told in capsys.readouterr().err
+    assert change.replaced == []
+
+
+def test_failure_of_the_second_half_is_that_of_the_topic(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    change = changing(first(GONE), orders=ABSENT)
+    change.failures = {INTERIM: RequestRefused("too late", code=ErrorCode.REASSIGNMENT_IN_PROGRESS, topic=INTERIM)}
+    assert run(change, "orders", "--stay", "--yes") == 1
+    assert "error: too late" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "orders=o2 --partitions 4 --keep-name",
+        "orders --with o2 --partitions 4 --keep-name",
+        "orders --keep-name --stay",
+        "orders --keep-name --undo",
+        "orders --stay --undo",
+        "orders --stay --partitions 4",
+    ],
+)
+def test_options_that_do_not_go_together_are_bad_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["replace", *arguments.split(), "--bootstrap-server", "127.0.0.1:1"])
+    assert ended.value.code == 2
+    assert "modeaware replace" in capsys.readouterr().err
+
+
+# Files
+
+
+def test_file_may_say_that_a_name_is_kept() -> None:
+    text = "version: 1\ntopics:\n  orders:\n    partitions: 4\n    keep_name: true\n"
+    ((topic,), mistakes) = read_topics(text, "f")
+    assert (topic.keep_name, mistakes) == (True, [])
+    _, mistakes = read_topics(text + "    replace: o2\n", "f")
+    assert mistakes == ["f, line 5: keep_name: a topic that keeps its name has neither replace nor evacuate"]
+
+
+DESIRED = DesiredTopic("orders", 4, keep_name=True)
+
+
+def current(count: int, topic_id: str, record: TopicRecord | None = None) -> dict[str, CurrentTopic]:
+    return {"orders": CurrentTopic(count, frozenset({3}), {}, topic_id=topic_id, record=record)}
+
+
+@pytest.mark.parametrize(
+    ("desired", "topics", "records", "status"),
+    [
+        pytest.param(DESIRED, current(12, "id"), [], PENDING, id="another number"),
+        pytest.param(DESIRED, current(4, "id-3"), [], UNCHANGED, id="as declared"),
+        pytest.param(DESIRED, current(4, "id-3"), [second(OVER)], UNCHANGED, id="done, its alias has not ended"),
+        pytest.param(DESIRED, current(12, "id", first(SWITCHED)), [first(SWITCHED)], IN_PROGRESS, id="the first half"),
+        pytest.param(DESIRED, {}, [first(GONE)], IN_PROGRESS, id="no topic has the name"),
+        pytest.param(DESIRED, current(4, "id-3"), [first(GONE), second(BACK)], IN_PROGRESS, id="the second half"),
+        pytest.param(replace(DESIRED, partitions=5), {}, [first(GONE)], REFUSED, id="another number meanwhile"),
+        pytest.param(replace(DESIRED, keep_name=False), {}, [first(GONE)], REFUSED, id="the file does not say it"),
+        pytest.param(DESIRED, {}, [first(replace(GONE, keep_name=False))], REFUSED, id="it stays"),
+    ],
+)
+def test_file_is_compared_with_the_change_as_a_whole(
+    desired: DesiredTopic, topics: dict[str, CurrentTopic], records: list[TopicRecord], status: str
+) -> None:
+    diff = diff_of(desired, topics, log_of(*records))
+    assert diff.status == status, diff
+    if status == PENDING:
+        (step,) = diff.steps
+        assert isinstance(step, Replace)
+        assert (step.command.successor, step.command.keep_name) == (INTERIM, True)
+    assert (status == IN_PROGRESS) is bool(diff.begun), "a wait is for the whole change"
