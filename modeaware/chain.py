@@ -86,6 +86,16 @@ def _following(successor: Successor, views: Callable[[str], TopicView | None]) -
     return TopicView(successor.topic, successor.topic_id) if is_free else None
 
 
+def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
+    """Return the views of the topics of the chain that begins at ``topic``, also of those that are only announced."""
+
+    def replaced_by(view: TopicView) -> Iterable[TopicView]:
+        following = _following(view.successor, views) if view.successor is not None else None
+        return () if following is None else (following,)
+
+    return tuple(walk((views(topic) or TopicView.unlisted(topic),), replaced_by))
+
+
 def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
     """Return the topics that a member subscribes to who names ``topic``: the last one of its chain, and those before it
     that its group needs (invariant I2).
@@ -93,12 +103,7 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
     Args:
         needs: whether the group still reads a topic that is replaced.
     """
-
-    def replaced_by(view: TopicView) -> Iterable[TopicView]:
-        following = _following(view.successor, views) if view.successor is not None else None
-        return () if following is None else (following,)
-
-    *before, last = walk((views(topic),), replaced_by)
+    *before, last = links(topic, views)
     return [*(view.topic for view in before if needs(view)), last.topic]
 
 

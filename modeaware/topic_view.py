@@ -34,6 +34,23 @@ def known_id(topic_id: object) -> str | None:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """The groups that are let through to the new topic of a replacement, as the controller has decided.
+
+    Attributes:
+        all: every group is.
+        groups: these are. A client that reads views over the wire has its own group here, and no other.
+    """
+
+    all: bool = False
+    groups: frozenset[str] = frozenset()
+
+    def lets(self, group: str) -> bool:
+        """Return whether the members of ``group`` read the new topic."""
+        return self.all or group in self.groups
+
+
+@dataclass(frozen=True)
 class Successor:
     """The topic that replaces another one, as clients need to know it.
 
@@ -46,6 +63,7 @@ class Successor:
         read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
         groups: those that used the predecessor at the switch: they read the successor from its start.
         groups_complete: False: one may be missing in ``groups``, and any group reads the successor from its start.
+        moved: the groups that are let through to the successor.
     """
 
     topic: str
@@ -57,6 +75,7 @@ class Successor:
     read_up_to: Mapping[int, int] = field(default_factory=dict, hash=False)
     groups: frozenset[str] = frozenset()
     groups_complete: bool = True
+    moved: Moved = Moved()
 
     @property
     def remains(self) -> bool:

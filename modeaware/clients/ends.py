@@ -1,0 +1,129 @@
+"""What a member does where a topic takes no writes any more: it says how far it is, and shows a revocation.
+
+The end of a partition is the offset behind its last record: of an old topic's partition once it is sealed, and of a
+retired partition of a topic that was shrunk.
+
+* *The group is told once*, by one commit for each partition, assignment and end (:mod:`.notes`), until the controller
+  has let it through. With automatic commits the library commits first what is stored: its own commit would wipe a note.
+  No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
+  but for a start where the group has none.
+* *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
+  and has not committed all: once for each topic. It sees its partitions revoked, commits, and has them again from the
+  committed offsets, as in a rebalance. An application that commits every N records would hold up its group for ever;
+  on a topic that was shrunk, it would hold up the drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+
+from modeaware.clients.actions import Commit, CommitStored, Committed
+from modeaware.clients.partition import Committing, Partition, State, Step
+from modeaware.clients.starts import Key
+from modeaware.clients.subscription import Reading
+from modeaware.modes import PartitionMode
+
+SHORT_S = 1.0
+"""How long an application that was given all is waited for to commit, before it is shown a revocation."""
+
+
+def end_of(reading: Reading, key: Key) -> int | None:
+    """Return the offset behind the last record of a partition that takes no writes any more; None: not final."""
+    view = reading.view(key[0])
+    if view.successor is not None:
+        return view.successor.read_up_to.get(key[1])
+    is_retired = view.mode(key[1]) is PartitionMode.READ_ONLY
+    return view.resume_offsets.get(key[1]) if is_retired else None
+
+
+def awaits_word(reading: Reading, topic: str) -> bool:
+    """Return whether the group is to say what it has read of ``topic``: it is replaced, and the group not let through
+    beyond it."""
+    reader, view = reading.reader, reading.view(topic)
+    return bool(reader.group) and view.successor is not None and not reader.is_let_through(view)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A partition that the application holds, with its end.
+
+    Attributes:
+        is_old: of an old topic, of which the group has a word to say; else of one that was shrunk.
+        is_final: the application may be shown no revocation (any more).
+    """
+
+    key: Key
+    partition: Partition
+    end: int
+    is_old: bool
+    paused: bool
+    is_final: bool
+
+
+class Ends:
+    """The ends of the partitions of one member.
+
+    Args:
+        partitions, paused: the member's, and what the application has paused of them.
+
+    Attributes:
+        sees_revocations: the application has a callback for revocations.
+    """
+
+    def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
+        self._partitions = partitions
+        self._paused = paused
+        self._shown: set[tuple[str, int, int]] = set()  # that a revocation was shown for
+        self._short_s: dict[str, float] = {}
+        self.sees_revocations = False
+
+    def to_say(self, reading: Reading, how: Committing) -> Commit | CommitStored | None:
+        """Return the commit that is to be made of what is said; first that of what is stored."""
+        notes: dict[Key, Committed] = {}
+        for each in self._ended(reading, how):
+            if (each.is_old or not each.is_final) and each.partition.needs_flush(each.end, how, paused=each.paused):
+                return CommitStored()
+            if each.is_old:
+                note = each.partition.note(each.end, how, paused=each.paused, says_given=each.is_final)
+                if note is not None:
+                    notes[each.key] = note
+        return Commit(notes) if notes else None
+
+    def short_topics(self, reading: Reading, how: Committing, now_s: float) -> tuple[set[str], float | None]:
+        """Return the topics for which a revocation is to be shown now, and when there may be more. They are taken for
+        shown."""
+        ended = list(self._ended(reading, how))
+        short = self._short(reading, ended)
+        self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
+        due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
+        self._shown |= {self._subject(reading, each.key, each.end) for each in ended if each.key[0] in due}
+        return due, min((at_s for topic, at_s in self._short_s.items() if topic not in due), default=None)
+
+    def handled(self, reading: Reading, how: Committing) -> set[Key]:
+        """Return the partitions that the application has read to their ends."""
+        return {each.key for each in self._ended(reading, how) if each.partition.is_handled(each.end, paused=False)}
+
+    def _ended(self, reading: Reading, how: Committing) -> Iterator[_Ended]:
+        may_show = self.sees_revocations and how.may_be_short and not how.transactional
+        for key, each in self._partitions.items():
+            if each.state is State.SHOWN and each.step is Step.DONE and (end := end_of(reading, key)) is not None:
+                is_old = awaits_word(reading, key[0])
+                is_due = may_show and (is_old or reading.view(key[0]).successor is None)
+                is_final = not is_due or self._subject(reading, key, end) in self._shown
+                yield _Ended(key, each, end, is_old, key in self._paused, is_final)
+
+    def _short(self, reading: Reading, ended: list[_Ended]) -> set[str]:
+        """The topics of which the application was given all that this member owns, and has not committed all."""
+        may_be = {each.key[0] for each in ended if not each.is_final and each.partition.is_short(each.end)}
+        done = {each.key for each in ended if each.partition.is_handled(each.end, paused=each.paused)}
+        busy = {each.key[0] for each in ended if each.key not in done}
+        busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
+        return may_be - busy
+
+    @staticmethod
+    def _subject(reading: Reading, key: Key, end: int) -> tuple[str, int, int]:
+        """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
+        view = reading.view(key[0])
+        topic = view.topic_id or key[0]
+        return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)
