@@ -90,15 +90,18 @@ class Ends:
                     notes[each.key] = note
         return Commit(notes) if notes else None
 
-    def short_topics(self, reading: Reading, how: Committing, now_s: float) -> tuple[set[str], float | None]:
-        """Return the topics for which a revocation is to be shown now, and when there may be more. They are taken for
-        shown."""
+    def to_revoke(self, reading: Reading, how: Committing, now_s: float) -> tuple[set[Key], float | None]:
+        """Return the partitions that are to be shown as revoked now, and when there may be more: all of a topic that
+        take no writes. They are taken for shown."""
         ended = list(self._ended(reading, how))
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
-        self._shown |= {self._subject(reading, each.key, each.end) for each in ended if each.key[0] in due}
-        return due, min((at_s for topic, at_s in self._short_s.items() if topic not in due), default=None)
+        revoked = [each for each in ended if each.key[0] in due]
+        self._shown |= {self._subject(reading, each.key, each.end) for each in revoked}
+        return {each.key for each in revoked}, min(
+            (at_s for topic, at_s in self._short_s.items() if topic not in due), default=None
+        )
 
     def handled(self, reading: Reading, how: Committing) -> set[Key]:
         """Return the partitions that the application has read to their ends."""

@@ -69,7 +69,7 @@ class Joining:
 
     def _unknown(self, reading: Reading) -> set[str]:
         found = {topic for topic in reading.new_topics if (topic, reading.topic_id(topic)) not in self._there}
-        return {topic for topic in found if topic not in reading.reader.names or reading.view(topic).is_alias}
+        return {topic for topic in found if topic not in reading.reader.names or reading.is_alias(topic)}
 
     def rejoined(self) -> None:
         self._rejoins = False

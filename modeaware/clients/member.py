@@ -273,13 +273,17 @@ class Member:
             if each.state is not State.SHOWN:
                 self._choose(each, offset)
 
-    def metadata(self, key: Key, offset: int, *, in_transaction: bool = False) -> str:
-        """Return the metadata with which the application's commit of ``offset``, which has none, is to be sent."""
+    def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
+        """Return the metadata with which the application's commit of ``offset``, which has none, is to be sent.
+
+        Args:
+            position: the library's, at this moment: more may have been given since the last poll.
+        """
         each, end = self.partitions.get(key), end_of(self.reading, key)
         if each is None or end is None or not self._is_assigned or not awaits_word(self.reading, key[0]):
             return ""
-        how = self.committing
-        return each.rides(offset, end, how, paused=key in self._paused, in_transaction=in_transaction)
+        paused = key in self._paused
+        return each.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
         """The application has sent commits, or has stored offsets that the library will commit."""
@@ -437,11 +441,11 @@ class Member:
     def _to_rewind(self, now_s: float) -> Action | None:
         if not self._is_assigned or not self._is_subscribed:
             return None
-        topics, later_s = self._ends.short_topics(self.reading, self.committing, now_s)
-        shown = (key for key, each in self.partitions.items() if each.state is State.SHOWN)
-        whole = not self.traits.incremental
-        if topics:
-            self._change(frozenset(), frozenset(), frozenset(key for key in shown if whole or key[0] in topics))
+        revoked, later_s = self._ends.to_revoke(self.reading, self.committing, now_s)
+        if revoked and not self.traits.incremental:
+            revoked = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
+        if revoked:
+            self._change(frozenset(), frozenset(), frozenset(revoked))
         return self._or_later(self._to_show(now_s), later_s)
 
     def _pass(self) -> None:

@@ -210,17 +210,22 @@ class Partition:
             said = "" if kind is Note.GIVEN else commit.metadata
         return None if said == commit.metadata.rstrip("\0") else Committed(commit.offset, said.rstrip("\0"))
 
-    def rides(self, offset: int, end: int, how: Committing, *, paused: bool, in_transaction: bool) -> str:
+    def rides(
+        self, offset: int, position: int | None, end: int, how: Committing, *, paused: bool, in_transaction: bool
+    ) -> str:
         """Return the metadata of a commit of the application at ``offset`` that has none of its own.
 
         A transaction contains what the application made of the records: it proves that they are handled, also of a
         partition that is paused meanwhile. A plain commit does not, as an application may commit before it works: there
         a poll has to come in between.
+
+        Args:
+            position: the offset behind the last record that it was given, by this moment.
         """
-        at = self.given_up_to
+        at = self.base if position is None else position
         if at is None:
             return ""
-        is_handled = self.is_handled(end, paused=paused)
+        is_handled = position == self.position and self.is_handled(end, paused=paused)
         if offset < end:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""

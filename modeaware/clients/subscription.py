@@ -109,7 +109,13 @@ class Reading:
     _ids: frozenset[str | None]
 
     def view(self, topic: str) -> TopicView:
-        return self.views.get(topic) or TopicView.unlisted(topic)
+        """Return the view of the topic that brokers have under a name: that of an alias is of one that is gone, and a
+        chain may lead back to its name (invariant I8)."""
+        found = self.views.get(topic)
+        return TopicView.unlisted(topic) if found is None or found.is_alias else found
+
+    def is_alias(self, topic: str) -> bool:
+        return topic in self.views and self.views[topic].is_alias
 
     def gate(self, topic: str) -> Gate:
         """Return what hides ``topic``, a topic that the member is assigned."""

@@ -383,10 +383,10 @@ class World:
         return None
 
     def commit(self, offsets: Mapping[Key, int], *, in_transaction: bool = False) -> None:
-        sent = {
-            key: Committed(at, self.member.metadata(key, at, in_transaction=in_transaction))
-            for key, at in offsets.items()
-        }
+        sent = {}
+        for key, at in offsets.items():
+            position = self.assignment[key].position
+            sent[key] = Committed(at, self.member.metadata(key, at, position, in_transaction=in_transaction))
         if sent:
             self.commits |= sent
             self.member.committed(sent)
@@ -544,8 +544,9 @@ class World:
         self.run()
         assert {t for t in self.subscribed if not t.startswith("^")} <= {"a", "b", "c"}
         shown = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
-        assert shown == self.held == self.given, "not all is shown"
-        assert not self.paused & self.given - self.paused_by_application, "paused for nothing"
+        declined = {key for key, each in self.member.partitions.items() if each.state is State.DECLINED}
+        assert shown == self.held == self.given - declined, "not all is shown"
+        assert not self.paused & self.held - self.paused_by_application, "paused for nothing"
 
 
 def as_world(seed: int) -> World:
