@@ -33,6 +33,18 @@ class Start(NamedTuple):
     committed: Committed | None = None
 
 
+class Place(NamedTuple):
+    """Where a partition goes on that was hidden.
+
+    Attributes:
+        offset: None: the library's own stands.
+        has_begun: the application was given records of it in this assignment.
+    """
+
+    offset: int | None
+    has_begun: bool = False
+
+
 @dataclass(frozen=True)
 class Assign:
     """Assign partitions to the library, each from its offset (None: the library decides).
@@ -114,7 +126,7 @@ class Asked(Enum):
     """What is requested of brokers."""
 
     STARTS = "where partitions start (a Start each)"
-    PLACES = "where partitions go on that were hidden (an offset each; None: the library's own stands)"
+    PLACES = "where partitions go on that were hidden (a Place each)"
     COMMITTED = "what the group has committed (a Committed each; None: nothing)"
     OTHER_STARTS = "where partitions start that this member is not assigned (a Start each)"
     OWNED = "whether topics, each with a partition 0, have an owner in the group (a bool each)"

@@ -15,37 +15,20 @@ retired partition of a topic that was shrunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
 
 from modeaware.clients.actions import Commit, CommitStored, Committed
 from modeaware.clients.partition import Committing, Partition, State, Step
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reading
-from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
 """How long an application that was given all is waited for to commit, before it is shown a revocation."""
 
 
-def end_of(reading: Reading, key: Key) -> int | None:
-    """Return the offset behind the last record of a partition that takes no writes any more; None: not final."""
-    view = reading.view(key[0])
-    if view.successor is not None:
-        return view.successor.read_up_to.get(key[1])
-    is_retired = view.mode(key[1]) is PartitionMode.READ_ONLY
-    return view.resume_offsets.get(key[1]) if is_retired else None
-
-
-def awaits_word(reading: Reading, topic: str) -> bool:
-    """Return whether the group is to say what it has read of ``topic``: it is replaced, and the group not let through
-    beyond it."""
-    reader, view = reading.reader, reading.view(topic)
-    return bool(reader.group) and view.successor is not None and not reader.is_let_through(view)
-
-
-@dataclass(frozen=True)
-class _Ended:
+class Ended(NamedTuple):
     """A partition that the application holds, with its end.
 
     Attributes:
@@ -78,10 +61,35 @@ class Ends:
         self._short_s: dict[str, float] = {}
         self.sees_revocations = False
 
-    def to_say(self, reading: Reading, how: Committing) -> Commit | CommitStored | None:
+    def ended(self, reading: Reading, how: Committing) -> list[Ended]:
+        """Return the partitions that the application holds and that have an end."""
+        may_show = self.sees_revocations and how.may_be_short and not how.transactional
+        found = []
+        for key, each in self._partitions.items():
+            topic = reading.topic(key[0])
+            if not topic.ends or each.state is not State.SHOWN or each.step is not Step.DONE:
+                continue
+            if (end := topic.ends.get(key[1])) is not None:
+                is_due = may_show and (topic.awaits_word or topic.view.successor is None)
+                is_final = not is_due or self._subject(topic.view, key, end) in self._shown
+                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
+        return found
+
+    def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
+        """Return the partitions at their ends of which it is not known what the group has committed."""
+        return [
+            each.key
+            for each in ended
+            if not each.partition.knows_commit
+            and (each.is_old or not each.is_final)
+            and not each.partition.needs_flush(each.end, how, paused=each.paused)
+            and max(each.partition.furthest, each.partition.given_up_to or 0) >= each.end
+        ]
+
+    def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
         """Return the commit that is to be made of what is said; first that of what is stored."""
         notes: dict[Key, Committed] = {}
-        for each in self._ended(reading, how):
+        for each in ended:
             if (each.is_old or not each.is_final) and each.partition.needs_flush(each.end, how, paused=each.paused):
                 return CommitStored()
             if each.is_old:
@@ -90,43 +98,30 @@ class Ends:
                     notes[each.key] = note
         return Commit(notes) if notes else None
 
-    def to_revoke(self, reading: Reading, how: Committing, now_s: float) -> tuple[set[Key], float | None]:
+    def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
         """Return the partitions that are to be shown as revoked now, and when there may be more: all of a topic that
         take no writes. They are taken for shown."""
-        ended = list(self._ended(reading, how))
         short = self._short(reading, ended)
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
         revoked = [each for each in ended if each.key[0] in due]
-        self._shown |= {self._subject(reading, each.key, each.end) for each in revoked}
+        self._shown |= {self._subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
         return {each.key for each in revoked}, min(
             (at_s for topic, at_s in self._short_s.items() if topic not in due), default=None
         )
 
-    def handled(self, reading: Reading, how: Committing) -> set[Key]:
-        """Return the partitions that the application has read to their ends."""
-        return {each.key for each in self._ended(reading, how) if each.partition.is_handled(each.end, paused=False)}
-
-    def _ended(self, reading: Reading, how: Committing) -> Iterator[_Ended]:
-        may_show = self.sees_revocations and how.may_be_short and not how.transactional
-        for key, each in self._partitions.items():
-            if each.state is State.SHOWN and each.step is Step.DONE and (end := end_of(reading, key)) is not None:
-                is_old = awaits_word(reading, key[0])
-                is_due = may_show and (is_old or reading.view(key[0]).successor is None)
-                is_final = not is_due or self._subject(reading, key, end) in self._shown
-                yield _Ended(key, each, end, is_old, key in self._paused, is_final)
-
-    def _short(self, reading: Reading, ended: list[_Ended]) -> set[str]:
+    def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
         """The topics of which the application was given all that this member owns, and has not committed all."""
         may_be = {each.key[0] for each in ended if not each.is_final and each.partition.is_short(each.end)}
+        if not may_be:
+            return may_be
         done = {each.key for each in ended if each.partition.is_handled(each.end, paused=each.paused)}
         busy = {each.key[0] for each in ended if each.key not in done}
         busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
         return may_be - busy
 
     @staticmethod
-    def _subject(reading: Reading, key: Key, end: int) -> tuple[str, int, int]:
+    def _subject(view: TopicView, key: Key, end: int) -> tuple[str, int, int]:
         """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
-        view = reading.view(key[0])
         topic = view.topic_id or key[0]
         return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)

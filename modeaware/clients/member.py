@@ -57,7 +57,7 @@ from modeaware.clients.actions import (
     Show,
     Subscribe,
 )
-from modeaware.clients.ends import Ends, awaits_word, end_of
+from modeaware.clients.ends import Ends
 from modeaware.clients.joining import ASK_S, Joining
 from modeaware.clients.new_topics import NewTopics
 from modeaware.clients.partition import Committing, Partition, State, Step
@@ -251,7 +251,7 @@ class Member:
         """Return the partitions whose positions decide something."""
         shown = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
         new = {key for key in shown if self._new.waits_for(self.reading.topic_id(key[0]))}
-        return new | {key for key in shown if end_of(self.reading, key) is not None}
+        return new | {key for key in shown if key[1] in self.reading.topic(key[0]).ends}
 
     def pause(self, keys: Iterable[Key]) -> None:
         """The application pauses ``keys``; the library does so, too."""
@@ -279,8 +279,9 @@ class Member:
         Args:
             position: the library's, at this moment: more may have been given since the last poll.
         """
-        each, end = self.partitions.get(key), end_of(self.reading, key)
-        if each is None or end is None or not self._is_assigned or not awaits_word(self.reading, key[0]):
+        each, topic = self.partitions.get(key), self.reading.topic(key[0])
+        end = topic.ends.get(key[1])
+        if each is None or end is None or not self._is_assigned or not topic.awaits_word:
             return ""
         paused = key in self._paused
         return each.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
@@ -317,7 +318,7 @@ class Member:
         if rebalancing:
             self.due_s = now_s
             return None
-        for part in (self._to_change, self._to_place, self._to_say, self._to_rewind, self._to_start, self._to_follow):
+        for part in (self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow):
             if (found := part(now_s)) is not None:
                 return found
         return None
@@ -368,9 +369,10 @@ class Member:
             return State.DECLINED
         if key in self.withheld and not self.manual:
             return State.WITHHELD
-        if not self.reading.view(key[0]).is_readable(key[1]):
+        topic = self.reading.topic(key[0])
+        if not topic.view.is_readable(key[1]):
             return State.HIDDEN_BY_MODE
-        gate = Gate.ABSENT if self.manual else self.reading.gate(key[0])
+        gate = Gate.ABSENT if self.manual else topic.gate
         if gate is Gate.CLOSED or (gate in (Gate.LEFT, Gate.UNNAMED) and now is not State.SHOWN):
             return State.HIDDEN_BY_GATE
         return State.SHOWN
@@ -431,17 +433,17 @@ class Member:
     # What is said
 
     def _to_say(self, now_s: float) -> Action | None:
+        """Say what the group has read of topics that take no writes any more, and show revocations."""
         if not self._is_assigned:
             return None
+        ended = self._ends.ended(self.reading, self.committing)
         if now_s < self._commit_s:
             self._wait(self._commit_s)
-            return None
-        return self._ends.to_say(self.reading, self.committing)
-
-    def _to_rewind(self, now_s: float) -> Action | None:
-        if not self._is_assigned or not self._is_subscribed:
-            return None
-        revoked, later_s = self._ends.to_revoke(self.reading, self.committing, now_s)
+        elif unknown := self._due(self._ends.unknown(ended, self.committing), now_s):
+            return Request(Asked.COMMITTED, unknown)
+        elif (said := self._ends.to_say(ended, self.committing)) is not None:
+            return said
+        revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
         if revoked and not self.traits.incremental:
             revoked = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
         if revoked:
@@ -450,7 +452,8 @@ class Member:
 
     def _pass(self) -> None:
         """Without a group: note the old topics that this consumer has read to their ends."""
-        ended = self._ends.handled(self.reading, self.committing)
+        found = self._ends.ended(self.reading, self.committing)
+        ended = {each.key for each in found if each.partition.is_handled(each.end, paused=False)}
         passed = {
             view.topic_id
             for view in self.reading.views.values()
@@ -563,6 +566,8 @@ class Member:
             each.flushed = True
             if key in stored:
                 each.committed, each.knows_commit = Committed(stored[key]), True
+            elif each.position is not None:  # the library may have committed before, by its timer
+                each.knows_commit = False
 
     def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:
         match what:
@@ -588,7 +593,7 @@ class Member:
                 each.step = Step.ASSIGN
         elif what is Asked.PLACES and each.step is Step.PLACE:
             if is_answered:
-                each.place, each.step = answer, Step.SEEK
+                each.goes_on(answer)
             else:
                 each.retry_s = self._again_s
 
@@ -602,6 +607,6 @@ class Member:
                 each.committed, each.knows_commit = answer[key], True
                 at = answer[key]
                 each.place, each.step = each.start if at is None else at.offset, Step.SEEK
-            elif answer[key] is not None:
+            elif answer[key] is not None or not each.knows_commit:
                 each.committed, each.knows_commit = answer[key], True
         self._new.committed(self.reading, self.partitions, self.committing, keys, answer, now_s)

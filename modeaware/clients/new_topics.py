@@ -57,19 +57,24 @@ class NewTopics:
     ) -> tuple[Action | None, float | None]:
         """Return what to do next, and when there is more where that is None."""
         later: list[float] = []
+        starts: dict[Key, Committed] = {}
+        others: set[Key] = set()
+        every: set[Key] = set()
         for topic, successor in _let_through(reading, {topic for topic, _ in partitions}):
             each = self._topics.setdefault(successor.topic_id, _Waiting(now_s, now_s))
             if each is None:
                 continue
-            if starts := {key: at for key, at in each.starts.items() if not _has_commit(partitions, key)}:
-                return Commit(starts), None
-            if each.others:
-                return Request(Asked.OTHER_STARTS, each.others), None
+            starts |= {key: at for key, at in each.starts.items() if not _has_commit(partitions, key)}
+            others |= each.others
             if each.ask_s <= now_s:
-                every = frozenset((topic, partition) for partition in range(successor.partition_count))
-                return Request(Asked.COMMITTED, every), None
-            later.append(each.ask_s)
-        return None, min(later, default=None)
+                every |= {(topic, partition) for partition in range(successor.partition_count)}
+            else:
+                later.append(each.ask_s)
+        if starts:
+            return Commit(starts), None
+        if others:
+            return Request(Asked.OTHER_STARTS, frozenset(others)), None
+        return (Request(Asked.COMMITTED, frozenset(every)), None) if every else (None, min(later, default=None))
 
     def sent(self, keys: Iterable[Key]) -> None:
         """Starts of ``keys`` were sent. Whether they are committed shows when it is requested again."""

@@ -39,7 +39,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from modeaware.clients.actions import Committed, Start
+from modeaware.clients.actions import Committed, Place, Start
 from modeaware.clients.notes import BUSY, GIVEN, READ, Note, kind_of
 
 
@@ -134,16 +134,21 @@ class Partition:
             self.place = found.offset
         self.step = Step.ASSIGN
 
+    def goes_on(self, found: Place) -> None:
+        """It is known where it goes on. Where nothing was delivered, it has not begun: retention may have taken what it
+        was to begin with."""
+        self.place, self.step = found.offset, Step.SEEK
+        if found.offset is not None and found.has_begun:
+            self.furthest = max(self.furthest, found.offset)
+        elif found.offset is not None and self.base == self.start:
+            self.start = self.base = found.offset
+
     def reads_from(self, offset: int | None) -> None:
         """The library reads it from ``offset``, and gives nothing of it that was fetched before."""
-        has_begun = self.step is not Step.ASSIGN and (self.furthest >= 0 or self.base != self.start)
-        is_start = not has_begun and (self.step is Step.ASSIGN or not self.is_chosen)
-        self.step, self.is_chosen = Step.DONE, False
-        if offset is None:
-            return
-        if is_start:
+        if self.step is Step.ASSIGN:
             self.start = offset
-        if offset != self.given_up_to:
+        self.step, self.is_chosen = Step.DONE, False
+        if offset is not None and offset != self.given_up_to:
             self.sought(offset)
 
     def sought(self, offset: int) -> None:
@@ -225,7 +230,7 @@ class Partition:
         at = self.base if position is None else position
         if at is None:
             return ""
-        is_handled = position == self.position and self.is_handled(end, paused=paused)
+        is_handled = self.is_handled(end, paused=paused)
         if offset < end:
             was_given = self.committed is not None and kind_of(self.committed.metadata) is Note.GIVEN
             return GIVEN if is_handled and was_given and not in_transaction else ""

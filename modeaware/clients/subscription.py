@@ -25,10 +25,13 @@ either: it is assigned to the member for a while yet, and brokers delete it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
+from typing import NamedTuple
 
 from modeaware.chain import links, logical_topic, predecessors, topics_before
+from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 
 Match = Callable[[str, str], bool | None]
@@ -88,6 +91,23 @@ class Reader:
         return successor is None or not (successor.gone or (successor.let_go and self.is_let_through(old)))
 
 
+class TopicReading(NamedTuple):
+    """What a member makes of one topic.
+
+    Attributes:
+        view: of the topic that brokers have under the name.
+        gate: what hides it.
+        ends: partition -> the offset behind its last record, of those that take no writes any more: of an old topic
+            once they are sealed, and of a topic that was shrunk.
+        awaits_word: it is an old topic, and the group, which is not let through beyond it, says what it has read.
+    """
+
+    view: TopicView
+    gate: Gate
+    ends: Mapping[int, int]
+    awaits_word: bool
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a member reads by the views in force.
@@ -107,6 +127,7 @@ class Reading:
     old: Mapping[str, TopicView]
     _led_to: Mapping[str, TopicView]
     _ids: frozenset[str | None]
+    _topics: dict[str, TopicReading] = field(default_factory=dict, compare=False)
 
     def view(self, topic: str) -> TopicView:
         """Return the view of the topic that brokers have under a name: that of an alias is of one that is gone, and a
@@ -117,17 +138,39 @@ class Reading:
     def is_alias(self, topic: str) -> bool:
         return topic in self.views and self.views[topic].is_alias
 
+    def topic(self, topic: str) -> TopicReading:
+        """Return what the member makes of ``topic``; worked out once."""
+        found = self._topics.get(topic)
+        if found is None:
+            view = self.view(topic)
+            waits = view.successor is not None and not self.reader.is_let_through(view)
+            found = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
+            self._topics[topic] = found
+        return found
+
     def gate(self, topic: str) -> Gate:
         """Return what hides ``topic``, a topic that the member is assigned."""
-        reader, view = self.reader, self.view(topic)
-        if reader.follows and view.successor is not None and not reader.needs(view):
+        return self.topic(topic).gate
+
+    def _gate(self, topic: str, view: TopicView) -> Gate:
+        if self.reader.follows and view.successor is not None and not self.reader.needs(view):
             return Gate.LEFT
-        if topic not in self.old:
-            is_known = topic in self._led_to or reader.names_topic(topic)
-            return Gate.ABSENT if is_known else Gate.UNNAMED
-        if reader.on_replace == "unordered" or all(map(self._is_passed, topics_before(topic, self.old))):
-            return Gate.OPEN
-        return Gate.CLOSED
+        if topic in self.old:
+            return self._gates[topic]
+        is_known = topic in self._led_to or self.reader.names_topic(topic)
+        return Gate.ABSENT if is_known else Gate.UNNAMED
+
+    @cached_property
+    def _gates(self) -> Mapping[str, Gate]:
+        """Those of the new topics."""
+        is_ordered = self.reader.on_replace != "unordered"
+        passed = {view.topic_id: self._is_passed(view) for view in self.old.values()}
+        closed = {
+            topic
+            for topic in self.old
+            if is_ordered and not all(passed[view.topic_id] for view in topics_before(topic, self.old))
+        }
+        return {topic: Gate.CLOSED if topic in closed else Gate.OPEN for topic in self.old}
 
     def _is_passed(self, old: TopicView) -> bool:
         successor = old.successor
@@ -142,7 +185,7 @@ class Reading:
         successor = self.old[topic].successor if topic in self.old else None
         return self.view(topic).topic_id if successor is None else successor.topic_id
 
-    @property
+    @cached_property
     def new_topics(self) -> frozenset[str]:
         """The topics among :attr:`topics` that replace another one."""
         return frozenset(self.old).intersection(self.topics)
@@ -166,6 +209,13 @@ def read(reader: Reader, views: Mapping[str, TopicView]) -> Reading:
     chains = {topic: logical_topic(topic, reader.names_topic, old) for topic in old.keys() - set(reader.names)}
     logical = {topic: name for topic, name in chains.items() if name != topic}
     return Reading(reader, views, tuple(topics), frozenset(left_out), logical, old, led_to, ids)
+
+
+def _ends(view: TopicView) -> Mapping[int, int]:
+    if view.successor is not None:
+        return view.successor.read_up_to
+    ends = view.resume_offsets.items()
+    return {each: end for each, end in ends if view.mode(each) is PartitionMode.READ_ONLY}
 
 
 def _first_topics(reader: Reader, views: Mapping[str, TopicView]) -> Iterable[str]:

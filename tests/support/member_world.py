@@ -24,6 +24,7 @@ from modeaware.clients.actions import (
     Committed,
     Event,
     Pause,
+    Place,
     Request,
     Resume,
     Seek,
@@ -102,7 +103,8 @@ class World:
     now_s: float = 0.0
     failing: float = 0.2
     subscribed: tuple[str, ...] = ()
-    seen_stage: int = 0
+    looked_stage: int = 0
+    seen_stage: int = 0  # that the member has acted by
     seen: Counter[str] = field(default_factory=Counter)  # what has happened, so that a test may see that it has
 
     def __post_init__(self) -> None:
@@ -144,7 +146,7 @@ class World:
         return found
 
     def look(self) -> None:
-        self.seen_stage = self.stages["a"]
+        self.looked_stage = self.stages["a"]
         self.member.viewed(self.views())
 
     def control(self, *, is_late: bool = False) -> None:
@@ -154,7 +156,7 @@ class World:
             if topic == "b" and self.stages["a"] < 4:
                 continue
             if stage == 1 and topic == "a" and self.seen_stage < 1:
-                continue  # it waits until clients have seen the announcement
+                continue  # it waits until clients hold the new topic back
             if stage == 3 and not self.is_through(topic, is_late=is_late):
                 continue
             if stage == 5 and any(self.commits.get((topic, p)) is None for p in range(self.count(topic))):
@@ -177,8 +179,8 @@ class World:
             note = kind_of(at.metadata)
             if at.offset >= end and note in (Note.READ, Note.FOREIGN):
                 continue
-            if at.offset >= end and is_late and note is Note.NONE and (topic, each) not in self.at_work:
-                is_given = True  # not noted for long
+            if at.offset >= end and is_late and note is Note.NONE and self.application == "transactions":
+                is_given = True  # not noted for long, as no plain commit can be made
             elif at.offset < end and note is Note.GIVEN:
                 is_given = True
             else:
@@ -196,6 +198,8 @@ class World:
         topics = [topic for topic in topics if self.stages.get(topic, 0) < 6]
         every = [(topic, each) for topic in sorted(topics) for each in range(self.count(topic))]
         now = {key for key in every if self.random.random() < 0.7}
+        if not self.failing and self.random.random() < 0.5:
+            now = set(every)  # no other is there
         if self.traits.incremental:
             gone, new = self.given - now, now - self.given
         else:
@@ -258,6 +262,7 @@ class World:
         for _ in range(1000):
             action = self.member.next(self.now_s, rebalancing=rebalancing)
             if action is None:
+                self.seen_stage = self.seen_stage if rebalancing else self.looked_stage
                 return
             self.perform(action)
         raise AssertionError(f"no end of actions: {action}")
@@ -343,7 +348,8 @@ class World:
                 yield key, Start(0 if at is None else at.offset, at)
             elif what is Asked.PLACES:
                 fetched = self.assignment[key]
-                yield key, fetched.next if fetched.position is None else fetched.position
+                at = fetched.next if fetched.position is None else fetched.position
+                yield key, Place(at, fetched.position is not None)
             elif what is Asked.COMMITTED:
                 yield key, at
             else:
@@ -365,21 +371,19 @@ class World:
         assert self.traits.incremental or show.keys == self.held, "eager: all is revoked"
         if self.member.partitions.keys() >= show.keys and self.stages["a"] == 3:
             self.seen["shown revocation"] += all(self.member.partitions[key].polled for key in show.keys)
-        if self.application == "commits batches and when revoked":
-            self.commit({key: at for key, at in self.uncommitted.items() if key in show.keys})
         self.held -= show.keys
-        for key in sorted(show.keys):  # it discards what it has not committed: it comes again
+        for key in sorted(show.keys):
             self.floors.pop(key, None)
-            if (record := self.at_work.pop(key, None)) is not None:
-                if self.application == "auto-commit":  # waits for its worker, as the record is committed
-                    self.finish(key, record)
+            if (record := self.at_work.pop(key, None)) is not None:  # it waits for its worker
+                self.finish(key, record)
                 self.paused_by_application.discard(key)
                 self.paused -= self.member.resume([key])
-            self.uncommitted.pop(key, None)
             if self.in_hand is not None and self.in_hand[0] == key:
-                if self.application == "auto-commit":
-                    self.finish(*self.in_hand)
+                self.finish(*self.in_hand)
                 self.in_hand = None
+            if self.application == "commits batches and when revoked" and key in self.uncommitted:
+                self.commit({key: self.uncommitted.pop(key)})
+            self.uncommitted.pop(key, None)
         return None
 
     def commit(self, offsets: Mapping[Key, int], *, in_transaction: bool = False) -> None:
@@ -527,13 +531,13 @@ class World:
         """Nothing fails any more: each topic is read to its end, and nothing is left to be done."""
         self.failing, self.hidden = 0.0, set()
         self.look()
-        for attempt in range(400):
+        for attempt in range(1000):
             self.now_s += 1.0
             self.work()
             self.poll()
             if attempt % 5 == 0:
                 self.control(is_late=True)
-            if attempt % 40 == 0:
+            if attempt % 25 == 0:
                 self.rebalance()
             if self.stages == {"a": 6, "b": 6}:
                 break

@@ -17,6 +17,7 @@ from modeaware.clients.actions import (
     Committed,
     Event,
     Pause,
+    Place,
     Request,
     Resume,
     Seek,
@@ -72,6 +73,7 @@ class Around:
         self.stored: dict[Key, int] = {}
         self.silent: set[Key] = set()
         self.unready: set[Key] = set()
+        self.begun: set[Key] = set()
         self.log_starts: dict[Key, int] = {}
         self.choices: list[Mapping[Key, int | None] | None] = []
         self.owned: set[str] = {"b"}
@@ -150,7 +152,8 @@ class Around:
             case Asked.STARTS | Asked.OTHER_STARTS:
                 return Start(0 if at is None else at.offset, at)
             case Asked.PLACES:
-                return self.log_starts.get(key, self.member.partitions[key].given_up_to)
+                each = self.member.partitions[key]
+                return Place(self.log_starts.get(key, each.given_up_to), key in self.begun or each.position is not None)
             case Asked.COMMITTED:
                 return at
         return key[0] in self.owned
@@ -244,6 +247,18 @@ STORIES = {
         do.does("places a1", "show assigned a1", "seek a1=3", "resume a1"),
         traits=COMMON,
     ),
+    "what was delivered before a partition was hidden is not taken for its start": Story(
+        (do.view(), do.poll(), do.assign(A0), do.view(TopicView("a", "id-a", (1, 1), (NONE,))), do.poll()),
+        (do.set(log_starts={A0: END}, begun={A0}), do.view(replaced()), do.poll(), do.set(done=[])),
+        (do.poll(), do.does("commit a0=0 given")),
+        automatic=False,
+    ),
+    "start moves with the log of a partition that has not begun": Story(
+        (do.view(), do.poll(), do.assign(A0), do.view(TopicView("a", "id-a", (1, 1), (NONE,))), do.poll()),
+        (do.set(log_starts={A0: END}), do.view(replaced()), do.poll(), do.set(done=[])),
+        (do.poll(), do.does("commit a0=5 read")),
+        automatic=False,
+    ),
     "partition whose place is not known keeps no other from being read": Story(
         (*joined(A0, B0, B1), do.set(silent={B1}), do.view(replaced(moved=MOVED)), do.poll()),
         do.does("places b0 b1", "show assigned b0", "seek b0=0", "resume b0", "committed b0 b1",
@@ -314,6 +329,10 @@ STORIES = {
         do.does("starts b0 b1", "add b0=2 b1=0", "topics b0", "subscribe a b"),
         traits=COMMON,
     ),
+    "gate does not hold for what the application assigns itself after it has left its group": Story(
+        (*joined(A0, B0), do.revoke(A0, B0), do.call("unsubscribe"), do.set(done=[])),
+        (do.call("assigned_by_application", {B0: 0}), do.poll(), do.does("starts b0", "assign b0=0", "resume b0")),
+    ),
     "new topic of an undone replacement is never shown": Story(
         (*joined(A0, B0, switched=False), do.view(), do.poll(), do.does("subscribe a")),
         traits=COMMON,
@@ -383,6 +402,14 @@ STORIES = {
         (do.call("sought", A0, 1), do.poll(), do.does("commit a0=5 busy"), do.rides(A0, END, BUSY, None)),
         (do.poll(a0=END), do.does("commit a0=5 read")),
         automatic=False,
+    ),
+    "application that seeks the end has yet to poll again": Story(
+        (*joined(A0), do.poll(a0=END - 1), do.call("sought", A0, END), do.rides(A0, END, "", None)),
+        automatic=False,
+    ),
+    "commit that the library made by its timer is looked up before the note": Story(
+        (*joined(A0), do.set(committed={A0: Committed(END)}), do.poll(a0=END)),
+        do.does("CommitStored", "committed a0", "commit a0=5 read"),
     ),
     "metadata of the application is left alone": Story(
         (*joined(A0), do.call("committed", {A0: Committed(END, "mine")}), do.poll(a0=END), do.does()),
