@@ -114,6 +114,7 @@ class Member:
         reading: what it reads, by the views of the last :meth:`viewed`.
         withheld: partitions of which it is not certain that this member owns them, or that another one owns.
         manual: the application assigns by itself, outside of any subscription: no gate holds.
+        paused: partitions that the application has paused.
         due_s: when to call :meth:`next` again after it returned None; None: after the next input.
     """
 
@@ -129,11 +130,11 @@ class Member:
         self._is_subscribed = False
         self._turns: deque[_Turn] = deque()
         self._is_between = False  # the application was shown that all is revoked, and no assignment since (eager)
-        self._paused: set[Key] = set()  # by the application
+        self.paused: set[Key] = set()
         self._held_back: set[Key] = set()  # paused by us
         self._joining = Joining(static=traits.static)
         self._new = NewTopics()
-        self._ends = Ends(self.partitions, self._paused)
+        self._ends = Ends(self.partitions, self.paused)
         self._commit_s = 0.0
         self._asked_s = 0.0
         self._again_s = 0.0
@@ -223,14 +224,14 @@ class Member:
             if made.state is State.SHOWN:
                 made.state = State.GIVEN
             if not self.traits.keeps_pauses:
-                self._paused.discard(key)
+                self.paused.discard(key)
                 self._held_back.discard(key)
 
     def _forget(self, keys: set[Key]) -> None:
         for key in keys:
             self.partitions.pop(key, None)
         if not self.traits.keeps_pauses:
-            self._paused -= keys
+            self.paused -= keys
             self._held_back -= keys
 
     # Inputs: calls of the application
@@ -255,12 +256,12 @@ class Member:
 
     def pause(self, keys: Iterable[Key]) -> None:
         """The application pauses ``keys``; the library does so, too."""
-        self._paused.update(keys)
+        self.paused.update(keys)
 
     def resume(self, keys: Iterable[Key]) -> set[Key]:
         """The application resumes ``keys``; return those that the library resumes now."""
         resumed = set(keys)
-        self._paused -= resumed
+        self.paused -= resumed
         return resumed - self._held_back
 
     def sought(self, key: Key, offset: int) -> None:
@@ -283,7 +284,7 @@ class Member:
         end = topic.ends.get(key[1])
         if each is None or end is None or not self._is_assigned or not topic.awaits_word:
             return ""
-        paused = key in self._paused
+        paused = key in self.paused
         return each.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
@@ -356,7 +357,7 @@ class Member:
             return Pause(frozenset(pause))
         ready = {key for key in shown if self.partitions[key].step is Step.DONE}
         if resume := ready & self._held_back:
-            if free := resume - self._paused:
+            if free := resume - self.paused:
                 return Resume(frozenset(free))
             self._held_back -= resume  # when the application resumes them, the library does
         return None

@@ -16,8 +16,9 @@ from typing import Any, cast
 
 from modeaware.callouts import InnerLock
 from modeaware.clients.named import PairedName
+from modeaware.confluent.commits import behind
 from modeaware.confluent.retarget import Switch, Target
-from modeaware.librdkafka import KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import KafkaError, KafkaException, Message
 
 _PARAMETERS = ("message", "offsets", "asynchronous")
 
@@ -106,14 +107,5 @@ class LogicalNames:
             topic = message.topic()
             if isinstance(topic, PairedName) and message.error() is None:
                 others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
-                return method(consumer, offsets=[_behind(message, topic.physical)], **others)
+                return method(consumer, offsets=[behind(message, topic)], **others)
         return method(consumer, *args, **kwargs)
-
-
-def _behind(message: Message, topic: str) -> TopicPartition:
-    """The offset behind a record, as librdkafka makes it of a message."""
-    partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
-    assert partition is not None
-    assert offset is not None
-    known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
-    return TopicPartition(topic, partition, offset + 1, **known)
