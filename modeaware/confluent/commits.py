@@ -44,10 +44,9 @@ class CommitNotes:
 
     def note(self, wanted: bool) -> None:
         """Have the member learn of commits, and notes ride on them (any thread)."""
-        for switch, target in zip(
-            (self.commit, self.store_offsets), self._noting if wanted else self._own, strict=True
-        ):
-            switch.point_to(target)
+        commit, store_offsets = self._noting if wanted else self._own
+        self.commit.point_to(commit)
+        self.store_offsets.point_to(store_offsets)
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets of a transaction with their notes."""

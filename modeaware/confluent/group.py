@@ -481,7 +481,7 @@ class Membership:
         parts = []
         for key, at in sorted(places.items()):
             end = self.ends.end_of(key)
-            at = end if at is not None and end is not None and at < end else at
+            at = end if end is not None and (at is None or at < end) else at
             parts.append(TopicPartition(*key, OFFSET_INVALID) if at is None else self._offsets.placed(key, at))
         (self._stock.assign if whole else self._stock.incremental_assign)(parts)
         for key, at in places.items():
@@ -529,7 +529,7 @@ class Membership:
             case Asked.PLACES:
                 return self._places(keys)
             case Asked.COMMITTED:
-                # Another client's request may overtake this one's commits; and librdkafka keeps what it was asked about.
+                # Another client's request may overtake this one's commits. Of others librdkafka would keep each.
                 own = keys & self.member.partitions.keys()
                 others = keys - own
                 found = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}

@@ -87,16 +87,16 @@ class Patterns:
         lists = False
         for name in subscribe.topics:
             left_out = {topic for topic in subscribe.left_out if name.startswith("^") and self._match(name, topic)}
-            names = self._without(name, left_out, subscribe.topics)
+            names = self._without(name, left_out)
             lists = lists or names is None
             found |= dict.fromkeys([name] if names is None else names)
         if not self.listed and not lists:
             self._all, self.due_s, self._retry_wait_s = frozenset(), None, None
         return tuple(found)
 
-    def _without(self, pattern: str, left_out: Collection[str], others: Collection[str]) -> list[str] | None:
-        """Return what to subscribe to so as to read what ``pattern`` matches, but for the topics ``left_out``; None: the
-        pattern, until topics are listed."""
+    def _without(self, pattern: str, left_out: Collection[str]) -> list[str] | None:
+        """Return what to subscribe to so as to read what ``pattern`` matches, but for the topics ``left_out``; None:
+        the pattern, until topics are listed."""
         if not left_out or self._keeps_patterns:  # a deleted topic that is named would be created again
             return [pattern]
         is_harmless = self._met.isdisjoint(left_out)
