@@ -566,7 +566,7 @@ class Member:
             each.flushed = True
             if key in stored:
                 each.committed, each.knows_commit = Committed(stored[key]), True
-            elif each.position is not None:  # the library may have committed before, by its timer
+            elif each.furthest >= 0:  # the library may have committed before, by its timer
                 each.knows_commit = False
 
     def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:
