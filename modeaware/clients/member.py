@@ -2,7 +2,7 @@
 
 A consumer is more than its library where partitions are hidden (mode None), where a new topic waits behind its gate,
 and where the group has to say what it has read of an old topic. All of that is decided here; :mod:`.partition` has the
-states of one partition, :mod:`.subscription` what is subscribed to and shown, :mod:`.notes` what is said.
+states of one partition, :mod:`.subscription` what is subscribed to and shown, :mod:`modeaware.notes` what is said.
 
 **Inputs** are what happens: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), views
 (:meth:`~Member.viewed`), calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
