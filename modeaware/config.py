@@ -81,7 +81,7 @@ class ControllerConfig:
     Attributes:
         enable: ``delete.topic.partition.enable`` (true): whether shrinks are admitted (KIP-694, Configuration Changes).
         check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): how long between two checks of a
-            drain that is held up, and of partitions in mode None. The first checks of a blocked drain come sooner.
+            drain that something else than a group holds up, and of partitions in mode None. The first come sooner.
         seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long a retired partition's end offset must not move
             before it is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
@@ -91,6 +91,10 @@ class ControllerConfig:
             learn of it at their next refresh, and ask every second from then on.
         fence_after_ms: ``modeaware.fence.after.ms`` (60000): how long a topic that is replaced may still be written,
             after its name leads to the successor, before brokers are made to refuse that.
+        gate_timeout_ms: ``modeaware.gate.timeout.ms`` (10000): how long a group that was given all of a topic that is
+            replaced, and has not committed the last records, waits for the new topic.
+        gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long a group waits that has committed all, where no
+            member says that it is handled. Set it to the largest ``max.poll.interval.ms`` of the groups' members.
         ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
             literal ``[``): groups that count only once they have committed an offset on the topic. Kafka's console
             consumer makes a new group each time, and commits nothing for it.
@@ -116,6 +120,8 @@ class ControllerConfig:
     open_timeout_ms: int = 60_000
     announce_ms: int = 2_000
     fence_after_ms: int = 60_000
+    gate_timeout_ms: int = 10_000
+    gate_unnoted_ms: int = 300_000
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
     old_clients: str = "serve"
@@ -346,6 +352,8 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.open.timeout.ms": ("open_timeout_ms", _ms()),
     "modeaware.announce.ms": ("announce_ms", _ms()),
     "modeaware.fence.after.ms": ("fence_after_ms", _ms()),
+    "modeaware.gate.timeout.ms": ("gate_timeout_ms", _ms()),
+    "modeaware.gate.unnoted.ms": ("gate_unnoted_ms", _ms()),
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _ms(1_000, 10_000)),
     "modeaware.old.clients": ("old_clients", _one_of(*OLD_CLIENTS)),

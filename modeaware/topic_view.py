@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from uuid import UUID
 
@@ -39,14 +39,16 @@ class Moved:
 
     Attributes:
         all: every group is.
-        groups: these are. A client that reads views over the wire has its own group here, and no other.
+        groups: these are. A reader over the wire has the names of its own groups here, and no others.
+        version: ``(controller epoch, epoch)`` of the decision. It orders decisions and is no part of what is compared.
     """
 
     all: bool = False
     groups: frozenset[str] = frozenset()
+    version: tuple[int, int] = field(default=NO_EPOCH, compare=False)
 
     def lets(self, group: str) -> bool:
-        """Return whether the members of ``group`` read the new topic."""
+        """Return whether ``group`` is let through."""
         return self.all or group in self.groups
 
 
@@ -63,7 +65,7 @@ class Successor:
         read_up_to: partition of the predecessor -> the offset behind its last record, where that is final.
         groups: those that used the predecessor at the switch: they read the successor from its start.
         groups_complete: False: one may be missing in ``groups``, and any group reads the successor from its start.
-        moved: the groups that are let through to the successor.
+        moved: the groups that are let through: these have read the predecessor, as the controller has found.
     """
 
     topic: str
@@ -75,7 +77,7 @@ class Successor:
     read_up_to: Mapping[int, int] = field(default_factory=dict, hash=False)
     groups: frozenset[str] = frozenset()
     groups_complete: bool = True
-    moved: Moved = Moved()
+    moved: Moved = field(default_factory=Moved)
 
     @property
     def remains(self) -> bool:
@@ -132,6 +134,20 @@ class TopicView:
     def is_older_than(self, other: TopicView | None) -> bool:
         """Return whether ``other`` is a later view of the same topic id: this one never replaces it (invariant I4)."""
         return other is not None and other.topic_id == self.topic_id and self.version < other.version
+
+    def over(self, held: TopicView | None) -> TopicView:
+        """Return what is in force once this view comes after ``held`` (invariant I4).
+
+        Of one topic id that is the newer view, with the newer decision about the groups that are let through. Either
+        has a version of its own.
+        """
+        if held is None or held.topic_id != self.topic_id:
+            return self
+        newer, other = (held, self) if self.is_older_than(held) else (self, held)
+        if newer.successor is None or other.successor is None:
+            return newer
+        moved = max(newer.successor.moved, other.successor.moved, key=lambda moved: moved.version)
+        return replace(newer, successor=replace(newer.successor, moved=moved))
 
     @property
     def epoch(self) -> int:

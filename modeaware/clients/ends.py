@@ -3,8 +3,8 @@
 The end of a partition is the offset behind its last record: of an old topic's partition once it is sealed, and of a
 retired partition of a topic that was shrunk.
 
-* *The group is told once*, by one commit for each partition, assignment and end (:mod:`.notes`), until the controller
-  has let it through. With automatic commits the library commits first what is stored: its own commit would wipe a note.
+* *The group is told once*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`), until the
+  controller has let it through. With automatic commits the library commits first what is stored: its own commit would wipe a note.
   No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
   but for a start where the group has none.
 * *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic

@@ -2,7 +2,7 @@
 
 A consumer is more than its library where partitions are hidden (mode None), where a new topic waits behind its gate,
 and where the group has to say what it has read of an old topic. All of that is decided here; :mod:`.partition` has the
-states of one partition, :mod:`.subscription` what is subscribed to and shown, :mod:`.notes` what is said.
+states of one partition, :mod:`.subscription` what is subscribed to and shown, :mod:`modeaware.notes` what is said.
 
 **Inputs** are what happens: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), views
 (:meth:`~Member.viewed`), calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
@@ -567,7 +567,7 @@ class Member:
             each.flushed = True
             if key in stored:
                 each.committed, each.knows_commit = Committed(stored[key]), True
-            elif each.position is not None:  # the library may have committed before, by its timer
+            elif each.furthest >= 0:  # the library may have committed before, by its timer
                 each.knows_commit = False
 
     def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:

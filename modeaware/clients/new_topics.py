@@ -2,7 +2,7 @@
 
 The old topic is kept until the group has a commit on every partition of the new one, and a client library does not
 commit where nothing was delivered. So each member commits the starts of its own partitions, with a note for people
-(:data:`~modeaware.clients.notes.STARTED`). A partition without an owner gets its start from any member after a while.
+(:data:`~modeaware.notes.OPENED`). A partition without an owner gets its start from any member after a while.
 An owner's first commit must not be set back: what is committed is requested right before.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from modeaware.clients.actions import Action, Asked, Commit, Committed, Request, Start
-from modeaware.clients.notes import STARTED
 from modeaware.clients.partition import Committing, Partition, Step
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Gate, Reading
+from modeaware.notes import OPENED
 from modeaware.topic_view import Successor
 
 ASK_S = 1.0
@@ -88,7 +88,7 @@ class NewTopics:
         for each in self._topics.values():
             if each is not None and each.others & keys:
                 found = {key: answer[key].offset for key in each.others & answer.keys()}
-                each.found = {key: Committed(at, STARTED) for key, at in found.items() if at is not None}
+                each.found = {key: Committed(at, OPENED) for key, at in found.items() if at is not None}
                 each.others, each.ask_s = frozenset(), now_s if each.found else now_s + ASK_S
 
     def committed(
@@ -145,4 +145,4 @@ def _start(each: Partition, how: Committing) -> Committed | None:
     """
     is_idle = each.position is None or (how.may_be_short and not how.transactional)
     is_known = each.step is Step.DONE and each.start is not None and each.start >= 0
-    return Committed(each.start or 0, STARTED) if is_idle and is_known else None
+    return Committed(each.start or 0, OPENED) if is_idle and is_known else None

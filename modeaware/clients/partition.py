@@ -30,7 +30,7 @@ is without it.
 
 Every partition but a SHOWN one is paused in the library. DECLINED ends with the next assignment.
 
-What is said of an old topic's partition (:mod:`modeaware.clients.notes`) is a function of its end, of what the
+What is said of an old topic's partition (:mod:`modeaware.notes`) is a function of its end, of what the
 application was given, of whether it has polled since, and of what is committed: :meth:`Partition.note`.
 """
 
@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from modeaware.clients.actions import Committed, Place, Start
-from modeaware.clients.notes import BUSY, GIVEN, READ, Note, kind_of
+from modeaware.notes import BUSY, GIVEN, READ, Note, kind_of
 
 
 class State(Enum):

@@ -18,6 +18,7 @@ from modeaware.cluster.group_listing import ListedGroup, ask_in_batches, error_n
 from modeaware.cluster.metadata import Partition, end_offsets
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
+from modeaware.notes import Note, kind_of
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.requests import DescribeShareGroupOffsetsRequest, OffsetFetchRequest
 
@@ -35,7 +36,8 @@ _LEFT_OUT = "its coordinator left them out of the response"
 
 @dataclass(frozen=True)
 class Commits:
-    """A group's offsets on one topic: partition -> offset, and the leader epoch of the commit where it has one.
+    """A group's offsets on one topic: partition -> offset, and the leader epoch and the note of the commit where it has
+    one.
 
     ``unknown`` says why they cannot be read.
     """
@@ -43,6 +45,7 @@ class Commits:
     offsets: Mapping[int, int] = field(default_factory=dict)
     epochs: Mapping[int, int] = field(default_factory=dict)
     unknown: str | None = None
+    notes: Mapping[int, Note] = field(default_factory=dict)
 
 
 @dataclass
@@ -193,6 +196,7 @@ def _committed(entries: Sequence[Any] | None, partitions: Collection[int]) -> Co
     return Commits(
         {e.partition_index: e.committed_offset for e in own},
         {e.partition_index: e.committed_leader_epoch for e in own if e.committed_leader_epoch >= 0},
+        notes={e.partition_index: kind_of(e.metadata) for e in own if e.metadata},
     )
 
 

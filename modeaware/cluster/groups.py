@@ -38,7 +38,7 @@ from modeaware.wire.requests import (
     FindCoordinatorRequest,
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
-    assigned_topics,
+    assigned_partitions,
     subscribed_topics,
 )
 
@@ -54,7 +54,8 @@ class Members:
     """The topics that a group's members are subscribed to or assigned.
 
     ``unknown`` says why these may not be all, and ``settling`` that a rebalance is the reason. ``streams``: the members
-    are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason.
+    are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason. ``assigned``: topic -> the
+    partitions that members hold, or are about to; None: not known.
     """
 
     any: bool = False
@@ -63,6 +64,7 @@ class Members:
     unknown: str | None = None
     settling: bool = False
     ids: frozenset[str] = frozenset()
+    assigned: Mapping[str, frozenset[int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,8 @@ def find_groups(
                 kind=known[name].kind,
                 stateful=name in stateful,
                 subscribed=topic in members[name].topics or (False if members[name].unknown is None else None),
+                notes=commits.get(name, _NO_COMMITS).notes,
+                owned=None if (held := members[name].assigned) is None else held.get(topic, frozenset()),
             )
             for name in sorted(using)
         }
@@ -286,23 +290,32 @@ def _classic(group: Any) -> Members:
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
         return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet", settling=True, ids=ids)
     topics: set[str] = set()
+    assigned: set[tuple[str, int]] = set()
     unknown = None
     for member in group.members:
         try:
             topics |= subscribed_topics(bytes(member.member_metadata or b""))
-            topics |= assigned_topics(bytes(member.member_assignment or b""))
+            assigned |= assigned_partitions(bytes(member.member_assignment or b""))
         except ValueError as error:
             unknown = f"has a member whose subscription cannot be read: {error}"
-    streams = group.protocol_data == "stream"
-    return Members(any=True, topics=frozenset(topics), streams=streams, unknown=unknown, ids=ids)
+    return Members(
+        any=True,
+        topics=frozenset(topics.union(topic for topic, _ in assigned)),
+        streams=group.protocol_data == "stream",
+        unknown=unknown,
+        ids=ids,
+        assigned=_by_topic(assigned) if unknown is None else None,
+    )
 
 
 def _consumer(group: Any) -> Members:
     """Read patterns by their assignments: the broker's expressions (RE2) are not Python's."""
     topics: set[str] = set()
+    held: set[tuple[str, int]] = set()
     settled, by_pattern = group.group_state == "Stable", False
     for member in group.members:
         assigned, target = _assigned(member.assignment), _assigned(member.target_assignment)
+        held |= assigned | target
         topics |= {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
         by_pattern = by_pattern or bool(member.subscribed_topic_regex)
         settled = settled and assigned == target
@@ -310,7 +323,14 @@ def _consumer(group: Any) -> Members:
     if by_pattern and not settled:
         unknown = "subscribes by a pattern and is not settled: what it consumes is not known yet"
     ids = frozenset(member.member_id for member in group.members)
-    return Members(any=True, topics=frozenset(topics), unknown=unknown, settling=unknown is not None, ids=ids)
+    return Members(
+        any=True,
+        topics=frozenset(topics),
+        unknown=unknown,
+        settling=unknown is not None,
+        ids=ids,
+        assigned=_by_topic(held),
+    )
 
 
 def _share(group: Any) -> Members:
@@ -328,6 +348,13 @@ def _streams(group: Any) -> Members:
     for part in group.topology.subtopologies:
         topics |= {*part.source_topics, *(source.name for source in part.repartition_source_topics)}
     return Members(any=True, topics=frozenset(topics), streams=True)
+
+
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:
+    found: dict[str, set[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, set()).add(partition)
+    return {topic: frozenset(numbers) for topic, numbers in found.items()}
 
 
 def _assigned(assignment: Any) -> set[tuple[str, int]]:

@@ -19,6 +19,7 @@ from modeaware.controller.election import LeasedEffects
 from modeaware.controller.failures import Failures
 from modeaware.controller.inbox import NOT_BEGUN
 from modeaware.controller.log import NOWHERE, Contact, ControllerLog
+from modeaware.controller.moved import MovedGroups
 from modeaware.controller.schedule import Resting, Schedule, elapsed_ms
 from modeaware.controller.status import COMMAND, Watched, about_controller, about_record, describe_waiting
 from modeaware.errors import (
@@ -60,6 +61,7 @@ from modeaware.lifecycle.replacement import NO_FENCE, give_up_successor, is_fenc
 from modeaware.lifecycle.state import in_progress
 from modeaware.lifecycle.steps import advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
+from modeaware.modelog.moved import moved_key
 from modeaware.modelog.records import (
     CLAIM_KEY,
     UNKNOWN_GENERATION,
@@ -112,6 +114,7 @@ class Engine:
         self._given = 0  # the epoch of the last claim, on the log or not
         self.schedule = Schedule(config.check_interval_ms)
         self._resting = Resting()
+        self.moved = MovedGroups(config)
         self._refused_fences: set[str] = set()
         self.failures = Failures()
         self.watched = Watched()
@@ -151,6 +154,7 @@ class Engine:
         self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
         # Records count beside the claim: an epoch is never used twice, even where the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
+        epochs += [record.controller_epoch for record in replay.moved.values()]
         epochs.append(replay.observed_brokers.controller_epoch if replay.observed_brokers is not None else 0)
         on_log = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0])
         known = max(seen_epoch, self._claim.controller_epoch if self._claim is not None else 0)
@@ -173,6 +177,8 @@ class Engine:
         self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
         self.schedule = Schedule(self._config.check_interval_ms)
         self._resting = Resting()
+        moved = {t: record for t, record in replay.moved.items() if moved_key(t) not in self._newer}
+        self.moved = MovedGroups(self._config, moved, self._newer)
         for topic_id in self._records:
             self.check_at_once(topic_id)
         text = "controller %s claimed the mode log: epoch %d, %d topics"
@@ -330,6 +336,7 @@ class Engine:
         if not records:
             return False
         successors = {record.topic: _successor(now) for record, now in replaced(records)}
+        began_ms = elapsed_ms(self._clock)
         found = self._look([Look(record.topic, record) for record in records], successors)
         chain = chain_of(self._records.values())
         checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
@@ -347,16 +354,50 @@ class Engine:
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
         appended = any(each.step.record is not None for each in stay) or bool(gone)
         performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
+        known = [each for each in stay if each.topic_id in self._records]  # else an alias has ended
+        pace_ms = self._let_through(known, began_ms)
         changed = bool(gone)
         for each in stay:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
-            if each.topic_id in self._records:  # else an alias has ended
-                changed |= self._plan(each, own)
+            if each.topic_id in self._records:
+                changed |= self._plan(each, own, pace_ms.get(each.topic_id))
         return changed
 
+    def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
+        """Decide which groups may read new topics, by the facts of the pass, and append that. Nothing else depends on
+        it.
+
+        Args:
+            at_ms: when the look began.
+
+        Returns:
+            Topic id -> in how long its groups make it due.
+        """
+        decisions = {}
+        for each in checked:
+            record = self._records[each.topic_id]
+            try:
+                with self.failures.isolated(f"topic {record.topic!r}: its groups"):
+                    decision = self.moved.looked(each.this, record, at_ms)
+            except ClusterError as error:
+                logger.warning("topic %s: its groups stay as they are: %s", record.topic, error)
+                continue
+            decisions[record.topic_id] = decision
+            self.watched.decided(record.topic_id, self.moved.moved(record.topic_id))
+            for alarm in decision.alarms:
+                logger.warning("%s", alarm, extra=about_record(record))
+        now_ms = elapsed_ms(self._clock)
+        entries = self.moved.to_append(self._records, (self._epoch, self._clock.now_ms()), now_ms)
+        if entries:
+            self._log.append(entries)
+        cost_ms = now_ms - at_ms
+        due_ms = {t: self.moved.next_look_ms(t, decision, cost_ms, now_ms) for t, decision in decisions.items()}
+        return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
+
     def awake(self, due: Sequence[str]) -> Sequence[str]:
-        """Return the topics that need a whole look. Where topics at rest are due, a small look at all of these comes
-        first, and plans the next check of each that needs no other."""
+        """Return the topics that need a whole look: with one that drains, all that drain. Where topics at rest are due,
+        a small look at all of these comes first, and plans the next check of each that needs no other."""
+        due = self.moved.with_draining(due)
         if self._resting.topic_ids.isdisjoint(due):
             return due
         try:
@@ -409,8 +450,9 @@ class Engine:
         was_fenced = any(now.has_fence for now in before)
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
-    def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
-        """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
+    def _plan(self, checked: _Checked, performed: Sequence[bool], pace_ms: int | None) -> bool:
+        """Plan the next check of a topic, given which effects were performed, and in how long its groups make it due.
+        Return whether anything changed."""
         topic_id, record, facts, step = checked.topic_id, checked.this.record, checked.this.facts, checked.step
         changed = step.record is not None or any(performed)
         # A missing topic is not settled: whether it is gone is decided soon.
@@ -423,8 +465,15 @@ class Engine:
         elif record.is_alias and not changed:  # all of them at one look
             due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
-            topic_id, elapsed_ms(self._clock), progress=changed, settled=settled, due_in_ms=due_in_ms
+            topic_id,
+            elapsed_ms(self._clock),
+            progress=changed,
+            settled=settled,
+            due_in_ms=due_in_ms,
+            pace_ms=pace_ms,
         )
+        if (due_ms := self.schedule.due_ms(topic_id)) is not None:
+            self.watched.planned(topic_id, self._clock.now_ms() + due_ms - elapsed_ms(self._clock))
         if settled and step == Advance() and _only_logs_matter(record, facts):
             self._resting.rests(topic_id)
         else:
@@ -542,6 +591,7 @@ class Engine:
         if gone:
             records += [alias.stamped(*stamp) for alias in led_on(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
+        entries += [(moved_key(topic_id), None) for topic_id in gone if topic_id in self.moved]
         try:
             if entries:
                 self._log.append(entries)
@@ -559,6 +609,7 @@ class Engine:
         for topic_id in gone:
             del self._records[topic_id]
             self._resting.stirs(topic_id)
+            self.moved.forget(topic_id)
             self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
         return {}

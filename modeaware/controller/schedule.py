@@ -33,17 +33,29 @@ class Schedule:
         self._retry_ms.pop(topic_id, None)
 
     def after_check(
-        self, topic_id: str, elapsed_ms: int, *, progress: bool, settled: bool, due_in_ms: int | None = None
+        self,
+        topic_id: str,
+        elapsed_ms: int,
+        *,
+        progress: bool,
+        settled: bool,
+        due_in_ms: int | None = None,
+        pace_ms: int | None = None,
     ) -> None:
-        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if
-        earlier."""
+        """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if earlier.
+
+        Args:
+            pace_ms: when groups make it due, which takes the place of a retry, or of the interval if earlier.
+        """
         if progress:
             self._retry_ms.pop(topic_id, None)
         if settled:
-            self._set(topic_id, elapsed_ms + self._check_interval_ms)
+            interval_ms = self._check_interval_ms
+            self._set(topic_id, elapsed_ms + (interval_ms if pace_ms is None else min(interval_ms, pace_ms)))
             return
         retry_ms = min(self._retry_ms.get(topic_id, FIRST_RETRY_MS), self._check_interval_ms)
         self._retry_ms[topic_id] = min(retry_ms * 2, self._check_interval_ms)
+        retry_ms = retry_ms if pace_ms is None else min(pace_ms, self._check_interval_ms)
         self._set(topic_id, elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0)))
 
     def forget(self, topic_id: str) -> None:
@@ -60,6 +72,10 @@ class Schedule:
         if next_ms is None or next_ms > elapsed_ms:
             return []
         return sorted((t for t, due_ms in self._due_ms.items() if due_ms <= elapsed_ms), key=lambda t: self._due_ms[t])
+
+    def due_ms(self, topic_id: str) -> int | None:
+        """Return when a topic is due; None: it is not known."""
+        return self._due_ms.get(topic_id)
 
     def next_ms(self) -> int | None:
         if self._next_ms is None:

@@ -22,6 +22,7 @@ from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_ph
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges, to_ranges
+from modeaware.topic_view import Moved
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
 EFFECTS = (
@@ -153,6 +154,8 @@ class TopicSeen:
         known_ms: since when this controller watches it: since its claim, or the topic's first record.
         earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
             partitions that the last one has.
+        moved: the groups that are let through to its new topic.
+        due_ms: when the next pass looks at it, or an earlier one where something happens (wall clock, ms).
     """
 
     record: TopicRecord
@@ -164,6 +167,8 @@ class TopicSeen:
     fences_lifted: int = 0
     known_ms: int | None = None
     earlier: tuple[int, TopicFacts] | None = None
+    moved: Moved = field(default_factory=Moved)
+    due_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,18 @@ class Watched:
                 if earlier is None or lacks or now_ms - earlier[0] > PACE_MS:
                     earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
+
+    def decided(self, topic_id: str, moved: Moved) -> None:
+        """Note which groups are let through."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, moved=moved)
+
+    def planned(self, topic_id: str, due_ms: int) -> None:
+        """Note when a topic is looked at next."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, due_ms=due_ms)
 
     def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
         """Note a look at topics that showed what the last one did."""
@@ -373,6 +390,7 @@ def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
         "phase": report.phase,
         "changed_ms": record.changed_ms,
         "looked_ms": seen.looked_ms,
+        "due_ms": seen.due_ms,
         "trouble": seen.trouble,
         "count": len(record.modes),
         "writable": report.writable,
@@ -406,12 +424,18 @@ def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
     if facts is None:
         return report_topic(record, TopicFacts(record.topic, None), Requirement(), record.closed)
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
-    return report_topic(record, facts, asked, record.closed)
+    return report_topic(record, facts, asked, record.closed, seen.moved)
 
 
 def required_groups(report: TopicReport) -> list[GroupProgress]:
     """Return the groups that a change in progress waits for."""
     return [group for group in report.groups if group.required and report.phase != "done"]
+
+
+def waiting_groups(report: TopicReport) -> int | None:
+    """Return how many groups are not let through to the new topic; None: no group is to move."""
+    moving = [group for group in report.groups if group.let_through is not None]
+    return sum(not group.let_through for group in moving) if moving else None
 
 
 def gate_age_s(seen: TopicSeen, now_ms: int) -> float | None:
@@ -480,6 +504,8 @@ def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
         "partitions": format_ranges(group.holding),
         "waived": group.is_waived,
         "moved": group.moved,
+        "let_through": group.let_through,
+        "gate": group.gate,
         "evacuation": group.evacuates,
         **_pace(group, seen),
     }

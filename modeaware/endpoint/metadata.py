@@ -23,7 +23,7 @@ from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.errors import ErrorCode, ModeAwareError
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import Successor, TopicView, known_id
+from modeaware.topic_view import NO_EPOCH, Moved, Successor, TopicView, known_id
 from modeaware.wire import codec
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
@@ -91,12 +91,14 @@ class Additions:
         controller_name: the ControllerName tag.
         known_only: topics that do not exist, or that the user may not see, are left out.
         removed: the RemovedTopicIds tag.
+        groups: those that the client has named: it is told whether these are let through.
     """
 
     node: Node | None
     controller_name: str | None
     known_only: bool
     removed: tuple[str, ...] = ()
+    groups: frozenset[str] = frozenset()
 
 
 class ModesQuery:
@@ -106,6 +108,7 @@ class ModesQuery:
         size_bytes: its size in memory, about.
         modes_only: it is about all topics that have a mode record.
         fresh: the mode log has to be read to its end first.
+        groups: those that the client has named.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -114,6 +117,7 @@ class ModesQuery:
         self.correlation_id = self._header.correlation_id
         self.modes_only = bool(self._request.modes_only)
         self.fresh = bool(self._request.fresh)
+        self.groups = frozenset(self._request.groups or ())
         if self.modes_only and self._request.topics is not None:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
 
@@ -166,9 +170,10 @@ def with_modes_of(
     version: int,
     known_only: bool,
     removed: tuple[str, ...] = (),
+    groups: frozenset[str] = frozenset(),
 ) -> bytes:
     """Return the broker's response (a whole frame) to a :class:`ModesQuery`'s question, with the modes."""
-    added = Additions(*_active(controller), known_only, removed)
+    added = Additions(*_active(controller), known_only, removed, groups)
     body = answers.get(
         memoryview(upstream)[4:],
         ("modes", version, controller.version(), added),
@@ -351,7 +356,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
             yield b""
             continue
         partitions = _moded(partitions, view) if view.modes else [each + _READ_WRITE for each in partitions]
-        yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view)])
+        yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view, added.groups)])
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
@@ -411,20 +416,30 @@ def _mode_and_tags(view: TopicView, index: int) -> bytes:
     return mode + bytes([len(tags)]) + b"".join(tags)
 
 
-def _topic_tags(view: TopicView) -> bytes:
+def _topic_tags(view: TopicView, asking: frozenset[str]) -> bytes:
     epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
     topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
     previous = b"" if view.previous_count is None else _tag(3, struct.pack(">i", view.previous_count))
-    successor = b"" if view.successor is None else _tag(4, b"\2" + _successor(view.successor))
-    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(successor)
-    return bytes([count]) + topic_id + epochs + previous + successor
+    successor, moved = b"", list[bytes]()
+    if view.successor is not None:
+        successor, moved = _tag(4, b"\2" + _successor(view.successor)), _moved_tags(view.successor.moved, asking)
+    count = 2 * bool(epochs) + bool(topic_id) + bool(previous) + bool(successor) + len(moved)
+    return b"".join([bytes([count]), topic_id, epochs, previous, successor, *moved])
 
 
 def _successor(successor: Successor) -> bytes:
     groups, complete = sorted(successor.groups), bytes([successor.groups_complete])
     named = [_string(successor.topic), _string(successor.topic_id)]
     state = struct.pack(">ib", successor.partition_count, successor.state)
-    return b"".join([*named, state, _varint(len(groups) + 1), *map(_string, groups), complete, b"\0"])
+    return b"".join([*named, state, _strings(groups), complete, b"\0"])
+
+
+def _moved_tags(moved: Moved, asking: frozenset[str]) -> list[bytes]:
+    """Return which of the groups that a client has named are let through; no other names."""
+    if moved.version == NO_EPOCH:
+        return []
+    epochs = (_tag(number, struct.pack(">q", epoch)) for number, epoch in enumerate(moved.version, 6))
+    return [_tag(5, _strings(sorted(filter(moved.lets, asking)))), *epochs]
 
 
 def _answer_tags(added: Additions) -> list[bytes]:
@@ -432,8 +447,12 @@ def _answer_tags(added: Additions) -> list[bytes]:
     if added.controller_name is not None:
         tags.append(_tag(0, _string(added.controller_name)))
     if added.removed:
-        tags.append(_tag(1, _varint(len(added.removed) + 1) + b"".join(map(_string, added.removed))))
+        tags.append(_tag(1, _strings(added.removed)))
     return [bytes([len(tags)]), *tags]
+
+
+def _strings(texts: Sequence[str]) -> bytes:
+    return _varint(len(texts) + 1) + b"".join(map(_string, texts))
 
 
 def _string(text: str) -> bytes:

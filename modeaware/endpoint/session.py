@@ -346,6 +346,7 @@ class ClientSession:
             version=version,
             known_only=query.modes_only,
             removed=query.removed(self._controller),
+            groups=query.groups,
         )
         self._replace(lambda own_id: query.question(self._controller, own_id, version), version, Slot(rewrite=rewrite))
 

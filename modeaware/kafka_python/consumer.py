@@ -77,7 +77,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             )
         theirs = _gateway.named_client(settings.theirs)
         strategy = theirs.get("partition_assignment_strategy", self.DEFAULT_CONFIG["partition_assignment_strategy"])
-        with acquired(settings.conf, settings.config) as views:
+        with acquired({**settings.conf, "group.id": theirs.get("group_id")}, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
             super().__init__(**theirs)
             self._create(False)  # until it is known what has become of the topics

@@ -23,6 +23,7 @@ from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, T
 from modeaware.lifecycle.state import in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.notes import Note
 
 EVACUATION_PREFIX = "modeaware-evacuation-"
 """Consumer groups whose names begin with it belong to modeaware."""
@@ -64,6 +65,7 @@ class Requirement:
         spared: the groups of which it is not known whether they use the topic, and that are waived.
         accept_state_loss: groups with state that were named in the request.
         evacuation: the group that proves the evacuation of the topic; no rule waives it.
+        is_closed: the operator has declared that these are all groups.
     """
 
     groups: tuple[str, ...] = ()
@@ -73,6 +75,7 @@ class Requirement:
     spared: frozenset[str] = frozenset()
     accept_state_loss: tuple[str, ...] = ()
     evacuation: str | None = None
+    is_closed: bool = False
 
     def of(self, retired: RetiredPartition) -> Requirement:
         """Return the requirement for one partition: what was evacuated stays so, whatever happens to the proof."""
@@ -151,7 +154,8 @@ def required_of(
     named = {rule.group for rule in registered if not rule.glob}
     using = using_groups(facts, ignored_groups, registered)
     doubt = facts.groups_doubt
-    if doubt is not None and doubt.hidden and any(rule.kind == CLOSED for rule in in_force):
+    is_closed = any(rule.kind == CLOSED for rule in in_force)
+    if doubt is not None and doubt.hidden and is_closed:
         doubt = None
     found = Requirement(
         groups=tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g))),
@@ -159,6 +163,7 @@ def required_of(
         waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
         accept_state_loss=tuple(accept_state_loss),
         evacuation=evacuation,
+        is_closed=is_closed,
     )
     spared = frozenset(name for name in facts.unclear_groups if found.waiver_of_topic(name, None) is not None)
     unclear = (each for name, each in facts.unclear_groups.items() if name not in spared)
@@ -311,4 +316,6 @@ def _held_up_by(
         return reasons.GROUP_TRUNCATED
     if truncated_to is not None and partition in group.epochless and committed > max(truncated_to, log.log_start):
         return reasons.GROUP_TRUNCATED
+    if committed < seal_offset and not caught_up and group.notes.get(partition) is Note.GIVEN:
+        return reasons.GROUP_UNCOMMITTED
     return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG

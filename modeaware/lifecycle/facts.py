@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.modelog.records import Straggler
+from modeaware.notes import Note
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class GroupFacts:
         epochless: partitions where the commit has no leader epoch, so that a truncation cannot be detected.
         subscribed: members are subscribed to the topic, or assigned partitions of it; None: not known, as in a
             rebalance.
+        notes: partition -> what the metadata of the commit says; one without metadata is missing.
+        owned: the partitions that members are assigned; None: not known, as in a rebalance.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -97,6 +100,8 @@ class GroupFacts:
     truncated: frozenset[int] = frozenset()
     epochless: frozenset[int] = frozenset()
     subscribed: bool | None = False
+    notes: Mapping[int, Note] = field(default_factory=dict)
+    owned: frozenset[int] | None = None
 
     def has_committed(self, partition_count: int) -> bool:
         """Return whether the group has an offset on each partition of a topic that has so many."""

@@ -13,18 +13,14 @@ from typing import ClassVar
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.state import drains
+from modeaware.lifecycle.moved import gate_texts
+from modeaware.lifecycle.state import drains, moving
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, TopicRecord
 from modeaware.modes import PartitionMode
+from modeaware.topic_view import Moved
 
 # Groups that move
-
-
-def moving(record: TopicRecord | None) -> Replacement | None:
-    """Return the replacement of a topic whose groups are to move: from the switch until the old topic is gone."""
-    now = record.replacement if record is not None else None
-    return now if now is not None and now.switched_ms is not None and now.gone_ms is None else None
 
 
 def not_moved(replacement: Replacement, facts: TopicFacts, requirement: Requirement) -> list[str]:
@@ -71,6 +67,8 @@ class GroupProgress:
         moved: whether it has an offset on each partition of the successor; null where no group is to move.
         must_move: a replacement waits for it to move.
         is_waived: where partitions, or the replacement as a whole, need not wait for it.
+        let_through: whether it may read the new topic; null where no group is to move.
+        gate: what it waits for before it may, in words; null: nothing.
     """
 
     json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "stateful", "waived")
@@ -84,6 +82,8 @@ class GroupProgress:
     moved: bool | None
     must_move: bool
     is_waived: bool
+    let_through: bool | None = None
+    gate: str | None = None
 
     @property
     def kind(self) -> str | None:
@@ -112,11 +112,18 @@ class GroupProgress:
         return sum(self.unread[partition] for partition in self.holding)
 
 
-def progress_of(record: TopicRecord, facts: TopicFacts, requirement: Requirement) -> dict[str, GroupProgress]:
-    """Return the progress of each group that is required or uses the topic, by name; the evacuation is the first."""
+def progress_of(
+    record: TopicRecord, facts: TopicFacts, requirement: Requirement, moved: Moved | None = None
+) -> dict[str, GroupProgress]:
+    """Return the progress of each group that is required or uses the topic, by name; the evacuation is the first.
+
+    Args:
+        moved: the groups that are let through to the new topic; None: not known.
+    """
     now = moving(record) if facts.successor is not None else None
     must_move = set(not_moved(now, facts, requirement)) if now is not None else set()
     read, required = _still_read(record, facts), set(requirement.groups)
+    gates = gate_texts(record, moved, facts, requirement) if moved is not None and now is not None else {}
     through = required.difference(still_reading(requirement, record.replacing, facts).groups)
 
     def of(name: str) -> GroupProgress:
@@ -137,6 +144,8 @@ def progress_of(record: TopicRecord, facts: TopicFacts, requirement: Requirement
             must_move=name in must_move,
             is_waived=any(unread[p] for p in waivers)
             or (moves is not None and requirement.waiver_of_topic(name, group) is not None),
+            let_through=None if moves is None or moved is None else moved.lets(name),
+            gate=None if evacuates else gates.get(name),
         )
 
     names = sorted(n for n in {*requirement.groups, *facts.groups} if not is_evacuation_group(facts.topic, n))

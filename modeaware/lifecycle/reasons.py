@@ -21,6 +21,7 @@ GROUPS_HIDDEN = "groups-hidden"
 GROUPS_TOO_MANY = "groups-too-many"
 GROUP_SETTLING = "group-settling"
 GROUP_LAG = "group-lag"
+GROUP_UNCOMMITTED = "group-uncommitted"
 GROUP_NEVER_COMMITTED = "group-never-committed"
 GROUP_GONE = "group-gone"
 GROUP_BEYOND_END = "group-beyond-end"
@@ -63,6 +64,8 @@ _TEXTS = {
     GROUPS_TOO_MANY: "the topic's mode record has no room for the names of all groups that it waits for, or that are "
     "waived: delete groups that are not needed (kafka-consumer-groups --delete), or undo (--undo)",
     GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
+    GROUP_UNCOMMITTED: "group {group} has been given all of it; its application has not committed the last records: "
+    "have it commit when poll returns nothing and when partitions are revoked, or stop it",
     GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, "
     "commit an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
     GROUP_GONE: "group {group} is required and not listed (deleted, its offsets expired, or it never ran): run it, or "
@@ -115,9 +118,10 @@ AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST})
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
-_OF_READERS = frozenset(
+OF_READERS = frozenset(
     {
         GROUP_LAG,
+        GROUP_UNCOMMITTED,
         GROUP_NEVER_COMMITTED,
         GROUP_GONE,
         GROUP_BEYOND_END,
@@ -161,7 +165,7 @@ def text(reason: str, *, others: int = 0) -> str:
         others: how many groups have to read on, or to move, beside the one that the reason names.
     """
     template, named = _TEXTS.get(code_of(reason)), _named(reason)
-    if others and code_of(reason) in _OF_READERS:
+    if others and code_of(reason) in OF_READERS:
         named += f" (and {others} more)"
     return template.format(group=named) if template else reason
 

@@ -17,6 +17,7 @@ from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.topic_view import Moved
 
 
 @dataclass(frozen=True)
@@ -202,14 +203,19 @@ class TopicReport:
 
 
 def report_topic(
-    record: TopicRecord, facts: TopicFacts, requirement: Requirement, partitions: Iterable[int]
+    record: TopicRecord,
+    facts: TopicFacts,
+    requirement: Requirement,
+    partitions: Iterable[int],
+    moved: Moved | None = None,
 ) -> TopicReport:
     """Report a topic.
 
     Args:
         partitions: those to report.
+        moved: the groups that are let through to its new topic; None: not known.
     """
-    groups = progress_of(record, facts, requirement)
+    groups = progress_of(record, facts, requirement, moved)
     must_move = tuple(name for name, group in groups.items() if group.must_move)
     each, view, phases = groups.values(), record.view(), partition_phases(record)
     return TopicReport(

@@ -200,3 +200,9 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
 def drains(partition: int, record: TopicRecord) -> bool:
     """Return whether groups have to read the partition before it becomes None, or before its topic is deleted."""
     return record.replacement is not None or reclaim_policy(partition, record) == DRAINED
+
+
+def moving(record: TopicRecord | None) -> Replacement | None:
+    """Return the replacement of a topic whose groups are to move: from the switch until the old topic is gone."""
+    now = record.replacement if record is not None else None
+    return now if now is not None and now.switched_ms is not None and now.gone_ms is None else None

@@ -2,8 +2,9 @@
 
 The key of a topic's record is its topic id, so that a topic deleted and recreated under its name starts afresh. Three
 more keys hold one record each: :data:`CLAIM_KEY` (the active controller), :data:`OBSERVED_BROKERS_KEY`, and that of
-:mod:`modeaware.modelog.group_rules`. A value holds the *whole* truth about its key, so a reader needs only the latest
-record of each key, duplicates are harmless, and compaction cannot split a change.
+:mod:`modeaware.modelog.group_rules`; a topic that is replaced may have a second one (:mod:`modeaware.modelog.moved`). A
+value holds the *whole* truth about its key, so a reader needs only the latest record of each key, duplicates are
+harmless, and compaction cannot split a change.
 
 Compatibility: readers ignore fields they do not know, and refuse a record whose ``min_reader`` is above theirs (they
 keep the last view they have of that topic). Optional fields at their default are left out.
@@ -34,7 +35,7 @@ from modeaware.modelog.json_form import (
     texts,
 )
 from modeaware.modes import PartitionMode, ReplicaState, to_ranges
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import Moved, Successor, TopicView
 
 CLAIM_KEY = "controller"
 OBSERVED_BROKERS_KEY = "observed-brokers"
@@ -290,6 +291,7 @@ class Replacement(JsonFields):
 
 
 _NO_REPLACEMENT = Replacement("", 0, 0)
+_NONE_MOVED = Moved()
 
 
 @dataclass(frozen=True)
@@ -364,8 +366,12 @@ class TopicRecord(VersionedRecord):
     def writable_count(self) -> int:
         return sum(mode.writable for mode in self.modes)
 
-    def view(self) -> TopicView:
-        """Return what clients need of this record."""
+    def view(self, moved: Moved = _NONE_MOVED) -> TopicView:
+        """Return what clients need of this record.
+
+        Args:
+            moved: the groups that are let through, by a record of their own (:mod:`modeaware.modelog.moved`).
+        """
         # Nothing of a topic that is gone is resumed: a new topic may have its name.
         known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
@@ -379,10 +385,10 @@ class TopicRecord(VersionedRecord):
             resume_offsets={p: offset for p, offset in resume.items() if offset is not None},
             reclaimed=frozenset(p for p, r in known.items() if r.replica_state is done),
             previous_count=None if self.deletion is None else self.deletion.previous_count,
-            successor=self._successor(),
+            successor=self._successor(moved),
         )
 
-    def _successor(self) -> Successor | None:
+    def _successor(self, moved: Moved) -> Successor | None:
         now = self.replacing
         if now.successor_id is None or now.undone_ms is not None:
             return None
@@ -397,6 +403,7 @@ class TopicRecord(VersionedRecord):
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
             groups=frozenset(self.required_groups) if switched else frozenset(),
             groups_complete=self.groups_complete or not switched,
+            moved=moved,
         )
 
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:

@@ -13,6 +13,7 @@ from modeaware.callouts import get_logger
 from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.json_form import VersionedRecord
+from modeaware.modelog.moved import MovedRecord, moved_key, topic_id_of
 from modeaware.modelog.records import (
     CLAIM_KEY,
     OBSERVED_BROKERS_KEY,
@@ -20,10 +21,11 @@ from modeaware.modelog.records import (
     ObservedBrokersRecord,
     TopicRecord,
 )
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import Moved, TopicView
 
 logger = get_logger(__name__)
 
+_NONE_MOVED = Moved()
 MAX_REMEMBERED_KEYS = 1_000
 """How many unreadable keys are kept apart: malformed records must fill neither memory nor the program's log."""
 
@@ -33,6 +35,7 @@ class Replay:
 
     Attributes:
         records: topic id -> the latest record of that topic.
+        moved: topic id -> the latest record of the groups that are let through to its new topic.
         claim: the claim of the latest controller; None where none was read.
         group_rules: the operator's rules about groups; None where there are none.
         observed_brokers: the brokers that were ever seen; None where no controller has recorded them.
@@ -43,6 +46,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.records: dict[str, TopicRecord] = {}
+        self.moved: dict[str, MovedRecord] = {}
         self.claim: ClaimRecord | None = None
         self.group_rules: GroupRulesRecord | None = None
         self.observed_brokers: ObservedBrokersRecord | None = None
@@ -71,6 +75,8 @@ class Replay:
                 self._apply_group_rules(value)
             elif name == OBSERVED_BROKERS_KEY:
                 self._apply_observed_brokers(value)
+            elif (topic_id := topic_id_of(name)) is not None:
+                changed = self._apply_moved(topic_id, value)
             else:
                 changed = self._apply_topic(name, value)
         except RecordError as error:
@@ -92,7 +98,16 @@ class Replay:
     def view(self, topic: str) -> TopicView:
         """What clients need to know of the topic; ``TopicView.unlisted(topic)`` where there is no record."""
         record = self.record(topic)
-        return record.view() if record is not None else TopicView.unlisted(topic)
+        return self.view_of(record) if record is not None else TopicView.unlisted(topic)
+
+    def view_of(self, record: TopicRecord) -> TopicView:
+        """What clients need to know of the topic with this record."""
+        return record.view(self.moved_of(record.topic_id))
+
+    def moved_of(self, topic_id: str) -> Moved:
+        """The groups that are let through to the topic that replaces the one with this id."""
+        found = self.moved.get(topic_id)
+        return _NONE_MOVED if found is None else found.moved
 
     @property
     def topics(self) -> Iterable[str]:
@@ -133,6 +148,21 @@ class Replay:
             _refuse_older(observed, self.observed_brokers, "the observed brokers")
         self.observed_brokers = observed
 
+    def _apply_moved(self, topic_id: str, value: bytes | None) -> frozenset[str]:
+        if value is None:
+            self.moved.pop(topic_id, None)
+        else:
+            record = MovedRecord.from_json(value)
+            if record.topic_id != topic_id:
+                key = moved_key(topic_id)
+                raise RecordError(f"mode log: the record under the key {key!r} is one of topic id {record.topic_id!r}")
+            what = f"the groups let through of topic id {topic_id!r}"
+            self._refuse_replaced(record.controller_epoch, what)
+            _refuse_older(record, self.moved.get(topic_id), what)
+            self.moved[topic_id] = record
+        held = self.records.get(topic_id)  # compaction may leave this record before the topic's own
+        return frozenset() if held is None else frozenset({held.topic})
+
     def _refuse_replaced(self, controller_epoch: int, what: str) -> None:
         if self.claim is not None and controller_epoch < self.claim.controller_epoch:
             raise RecordError(
@@ -171,7 +201,7 @@ class Replay:
     def _reject(self, key: str | bytes | None, error: RecordError) -> None:
         self.rejected += 1
         name = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
-        held = self.records.get(name)
+        held = self.records.get(topic_id_of(name) or name)
         if isinstance(error, NewerRecord):
             self.newer.add(name)
         in_use = held is not None or name in (CLAIM_KEY, GROUP_RULES_KEY, OBSERVED_BROKERS_KEY)

@@ -12,7 +12,16 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from modeaware.callouts import InnerLock
-from modeaware.controller.status import Role, Snapshot, blocked_ages_s, gate_age_s, ready, report_of, required_groups
+from modeaware.controller.status import (
+    Role,
+    Snapshot,
+    blocked_ages_s,
+    gate_age_s,
+    ready,
+    report_of,
+    required_groups,
+    waiting_groups,
+)
 from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.metrics import Families, Table, empty_families
 from modeaware.modelog.records import TopicRecord
@@ -35,6 +44,7 @@ _GAUGES: Table = {
         "Since a replaced topic's switch, until its groups have moved.",
         ("topic",),
     ),
+    "topic_groups_waiting": ("Groups of a replaced topic that are not let through to the new one.", ("topic",)),
     "topic_look_age_seconds": ("Since the controller last looked at the topic's logs and groups.", ("topic",)),
 }
 _COUNTERS: Table = {
@@ -103,11 +113,10 @@ def _add_topics(families: Families, snapshot: Snapshot) -> None:
             add("phase", (topic, phase), float(topic_phase(seen.record) == phase))
         for code, age_s in sorted(blocked_ages_s(seen, snapshot.taken_ms).items()):
             add("blocked_seconds", (topic, code), max(age_s, 0.0))
-        add(
-            "unread_offsets",
-            (topic,),
-            max((group.behind for group in required_groups(report_of(seen, snapshot))), default=0),
-        )
+        report = report_of(seen, snapshot)
+        add("unread_offsets", (topic,), max((group.behind for group in required_groups(report)), default=0))
+        if (waiting := waiting_groups(report)) is not None:
+            add("groups_waiting", (topic,), waiting)
         looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # or one that always fails has no age
         if looked_ms is not None:
             add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)

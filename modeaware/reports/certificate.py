@@ -19,10 +19,11 @@ from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, requirement_of
 from modeaware.lifecycle.facts import FenceFacts, TopicFacts
-from modeaware.lifecycle.progress import moving, still_reading
+from modeaware.lifecycle.progress import still_reading
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_followed
 from modeaware.lifecycle.report import PartitionReport, TopicReport, report_topic
 from modeaware.lifecycle.seal import seal_broken_by
+from modeaware.lifecycle.state import moving
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import format_ranges

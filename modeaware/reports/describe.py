@@ -12,7 +12,6 @@ from modeaware.errors import RecordError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, requirement_of
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
-from modeaware.lifecycle.progress import moving
 from modeaware.lifecycle.report import (
     PartitionReport,
     ReplacementReport,
@@ -21,7 +20,7 @@ from modeaware.lifecycle.report import (
     report_topic,
     waits_for,
 )
-from modeaware.lifecycle.state import current_record
+from modeaware.lifecycle.state import current_record, moving
 from modeaware.modelog.records import DRAINED, IMMEDIATE, RETENTION
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
@@ -87,7 +86,7 @@ def describe_topics(
         requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
         listed = range(max(shape.partition_count, len(record.modes)) if shape.partition_count else 0)
         about_name = TopicDescription(
-            **vars(report_topic(record, facts, requirement, listed)),
+            **vars(report_topic(record, facts, requirement, listed, log.replay.moved_of(shape.topic_id))),
             gone_ids=log.gone_ids(topic, shape.topic_id),
             leads_to=log.leads_to(topic, shape.topic_id),
             replaces=log.replaces.get(shape.topic_id),
@@ -232,6 +231,9 @@ def _group_lines(topic: TopicDescription) -> list[str]:
         lines.append(f"Of special kinds: {', '.join(special)}")
     if topic.deletion is not None and topic.deletion.accept_state_loss:
         lines.append(f"Loss of state accepted: {', '.join(topic.deletion.accept_state_loss)}")
+    if through := [group.group for group in topic.groups if group.let_through]:
+        lines.append(f"Let through: {', '.join(through)}")
+    lines += [f"Not let through: {group.group}: {group.gate}" for group in topic.groups if group.gate is not None]
     lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]
     if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
         lines.append(f"Which groups use it is not certain: {topic.groups_doubt}")

@@ -17,14 +17,15 @@ from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import requirement_of, using_groups
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.progress import GroupProgress, held_up_by, moving
+from modeaware.lifecycle.progress import GroupProgress, held_up_by
 from modeaware.lifecycle.report import TopicReport, report_topic
-from modeaware.lifecycle.state import current_record, drains, in_progress
+from modeaware.lifecycle.state import current_record, drains, in_progress, moving
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
 from modeaware.reports.session import Session
+from modeaware.topic_view import Moved
 
 logger = get_logger("modeaware.cli")
 
@@ -113,20 +114,27 @@ class GroupsReport:
 
 @dataclass(frozen=True)
 class GroupSituation:
-    """The rules; and record and facts of each topic that was looked at, by which a rule can be tried out."""
+    """The rules; and record and facts of each topic that was looked at, by which a rule can be tried out.
+
+    ``moved``: topic id -> the groups that are let through to its new topic.
+    """
 
     rules: tuple[GroupRule, ...]
     looked_at: tuple[tuple[TopicRecord | None, TopicFacts], ...]
     ignored_groups: tuple[str, ...]
     now_ms: int
     claim: ClaimRecord | None
+    moved: Mapping[str, Moved] = field(default_factory=dict)
 
     def topics(self, *more: GroupRule) -> tuple[TopicGroups, ...]:
         """Return the groups of each topic; with ``more``, as if these rules were in force too."""
         keys = {rule.key for rule in more}
         rules = (*(rule for rule in self.rules if rule.key not in keys), *more)
         return tuple(
-            report_groups(record, facts, rules, self.ignored_groups, self.now_ms) for record, facts in self.looked_at
+            report_groups(
+                record, facts, rules, self.ignored_groups, self.now_ms, self.moved.get(facts.topic_id or "", Moved())
+            )
+            for record, facts in self.looked_at
         )
 
 
@@ -153,7 +161,9 @@ def look_at_topics(
             raise facts
         else:
             logger.warning("topic %s is left out: %s", name, facts)
-    return GroupSituation(rules, tuple(looked_at), session.controller.ignored_groups, session.clock.now_ms(), log.claim)
+    ignored, now_ms = session.controller.ignored_groups, session.clock.now_ms()
+    moved = {topic_id: record.moved for topic_id, record in log.replay.moved.items()}
+    return GroupSituation(rules, tuple(looked_at), ignored, now_ms, log.claim, moved)
 
 
 def look_at_groups(
@@ -185,6 +195,7 @@ def report_groups(
     rules: Sequence[GroupRule],
     ignored_groups: Sequence[str],
     now_ms: int,
+    moved: Moved | None = None,
 ) -> TopicGroups:
     """Report every group that is required, or that uses the topic, with what it has to read of retired partitions."""
     record = current_record(record, facts.topic, facts.topic_id or "", facts.partition_count)
@@ -192,7 +203,7 @@ def report_groups(
     noted = set(record.required_groups) if in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     retired = sorted(record.retired.keys() & facts.partitions.keys())
-    report = report_topic(record, facts, requirement, retired)
+    report = report_topic(record, facts, requirement, retired, moved)
     change, groups = record.replacement or record.deletion, []
     for group in report.groups:
         name = group.group
@@ -249,6 +260,8 @@ def _blocks(group: GroupReport) -> str:
         parts.append(f"{partitions}: no, waived ({rule.reason})")
     if group.to_do is not None:
         parts.append(group.to_do)
+    if group.gate is not None:
+        parts.append(f"not let through to the new topic: {group.gate}")
     if group.stateful and group.state_loss_accepted:
         parts.append("the loss of its state is accepted")
     return "; ".join(parts) or "no"

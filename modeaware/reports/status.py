@@ -126,6 +126,7 @@ NEXT = {
     reasons.GROUPS_TOO_MANY: _GROUPS,
     reasons.GROUP_SETTLING: _GROUPS,
     reasons.GROUP_LAG: _GROUPS,
+    reasons.GROUP_UNCOMMITTED: _GROUPS,
     reasons.GROUP_NEVER_COMMITTED: f"{_WAIVE} --uncommitted-only",
     reasons.GROUP_GONE: _WAIVE,
     reasons.GROUP_BEYOND_END: _GROUPS,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -174,6 +174,7 @@ class ModeSource:
         conf: librdkafka settings of the client.
         config: the source of modes, the log, and how old views may grow.
         wanted: returns whether a handle is still in use.
+        groups: returns the groups of the consumers that use it.
 
     Attributes:
         store: the views in force.
@@ -187,6 +188,7 @@ class ModeSource:
         config: ClientConfig,
         wanted: Callable[[], bool] = lambda: True,
         clock: Clock = SYSTEM_CLOCK,
+        groups: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         conf = dict(conf)
         self._wanted = wanted
@@ -203,7 +205,7 @@ class ModeSource:
                 import modeaware.wire.transport  # noqa: F401 # its import is all that is wanted
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
         self.log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)
-        self._wire = WireSource(conf, self.store, lambda: not self._stopping.is_set(), clock, self._take_id)
+        self._wire = WireSource(conf, self.store, lambda: not self._stopping.is_set(), clock, self._take_id, groups)
         self._ids = TopicIds(conf, clock)
         interval_s = config.refresh_interval_ms / 1000
         self.checks = IdChecks(self._ids, self.store.recorded, self._take_id, interval_s, self._stopping, clock)

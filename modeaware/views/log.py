@@ -16,6 +16,7 @@ from modeaware.callouts import get_logger
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeSourceError
+from modeaware.modelog.moved import topic_id_of
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, Tail, read_to_end
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
@@ -87,7 +88,7 @@ class LogSource:
     def views_of(self, topic: str) -> list[TopicView]:
         """Return the views of all topic ids that have a record under that name; the one written last comes last."""
         with self._store.turn:
-            return [record.view() for record in self._replay.records_of(topic)]
+            return [self._replay.view_of(record) for record in self._replay.records_of(topic)]
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -199,6 +200,8 @@ class LogSource:
         topic_id = (record.key or b"").decode(errors="replace")
         first = topic_id not in self._replay.records
         changed = self._replay.apply(record.key, record.value)
+        if topic_id_of(topic_id) is not None:  # about groups: a change of the topic's view, and no other topic id
+            return changed
         if record.value is None and record.key is not None:
             self._store.forget_aside(topic_id)
             # A view may be older than the reading of the log that the replay is made from.
@@ -224,7 +227,7 @@ class LogSource:
         return now is None or now.topic_id != pending.topic_id or now.version < pending.version
 
     def _publish(self, records: Mapping[str, TopicRecord | None]) -> None:
-        views = [record.view() for record in records.values() if record is not None]
+        views = [self._replay.view_of(record) for record in records.values() if record is not None]
         for view in views:
             held = self._store.held(view.topic)
             if held is not None and view.is_older_than(held) and view.topic not in self._older:

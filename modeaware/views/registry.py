@@ -82,7 +82,14 @@ class _Shared:
         self._key = key
         self.cluster, self.mode_log = bootstrap_servers(conf), config.mode_log_topic
         self.users: weakref.WeakSet[_Handle] = weakref.WeakSet()
-        self.source = ModeSource(conf, config, lambda: bool(self.users) or not self.retire_unless_used())
+        self.source = ModeSource(
+            conf, config, lambda: bool(self.users) or not self.retire_unless_used(), groups=self.groups
+        )
+
+    def groups(self) -> set[str]:
+        """Return the groups of the consumers that use the source."""
+        with _registry.lock:
+            return {handle.group for handle in self.users if handle.group}
 
     def retire_unless_used(self) -> bool:
         """Take an unused source out of the registry: the next acquire() makes a new one. True when it was unused."""
@@ -153,12 +160,17 @@ class _Registry:
 
 
 class _Handle:
-    """One client's share of a source; see ``Views``. After close() it still returns the last views."""
+    """One client's share of a source; see ``Views``. After close() it still returns the last views.
+
+    Attributes:
+        group: the client's ``group.id``; "": none.
+    """
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         # Not all of it: the source outlives the client, and must not keep its callbacks and what hangs on them.
         self._conf = {**shared_settings(conf), "client.id": conf.get("client.id")}
         self._config = config
+        self.group = str(conf.get("group.id") or "")
         self._listeners: list[ViewListener] = []
         self._in_use: set[str] = set()
         self._closed = False

@@ -225,8 +225,8 @@ class ViewStore:
                 held = self._in_force.get(view.topic)
                 if view.topic_id in self._aside and not _keeps_name(view):
                     self._put_aside(view)
-                elif view != held and not view.is_older_than(held):
-                    changed[view.topic] = self._in_force[view.topic] = view
+                elif (newest := view.over(held)) != held:
+                    changed[view.topic] = self._in_force[view.topic] = newest
                     if view.topic_id is not None:
                         self._aside.pop(view.topic_id, None)
             for topic in gone:
@@ -296,8 +296,7 @@ class ViewStore:
 
     def _put_aside(self, view: TopicView) -> None:
         assert view.topic_id is not None, "only views with an id are compared"
-        if not view.is_older_than(self._aside.get(view.topic_id)):
-            self._aside[view.topic_id] = view
+        self._aside[view.topic_id] = view.over(self._aside.get(view.topic_id))
 
     def confirm(self) -> None:
         """Note that the views in force are the source's current ones."""

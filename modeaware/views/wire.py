@@ -24,7 +24,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import SUCCESSION, Successor, TopicView
+from modeaware.topic_view import SUCCESSION, Moved, Successor, TopicView
 from modeaware.views.store import REMEMBERED_IDS, ViewStore
 from modeaware.wire.security import security_protocol
 
@@ -53,6 +53,7 @@ class WireSource:
         wanted: returns whether a response is still wanted.
         found: called with a topic and the brokers' id for it, where the server's record is of another one (invariant
             I8); while the store's turn is held.
+        groups: returns the groups of the clients' consumers: the server is asked which of them are let through.
 
     Attributes:
         server: the current or last server.
@@ -66,12 +67,14 @@ class WireSource:
         wanted: Callable[[], bool] = lambda: True,
         clock: Clock = SYSTEM_CLOCK,
         found: Callable[[str, str], object] = lambda topic, live_id: None,
+        groups: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._conf = dict(conf)
         self._store = store
         self._wanted = wanted
         self._clock = clock
         self._found = found
+        self._groups = groups
         self._asking = InnerLock()
         self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
@@ -166,6 +169,7 @@ class WireSource:
             modes_only=topics is None,
             fresh=fresh,
             held_topic_ids=[topic_id for topic_id in held if topic_id is not None],
+            groups=sorted(self._groups()),
         )
 
         def encode(correlation_id: int, client_id: str | None) -> bytes:
@@ -330,6 +334,7 @@ def _successor(topic: Any) -> Successor | None:
     if not topic.successor:
         return None
     (found,) = topic.successor[:1]
+    decided = int(topic.moved_controller_epoch), int(topic.moved_epoch)
     return Successor(
         found.successor_name,
         found.successor_id,
@@ -338,6 +343,7 @@ def _successor(topic: Any) -> Successor | None:
         read_up_to={p.partition_index: p.read_up_to for p in topic.partitions if p.read_up_to >= 0},
         groups=frozenset(found.groups),
         groups_complete=bool(found.groups_complete),
+        moved=Moved(groups=frozenset(topic.moved or ()), version=decided),
     )
 
 

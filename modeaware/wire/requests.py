@@ -76,12 +76,12 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
     return frozenset(_decoded(ConsumerProtocolSubscription, metadata).topics) if metadata else frozenset()
 
 
-def assigned_topics(assignment: bytes) -> frozenset[str]:
-    """The topics of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
+def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
+    """The partitions of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
     if not assignment:
         return frozenset()
     found = _decoded(ConsumerProtocolAssignment, assignment)
-    return frozenset(each.topic for each in found.assigned_partitions if each.partitions)
+    return frozenset((each.topic, partition) for each in found.assigned_partitions for partition in each.partitions)
 
 
 def _decoded(schema: Any, data: bytes) -> Any:

@@ -14,7 +14,7 @@ from collections import Counter
 
 import pytest
 
-from modeaware.clients.notes import BUSY, GIVEN, READ, STARTED
+from modeaware.notes import BUSY, GIVEN, OPENED, READ
 from tests.support.member_world import APPLICATIONS, LIBRARIES, World, as_world
 
 WALKS = 120
@@ -28,7 +28,7 @@ def test_walks_break_no_rule_come_to_their_end_and_meet_all_that_may_happen() ->
         except AssertionError as error:
             error.add_note(f"seed {seed}")
             raise
-    met = {"record of a", "record of b", "shown revocation", "declined", "sought", READ, BUSY, GIVEN, STARTED}
+    met = {"record of a", "record of b", "shown revocation", "declined", "sought", READ, BUSY, GIVEN, OPENED}
     assert met <= seen.keys()
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.json_form import JsonRecord
+from modeaware.modelog.moved import MovedRecord, moved_key
 from modeaware.modelog.records import (
     CLAIM_KEY,
     OBSERVED_BROKERS_KEY,
@@ -36,9 +37,11 @@ TOPIC = replace(
 )
 CLAIM = ClaimRecord(1, "host:1", "c")
 RULES = GroupRulesRecord((GroupRule("waive", "audit", "orders", "OPS-1", 1_000),), 1, 0)
+MOVED = MovedRecord(TOPIC.topic_id, ("billing",), False, 1, 0, 1_000)
 BROKERS = ObservedBrokersRecord(brokers={1: "a", 2: None}, controller_epoch=1, epoch=0)
 RECORDS: dict[str, JsonRecord] = {
     TOPIC.topic_id: TOPIC,
+    moved_key(TOPIC.topic_id): MOVED,
     CLAIM_KEY: CLAIM,
     GROUP_RULES_KEY: RULES,
     OBSERVED_BROKERS_KEY: BROKERS,
@@ -72,7 +75,8 @@ def with_fields(found: Any, more: dict[str, Any]) -> Any:
 
 
 def state(replay: Replay) -> object:
-    return replay.records, replay.claim, replay.group_rules, replay.observed_brokers, replay.view("orders")
+    of_brokers = replay.group_rules, replay.observed_brokers
+    return replay.records, replay.moved, replay.claim, of_brokers, replay.view("orders")
 
 
 def known() -> Replay:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeaware.modelog.moved import MovedRecord, moved_key
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import Replay, fold
 from tests.support.modelog import NONE, RO, for_newer_readers, topic_record
@@ -35,6 +36,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("change"), st.sampled_from(NAMES), st.sampled_from(IDS), st.integers(1, 7)),
         st.tuples(st.just("delete"), st.sampled_from(NAMES), st.sampled_from(IDS), st.just(0)),
+        st.tuples(st.just("move"), st.sampled_from(NAMES), st.sampled_from(IDS), st.integers(0, 7)),
         st.tuples(st.just("claim"), st.just(""), st.just(""), st.just(0)),
     ),
     max_size=40,
@@ -57,6 +59,12 @@ def write(done: list[Step]) -> list[Entry]:
                 name, held[topic_id], topic_id=topic_id, writable=writable, count=8, rest=RO if writable % 2 else NONE
             )
             log.append((topic_id, replace(record, controller_epoch=controller_epoch).to_json()))
+        elif action == "move":
+            key = moved_key(topic_id)
+            held[key] = held.get(key, 0) + 1
+            groups = tuple(f"g{number}" for number in range(writable))
+            moved = MovedRecord(topic_id, groups, writable == 7, controller_epoch, held[key])
+            log.append((key, moved.to_json() if writable else None))
         elif held.pop(topic_id, None) is not None:
             log.append((topic_id, None))
     return log
@@ -76,7 +84,7 @@ def compact(log: list[Entry], chance: random.Random) -> list[Entry]:
 
 
 def state(replay: Replay) -> object:
-    return replay.records, replay.claim, {name: replay.view(name) for name in NAMES}
+    return replay.records, replay.moved, replay.claim, {name: replay.view(name) for name in NAMES}
 
 
 @given(steps, st.randoms(use_true_random=False))

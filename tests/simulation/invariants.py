@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modeaware.lifecycle.commands import Effect
 from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS, partition_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
+from modeaware.modelog.moved import topic_id_of
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode
@@ -49,6 +50,12 @@ class Judge(ChainJudge):
             self.rules.in_force = truth.group_rules.rules
             self.rules_version = truth.group_rules.version
             writer.without_rules = False
+            return
+        if topic_id_of(key) is not None:
+            rejected = truth.rejected
+            truth.apply(key, value)
+            if truth.rejected != rejected:
+                raise Violation("I5", f"controller {writer.index} appended a decision that no reader takes")
             return
         before = truth.records.get(key)
         rejected = truth.rejected

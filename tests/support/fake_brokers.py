@@ -19,11 +19,13 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class FakeGroup:
-    """A group as its coordinator knows it; ``describe`` is what its own description says, ``committed`` its offsets."""
+    """A group as its coordinator knows it; ``describe`` is what its own description says, ``committed`` its offsets,
+    and ``metadata`` what was committed beside them."""
 
     def __init__(self, name: str, kind: str = "classic", state: str = "Empty", protocol_type: str = "consumer") -> None:
         self.name, self.kind, self.state, self.protocol_type = name, kind, state, protocol_type
         self.committed: dict[str, dict[int, tuple[int, int]]] = {}
+        self.metadata: dict[str, dict[int, str]] = {}
         self.describe: dict[str, Any] = {}
         self.offsets_error = self.describe_error = 0
         self.everywhere = False
@@ -154,8 +156,10 @@ class FakeBrokers:
         topics = [{"name": topic, "partitions": self._entries(group, topic, some)} for topic, some in wanted.items()]
         return {"group_id": asked.group_id, "error_code": error or group.offsets_error, "topics": topics}
 
-    def _entries(self, group: FakeGroup, topic: str, partitions: Iterable[int]) -> list[dict[str, int]]:
-        entries = group.offsets(topic, partitions, "committed_")
+    def _entries(self, group: FakeGroup, topic: str, partitions: Iterable[int]) -> list[dict[str, Any]]:
+        noted = group.metadata.get(topic, {})
+        offsets = group.offsets(topic, partitions, "committed_")
+        entries = [each | {"metadata": noted.get(each["partition_index"], "")} for each in offsets]
         return (
             [each | {"error_code": TOPIC_AUTHORIZATION_FAILED} for each in entries] if topic in self.hidden else entries
         )

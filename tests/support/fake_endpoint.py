@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from modeaware.topic_view import TopicView
@@ -144,7 +144,7 @@ class FakeEndpoint:
         else:
             more = self.replaced if request.modes_only and self.ours else self.existing
             names = sorted({*self.views, *more} - self.hidden)
-        topics = [self._topic(name) for name in names]
+        topics = [self._topic(name, request.groups) for name in names]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
         response = codec.ModesMetadataResponse(
             version=10, brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics
@@ -157,7 +157,7 @@ class FakeEndpoint:
             response.removed_topic_ids = [topic_id for topic_id in request.held_topic_ids if topic_id in self.removed]
         return codec.encode_response(response, codec.MODES_VERSION, correlation_id)
 
-    def _topic(self, name: str) -> Any:
+    def _topic(self, name: str, groups: Iterable[str]) -> Any:
         topic_class = codec.ModesMetadataResponse.MetadataResponseTopic
         view = self.views.get(name)
         count = len(view.modes) if view is not None else self.existing.get(name, 0)
@@ -172,8 +172,10 @@ class FakeEndpoint:
             topic.controller_epoch, topic.mode_epoch = view.version
             topic.previous_count = -1 if view.previous_count is None else view.previous_count
             if (to := view.successor) is not None:
-                groups = sorted(to.groups), to.groups_complete
-                topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *groups)]
+                noted = sorted(to.groups), to.groups_complete
+                topic.successor = [(to.topic, to.topic_id, to.partition_count, to.state, *noted)]
+                topic.moved = list(filter(to.moved.lets, groups))
+                topic.moved_controller_epoch, topic.moved_epoch = to.moved.version
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:

@@ -33,11 +33,11 @@ from modeaware.clients.actions import (
     Subscribe,
 )
 from modeaware.clients.member import Member, Traits
-from modeaware.clients.notes import Note, kind_of
 from modeaware.clients.partition import Committing, State
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reader
 from modeaware.modes import PartitionMode
+from modeaware.notes import READ, Note, kind_of
 from modeaware.topic_view import Moved, Successor, TopicView
 
 GROUP = "g"
@@ -179,7 +179,8 @@ class World:
             note = kind_of(at.metadata)
             if at.offset >= end and note in (Note.READ, Note.FOREIGN):
                 continue
-            if at.offset >= end and is_late and note is Note.NONE and self.application == "transactions":
+            is_plain = note in (Note.NONE, Note.OPENED)
+            if at.offset >= end and is_late and is_plain and self.application == "transactions":
                 is_given = True  # not noted for long, as no plain commit can be made
             elif at.offset < end and note is Note.GIVEN:
                 is_given = True
@@ -324,7 +325,7 @@ class World:
             before = self.commits.get(key)
             assert before is None or at.offset >= before.offset, f"{key} was set back from {before} to {at}"
             assert before is None or kind_of(before.metadata) is not Note.FOREIGN, "metadata of the application"
-            if at.metadata == Note.READ.value:
+            if at.metadata == READ:
                 assert key not in self.at_work, "a worker is at the last record"
                 assert self.handled.get(key, 0) >= min(self.end(key), at.offset), f"{key} is not handled"
             self.seen[at.metadata] += 1

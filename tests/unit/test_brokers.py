@@ -87,8 +87,8 @@ class TestEmbeddedProtocol:
         part = ConsumerProtocolAssignment.TopicPartition
         parts = [part(topic="a", partitions=[1]), part(topic="none", partitions=[])]
         assignment = ConsumerProtocolAssignment(version=version, assigned_partitions=parts, user_data=None).encode()
-        assert requests.assigned_topics(assignment) == {"a"}
-        assert requests.subscribed_topics(b"") == requests.assigned_topics(b"") == frozenset()
+        assert requests.assigned_partitions(assignment) == {("a", 1)}
+        assert requests.subscribed_topics(b"") == requests.assigned_partitions(b"") == frozenset()
 
 
 SERVERS = {"bootstrap.servers": "a:1, PLAINTEXT://b:2"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from modeaware.errors import ModeSourceError
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import Moved, Successor, TopicView
 from modeaware.views.store import ViewStore
 from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
@@ -119,6 +120,29 @@ def test_a_view_never_goes_back(store: ViewStore) -> None:
         store.unsubscribe(heard.extend)
     store.publish([view(epoch=2, controller_epoch=3)])
     assert heard == ["orders", "orders"]
+
+
+def test_decision_about_groups_never_goes_back_whatever_becomes_of_the_rest(store: ViewStore) -> None:
+    def publish(epoch: int, version: tuple[int, int], *groups: str, topic_id: str = "id") -> None:
+        moved = Moved(groups=frozenset(groups), version=version)
+        now = Successor("orders-v2", "id-2", 4, moved=moved)
+        store.publish([replace(view(epoch=epoch), topic_id=topic_id, successor=now)])
+
+    def held() -> tuple[int, list[str]]:
+        found = store.view("orders")
+        assert found.successor is not None
+        return found.epoch, sorted(found.successor.moved.groups)
+
+    store.confirm()
+    publish(3, (1, 2), "a", "b")
+    publish(4, (1, 1), "a")
+    assert held() == (4, ["a", "b"]), "the record of the topic is newer, the decision older"
+    publish(3, (2, 3), "c")
+    assert held() == (4, ["c"]), "the decision is newer, the record older"
+    publish(4, (2, 3), "c")
+    assert held() == (4, ["c"])
+    publish(1, (1, 0), "z", topic_id="another")
+    assert held() == (1, ["z"]), "nothing of another topic id counts"
 
 
 def test_listener_that_another_one_unsubscribed_is_not_called(store: ViewStore) -> None:

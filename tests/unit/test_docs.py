@@ -22,6 +22,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 from modeaware.metrics import ClientCollector
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
+from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import (
     ClaimRecord,
     DeleteTopicPartitions,
@@ -117,11 +118,12 @@ def test_the_readme_quotes_and_draws_the_recorded_run_of_the_demo() -> None:
 
 
 def test_the_examples_of_the_mode_log_are_records() -> None:
-    topic, claim, rules, observed = json_blocks(read("docs/mode-log.md"))
+    topic, moved, claim, rules, observed = json_blocks(read("docs/mode-log.md"))
     record = TopicRecord.from_json(topic)
     assert record.to_json() == topic, "the example is not as the controller writes it"
     assert record.deletion.policy == "drained"
     assert {p for p, mode in enumerate(record.modes) if not mode.writable} == set(record.retired)
+    assert MovedRecord.from_json(moved).to_json() == moved
     assert ClaimRecord.from_json(claim).to_json() == claim
     assert GroupRulesRecord.from_json(rules).to_json() == rules
     assert ObservedBrokersRecord.from_json(observed).to_json() == observed
@@ -129,6 +131,7 @@ def test_the_examples_of_the_mode_log_are_records() -> None:
 
 RECORDS = (
     TopicRecord,
+    MovedRecord,
     Replacement,
     RetiredPartition,
     Straggler,
@@ -209,7 +212,7 @@ def test_every_reason_is_explained() -> None:
 
 DOCUMENT = read("docs/invariants.md")
 SIMULATOR = "simulator"
-NAMES = tuple(f"I{number}" for number in range(1, 9))
+NAMES = tuple(f"I{number}" for number in range(1, 10))
 CITATION = re.compile(r"\binvariants?\s+(I\d+(?:(?:,\s*|\s+and\s+)I\d+)*)")
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import LATEST_MS, alter_group_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
-from modeaware.lifecycle.drain import Drain, check_drain, required_of
+from modeaware.lifecycle.drain import Drain, Requirement, check_drain, required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.seal import seal_partition
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition
 from modeaware.modelog.replay import fold
+from modeaware.notes import Note
 from tests.support.lifecycle import LATER_MS, NOW_MS, TOPIC, facts, group, log, rule
 from tests.support.modelog import for_newer_readers
 
@@ -318,3 +320,20 @@ def test_rules_are_matched_once_a_group_not_once_a_partition(monkeypatch: pytest
     found = [check_drain(p, 10, None, logs[p], seen, requirement) for p in logs]
     assert all(drain.waived == {"b": "moved"} for drain in found)
     assert len(matched) <= 2 * len(rules)
+
+
+@pytest.mark.parametrize(
+    ("committed", "notes", "reason"),
+    [
+        (7, {}, reasons.GROUP_LAG),
+        (7, {0: Note.GIVEN}, reasons.GROUP_UNCOMMITTED),
+        (7, {1: Note.GIVEN}, reasons.GROUP_LAG),
+        (10, {0: Note.GIVEN}, None),
+    ],
+)
+def test_application_that_has_not_committed_what_it_was_given_is_named_as_such(
+    committed: int, notes: dict[int, Note], reason: str | None
+) -> None:
+    found = facts(1, {0: log(10)}, {"g": group({0: committed}, members=True, notes=notes)})
+    drain = check_drain(0, 10, None, found.partitions[0], found, Requirement(groups=("g",)))
+    assert drain.reason == (None if reason is None else reasons.of_group(reason, "g"))

@@ -11,7 +11,7 @@ from modeaware.endpoint.facade import REFUSE, ActiveController
 from modeaware.endpoint.metadata import Additions, with_modes
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.modelog.connection import connection_conf
-from modeaware.topic_view import Successor, TopicView
+from modeaware.topic_view import Moved, Successor, TopicView
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
@@ -89,6 +89,24 @@ def test_successor_is_returned(successor: Successor, state: int) -> None:
     assert (told.partition_count, told.state, told.groups) == (4, state, ["a", "b"])
     assert not told.groups_complete
     assert [p.read_up_to for p in topic.partitions] == [9, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("moved", "named", "told"),
+    [
+        (Moved(), ["billing"], ([], -1, -1)),
+        (Moved(groups=frozenset({"billing", "secret"}), version=(3, 7)), ["billing", "other"], (["billing"], 3, 7)),
+        (Moved(groups=frozenset({"billing", "secret"}), version=(3, 7)), [], ([], 3, 7)),
+        (Moved(all=True, version=(4, 0)), ["b", "a"], (["a", "b"], 4, 0)),
+    ],
+)
+def test_client_is_told_which_of_the_groups_it_has_named_are_let_through(
+    moved: Moved, named: list[str], told: tuple[list[str], int, int]
+) -> None:
+    talk = Talk(FakeDesk({"orders": replace(MOVED, successor=replace(SUCCESSOR, moved=moved))}))
+    for groups, expected in ((named, told), ([], ([], *told[1:]))):  # the answers are kept apart
+        (topic,) = asked(talk, modes_request(2, ["orders"], groups=groups)).topics
+        assert (topic.moved, topic.moved_controller_epoch, topic.moved_epoch) == expected
 
 
 @pytest.mark.parametrize("by_name", [True, False])

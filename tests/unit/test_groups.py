@@ -20,6 +20,8 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.notes import Note
+from modeaware.wire.requests import assigned_partitions
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 from tests.support.lifecycle import admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
@@ -123,8 +125,20 @@ class TestWhoUsesATopic:
         running(brokers, "g", member(["x"]), which)
         running(brokers, "not", member(["x"]))
         found = find(brokers)
-        assert found.groups == {"g": GroupFacts(has_members=True, subscribed=True)}
+        owned = frozenset({0} if assigned_partitions(which.member_assignment) else ())
+        assert found.groups == {"g": GroupFacts(has_members=True, subscribed=True, owned=owned)}
         assert found.any_doubt is None
+
+    def test_metadata_of_commits_are_notes_and_members_own_partitions(self, brokers: FakeBrokers) -> None:
+        for name in ("classic", "consumer"):
+            committed(brokers, name).metadata[TOPIC] = {0: "modeaware: read\0", 1: "mine"}
+        running_group = brokers.groups["classic"]
+        running_group.state, running_group.describe["members"] = "Stable", [member([TOPIC], [TOPIC]), member([TOPIC])]
+        groups = find(brokers).groups
+        assert [group.notes for group in groups.values()] == [{0: Note.READ, 1: Note.FOREIGN}] * 2
+        assert [groups["classic"].owned, groups["consumer"].owned] == [frozenset({0}), None]
+        running_group.state = "PreparingRebalance"
+        assert find(brokers).groups["classic"].owned is None
 
     @pytest.mark.parametrize(
         "which",
@@ -134,7 +148,8 @@ class TestWhoUsesATopic:
         running(brokers, "g", which, kind="consumer", state="Reconciling")
         running(brokers, "not", new_member(["x"]), kind="consumer", state="Assigning")
         found = find(brokers)
-        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer", subscribed=True)}
+        owned = frozenset({0} if which.target_assignment.topic_partitions else ())
+        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer", subscribed=True, owned=owned)}
         assert found.any_doubt is None
 
     def test_a_pattern_is_not_read_here(self, brokers: FakeBrokers) -> None:

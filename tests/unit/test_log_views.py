@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
+from modeaware.modelog.moved import MovedRecord, moved_key
 from modeaware.modelog.reader import LogRecord
-from modeaware.modelog.records import TopicRecord
-from modeaware.topic_view import TopicView
+from modeaware.modelog.records import Replacement, TopicRecord
+from modeaware.topic_view import Moved, TopicView
 from modeaware.views.log import LogSource
 from modeaware.views.store import ViewStore
 from tests.support.modelog import topic_record
@@ -92,6 +94,48 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
     assert sum("older than the view in force" in message for message in caplog.messages) == 1
     log.tell(topic_record(epoch=6))
     assert log.epoch() == 6
+
+
+def moved_record(epoch: int, *groups: str, topic_id: str = "old", controller_epoch: int = 1) -> tuple[str, bytes]:
+    record = MovedRecord(topic_id, groups, controller_epoch=controller_epoch, epoch=epoch)
+    return moved_key(topic_id), record.to_json()
+
+
+def replaced_record(topic_id: str, epoch: int) -> TopicRecord:
+    now = Replacement("orders-v2", 4, 1_000, successor_id="id-2", announced_ms=1, switched_ms=2)
+    return replace(record_of(topic_id, epoch), replacement=now)
+
+
+def test_a_view_changes_when_a_group_is_let_through(log: Log) -> None:
+    log.read(replaced_record("old", 5))
+    log.heard.clear()
+    log.tell(moved_record(0, "billing"))
+    log.tell(moved_record(1, "billing", "audit"))
+    found = [view.successor.moved for call in log.heard for view in call.values() if view.successor is not None]
+    assert found == [Moved(groups=frozenset(each)) for each in ({"billing"}, {"billing", "audit"})]
+    assert [log.epoch(), log.views.stats()["rejected_records"]] == [5, 0]
+
+
+def test_the_groups_let_through_are_of_one_topic_id(log: Log) -> None:
+    log.read(moved_record(0, "billing"), replaced_record("old", 5))  # compaction keeps the last of each key
+    log.tell(replaced_record("new", 1))
+    new = log.store.view("orders").successor
+    assert new is not None
+    assert new.moved == Moved()
+    assert [view.topic_id for view in log.views.views_of("orders")] == ["old", "new"]
+    log.tell(replaced_record("new", 2), moved_record(0, "audit", topic_id="new"))
+    log.tell((moved_key("old"), None))
+    new = log.store.view("orders").successor
+    assert new is not None
+    assert new.moved == Moved(groups=frozenset({"audit"}))
+
+
+def test_a_log_that_lost_its_tail_shuts_no_gate(log: Log) -> None:
+    log.read(replaced_record("old", 5), moved_record(3, "billing", "audit"))
+    log.read(replaced_record("old", 6), moved_record(2, "billing"))
+    held = log.store.view("orders")
+    assert held.successor is not None
+    assert (held.epoch, sorted(held.successor.moved.groups)) == (6, ["audit", "billing"])
 
 
 @pytest.mark.parametrize(

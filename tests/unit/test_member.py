@@ -29,11 +29,11 @@ from modeaware.clients.ends import SHORT_S
 from modeaware.clients.joining import UNOWNED_S
 from modeaware.clients.member import Member, Traits
 from modeaware.clients.new_topics import UNCOMMITTED_S
-from modeaware.clients.notes import BUSY, GIVEN, READ, STARTED, Note, kind_of
 from modeaware.clients.partition import Committing
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reader
 from modeaware.modes import PartitionMode
+from modeaware.notes import BUSY, GIVEN, OPENED, READ, Note, kind_of
 from modeaware.topic_view import Moved, Successor, TopicView
 from tests.support.stories import Steps, Story
 
@@ -482,6 +482,6 @@ def test_a_member(story: Story) -> None:
 
 
 def test_metadata_is_read_with_and_without_the_zero_byte_of_librdkafka() -> None:
-    said = {READ: Note.READ, BUSY: Note.BUSY, GIVEN: Note.GIVEN, "": Note.NONE, STARTED: Note.NONE, "x": Note.FOREIGN}
+    said = {READ: Note.READ, BUSY: Note.BUSY, GIVEN: Note.GIVEN, "": Note.NONE, OPENED: Note.OPENED, "x": Note.FOREIGN}
     for metadata, note in said.items():
         assert kind_of(metadata) is kind_of(metadata + "\0") is note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from modeaware.errors import ModeSourceError
 from modeaware.topic_view import Successor, TopicView
 from modeaware.views import choice, registry
 from modeaware.views.choice import ModeSource
+from modeaware.views.source import Views
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire, FakeTail, log_of, threads
 from tests.support.modelog import topic_record
@@ -157,6 +159,17 @@ class TestWire:
 
 
 class TestSharing:
+    def test_the_groups_of_all_consumers_are_named_and_no_other(self, endpoint: FakeEndpoint) -> None:
+        def acquired(**conf: str) -> Views:
+            settings = {"bootstrap.servers": endpoint.address, **conf}
+            return registry.acquire(settings, ClientConfig(mode_source="wire"))
+
+        with closing(acquired()), closing(acquired(**{"group.id": "billing"})) as views:
+            with closing(acquired(**{"group.id": "audit"})):
+                views.refresh(30)
+            views.refresh(30)
+            assert [request.groups for request in endpoint.asked[-2:]] == [["audit", "billing"], ["billing"]]
+
     def test_a_close_ends_a_question_that_is_under_way(self, endpoint: FakeEndpoint) -> None:
         before = len(threads())
         views = registry.acquire({"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire"))

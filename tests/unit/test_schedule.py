@@ -39,3 +39,17 @@ def test_the_longest_due_comes_first() -> None:
         schedule.now(topic_id, due_ms)
     assert schedule.due(5) == ["a", "c", "b"]
     assert schedule.next_ms() == 1
+
+
+def test_topic_is_due_in_the_pace_of_its_groups_within_the_interval() -> None:
+    schedule, at_ms = Schedule(INTERVAL_MS), 5
+
+    def due_in_ms(pace_ms: int, *, settled: bool = False, due_ms: int | None = None) -> int:
+        schedule.after_check("t", at_ms, progress=False, settled=settled, due_in_ms=due_ms, pace_ms=pace_ms)
+        next_ms = schedule.next_ms()
+        assert next_ms is not None
+        return next_ms - at_ms
+
+    assert [due_in_ms(each) for each in (100, 10_000, INTERVAL_MS * 2)] == [100, 10_000, INTERVAL_MS]
+    assert due_in_ms(10_000, due_ms=300) == 300, "what falls due sooner"
+    assert due_in_ms(10_000, settled=True) == 10_000

@@ -12,7 +12,7 @@ import pytest
 
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
-from modeaware.topic_view import SUCCESSION, Successor, TopicView
+from modeaware.topic_view import SUCCESSION, Moved, Successor, TopicView
 from modeaware.views import wire as wire_module
 from modeaware.views.store import ViewStore
 from modeaware.views.wire import TopicsMissing, WireSource
@@ -28,7 +28,10 @@ class Wire:
         self.endpoint = FakeEndpoint(ours=ours)
         self.store = ViewStore(lambda _fresh, _timeout_s: None, 60_000)
         conf, self.stopping = {"bootstrap.servers": self.endpoint.address}, False
-        self.views = WireSource(conf, self.store, lambda: not self.stopping, found=self.store.choose)
+        self.groups: set[str] = set()
+        self.views = WireSource(
+            conf, self.store, lambda: not self.stopping, found=self.store.choose, groups=lambda: self.groups
+        )
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []
         self.store.subscribe(lambda changed: self.heard.append(dict(changed)))
@@ -89,6 +92,26 @@ class TestAnswers:
         told = wire.endpoint.views["orders"] = replace(told, successor=to)
         wire.ask()
         assert (wire.held(), to.state) == (told, state)
+
+    def test_client_is_told_of_its_own_groups_and_a_flag_never_goes_back(self, wire: Wire) -> None:
+        told = wire.put("orders", 3, writable=0, rest=RO)
+
+        def ask(version: tuple[int, int], *groups: str, every: bool = False) -> Moved:
+            moved = Moved(every, frozenset(groups), version)
+            wire.endpoint.views["orders"] = replace(told, successor=Successor("v2", "id-2", 4, moved=moved))
+            wire.ask()
+            held = wire.held()
+            assert held is not None
+            assert held.successor is not None
+            return held.successor.moved
+
+        assert ask((1, 0), "billing") == Moved()
+        wire.groups |= {"billing", "audit"}
+        assert ask((1, 0), "billing", "other") == Moved(groups=frozenset({"billing"}))
+        assert wire.endpoint.metadata()[-1].groups == ["audit", "billing"]
+        assert ask((1, -1)) == Moved(groups=frozenset({"billing"})), "a server that lags behind"
+        assert ask((1, 1), every=True) == Moved(groups=frozenset({"audit", "billing"}))
+        assert ask((2, 2), "audit") == Moved(groups=frozenset({"audit"})), "a group that was taken out"
 
     def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
         wire.put("orders", 1, controller_epoch=4)

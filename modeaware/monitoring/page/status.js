@@ -57,7 +57,8 @@ function keep(id, wanted) {
   // Only what has changed is built anew, so that a selection or a scrolled table stays.
   const parent = at(id);
   const nodes = wanted.map(([key, data, build]) => {
-    const text = JSON.stringify(data, (name, value) => (name === "looked_ms" ? value !== null : value));
+    const moves = ["looked_ms", "due_ms"]; // they change with each look
+    const text = JSON.stringify(data, (name, value) => (moves.includes(name) ? value !== null : value));
     const known = shown.get(key);
     if (known && known.text === text) {
       known.node.querySelector("[data-looked]")?.setAttribute("data-since", data.looked_ms);

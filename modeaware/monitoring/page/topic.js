@@ -108,6 +108,7 @@ function state(group) {
   if (group.waived && !group.unread) return "waived";
   if (group.kind === null) return "not listed by the brokers";
   if (group.moved) return "has come to the successor";
+  if (group.gate) return `not let through: ${group.gate}`;
   return (group.evacuation ? "evacuation, " : "") + (group.running ? "running" : "no members");
 }
 

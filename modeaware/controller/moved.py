@@ -1,0 +1,154 @@
+"""The groups that are let through to new topics, as the active controller has decided: what is on the log, what looks
+have shown, and when the next look and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
+
+All topics that drain are looked at together, whenever one of them is due: their groups are listed once, so a look costs
+little more for many topics than for one. A group that is found to have read stays so until that is on the log, though a
+record of a topic may have to wait for its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.moved import (
+    Decision,
+    Limits,
+    Seen,
+    append_due_ms,
+    decide,
+    ends_of,
+    groups_that_matter,
+    look_due_ms,
+    observe,
+)
+from modeaware.lifecycle.passes import Pass, earliest_ms
+from modeaware.lifecycle.state import moving
+from modeaware.modelog.moved import MovedRecord, moved_key, topic_id_of
+from modeaware.modelog.records import TopicRecord
+from modeaware.topic_view import Moved
+
+Entry = tuple[str, bytes | None]
+_NONE_MOVED = Moved()
+
+
+class MovedGroups:
+    """The decisions about the groups of all old topics, under one claim. One thread owns it. Times are on the monotonic
+    clock.
+
+    Args:
+        records: topic id -> the decision on the log.
+        newer: keys of the log whose record needs a newer reader: nothing is decided about these topics.
+    """
+
+    def __init__(
+        self, config: ControllerConfig, records: Mapping[str, MovedRecord] | None = None, newer: Iterable[str] = ()
+    ) -> None:
+        self._limits = Limits(config.gate_unnoted_ms, config.gate_timeout_ms)
+        self._on_log = dict(records or {})
+        self._decided = dict(self._on_log)
+        self._newer = {topic_id for key in newer if (topic_id := topic_id_of(key)) is not None}
+        self._appended_ms: dict[str, int] = {}
+        self._seen: dict[str, Seen] = {}
+        self.draining: set[str] = set()
+        """The topics that are looked at in the pace of their groups."""
+
+    def moved(self, topic_id: str) -> Moved:
+        """Return the groups of a topic that are let through, on the log or about to be."""
+        found = self._decided.get(topic_id)
+        return _NONE_MOVED if found is None else found.moved
+
+    def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
+        """Take what a look has shown into account; return what follows.
+
+        Args:
+            this: the pass that the look was for.
+            after: the topic's record, as the pass leaves it.
+            at_ms: the time of the look.
+        """
+        topic_id, held = after.topic_id, self._decided.get(after.topic_id)
+        names = self._names(this, after, held)
+        partitions = sorted(after.retired)
+        seen = self._seen[topic_id] = observe(self._seen.get(topic_id), this.facts, names, partitions, at_ms)
+        if topic_id in self._newer:
+            return Decision()
+        decision = decide(after, held, this.facts, this.requirement, seen, self._limits, at_ms)
+        if decision.record is not None:
+            self._decided[topic_id] = decision.record
+        self._note_draining(this, after, decision)
+        return decision
+
+    def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
+        """Return the groups to watch: those that are not let through, and those that may be taken out again."""
+        new = this.facts.successor
+        names = groups_that_matter(after, this.facts, this.requirement)
+        if held is None or new is None:
+            return names
+        left = [n for n in held.groups if n not in this.facts.groups or not this.facts.groups[n].has_members]
+        return sorted({*(name for name in names if name not in held.groups), *left})
+
+    def _note_draining(self, this: Pass, after: TopicRecord, decision: Decision) -> None:
+        groups = this.facts.groups
+        is_read = any(name in groups and groups[name].has_members for name in decision.verdicts)
+        held_up = [retired.reason for retired in after.retired.values() if retired.reason is not None]
+        held_up += [] if after.replacing.reason is None else [after.replacing.reason]
+        waits = any(reasons.code_of(reason) in reasons.OF_READERS for reason in held_up)
+        is_old = ends_of(after) is not None
+        if waits or (is_old and (is_read or after.replacing.let_go_ms is None)):
+            self.draining.add(after.topic_id)
+        else:
+            self.draining.discard(after.topic_id)
+
+    def with_draining(self, due: Sequence[str]) -> list[str]:
+        """Return the topics to look at, of which ``due`` are due: where one of those drains, all that drain."""
+        if self.draining.isdisjoint(due):
+            return list(due)
+        return list(dict.fromkeys((*due, *sorted(self.draining))))
+
+    def next_look_ms(self, topic_id: str, decision: Decision, cost_ms: int, at_ms: int) -> int | None:
+        """Return when a topic is due because of its groups; None: it is not, before its next regular check."""
+        record_ms = self._record_due_ms(topic_id)
+        if topic_id not in self.draining:
+            return record_ms
+        changed_ms = self._seen[topic_id].changed_ms
+        return earliest_ms(record_ms, look_due_ms(changed_ms, cost_ms, decision.due_ms, at_ms))
+
+    def _record_due_ms(self, topic_id: str) -> int | None:
+        decided, on_log = self._decided.get(topic_id), self._on_log.get(topic_id)
+        if decided is None or decided == on_log:
+            return None
+        appended_ms = self._appended_ms.get(topic_id)
+        return 0 if appended_ms is None else append_due_ms(appended_ms, len(decided.groups))
+
+    # The log
+
+    def to_append(self, records: Mapping[str, TopicRecord], stamp: tuple[int, int], at_ms: int) -> list[Entry]:
+        """Return what is to be appended now: decisions that are due, and tombstones of old topics that are gone.
+
+        Args:
+            records: topic id -> the record of each topic, as it is on the log.
+            stamp: the controller epoch, and the wall-clock time.
+        """
+        entries: list[Entry] = []
+        for topic_id in [*self._decided]:
+            record = records.get(topic_id)
+            if record is None or moving(record) is None:
+                self.forget(topic_id)
+                entries.append((moved_key(topic_id), None))
+            elif (due_ms := self._record_due_ms(topic_id)) is not None and due_ms <= at_ms:
+                new = self._decided[topic_id].stamped(*stamp)
+                self._on_log[topic_id] = self._decided[topic_id] = new
+                self._appended_ms[topic_id] = at_ms
+                entries.append((moved_key(topic_id), new.to_json()))
+        return entries
+
+    def __contains__(self, topic_id: str) -> bool:
+        """Return whether there is a decision about the groups of the topic."""
+        return topic_id in self._decided
+
+    def forget(self, topic_id: str) -> None:
+        """Forget a topic: its decision is removed from the log."""
+        for known in (self._decided, self._on_log, self._appended_ms, self._seen):
+            known.pop(topic_id, None)
+        self.draining.discard(topic_id)

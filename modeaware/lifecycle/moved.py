@@ -1,0 +1,507 @@
+"""Which groups are let through to the new topic of a replacement. Pure.
+
+A group reads the new topic once its application has handled the old topic to the *end* of each partition (the offset
+behind the last record that readers are given), so each key keeps its order. Members cannot find that out one by one:
+none sees the others' work. So the controller decides, by what looks at the group's commits and members show, and puts
+the decision on the mode log (:mod:`modeaware.modelog.moved`). What is on the log does not expire, and clients open
+their gates by it alone.
+
+*Each partition has to count*, in one of these ways (:class:`Way`):
+
+==========  ============================================================================================  =======
+way         what a look shows                                                                             warned
+==========  ============================================================================================  =======
+EMPTIED     the log starts at the end or behind it: retention has taken what was left
+SAID        a commit at the end, with the note ``read`` or with metadata of the application's own
+LEFT        a commit at the end, and no members, in two looks in a row that show the same offset
+UNNOTED     a commit at the end that has neither note nor metadata, unchanged for ``unnoted_ms``          yes
+GIVEN       a commit short of the end with the note ``given``, unchanged for ``gate_timeout_ms``          yes
+UNOWNED     the group has members, and none of them has owned the partition for ``unnoted_ms``            yes
+WAIVED      an operator does not wait for the group there                                                 yes
+==========  ============================================================================================  =======
+
+*Why a commit is not enough.* Client libraries commit by a timer what was given to the application, handled or not. Only
+a member of ours knows that the application has come back for more, and says so in a note. The commit of a stock member,
+or of one that does not know the new topic yet, says nothing; what it was given it has handled when
+``max.poll.interval.ms`` is over, or it is out of the group: so ``unnoted_ms`` has to be the largest of the group's
+members. Who subscribes to what decides nothing: a member may widen its subscription with its last record in hand.
+
+*Why two looks for LEFT.* A look lists groups and then reads offsets; a member may come between. With two looks, the
+offsets of the first lie before the listing of the second: who has committed them is gone, and its work is done, or is
+lost with it, as Kafka has it.
+
+*Batch committers* (``GIVEN``) commit after so many records, or so long after one. The gate withholds what would bring
+that commit about, so it does not wait for it. The deletion of the old topic does (:mod:`modeaware.lifecycle.drain`).
+
+*At once* goes a group whose commits on the new topic prove that it was let through before: each partition has one, and
+one of them has our metadata or lies behind the start. The mode log may be older than that, where it was restored.
+
+*Taken out* is a group without members, in two looks, that has not read the old topic by these rules, and has nothing on
+the new topic or was set back on both: it begins anew. A seal that breaks later takes no group out: what it was given of
+the new topic cannot be taken back. With a closed list of groups, ``all`` are let through at the release.
+
+*Time.* Since when something is unchanged is what this controller has seen, on its monotonic clock, and is on no record:
+the next controller waits anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from modeaware.lifecycle.drain import Requirement, is_evacuation_group
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.passes import earliest_ms
+from modeaware.lifecycle.state import moving
+from modeaware.modelog.moved import MovedRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, TopicRecord
+from modeaware.modes import format_ranges
+from modeaware.notes import Note
+from modeaware.topic_view import Moved
+
+SOONEST_MS, LATEST_MS = 100, 10_000
+"""When a topic that drains is looked at again, at the soonest and, where nothing costs too much, at the latest."""
+COST_FACTOR = 10
+"""A look is followed by a pause of so many times what it took: looks take a tenth of a core at most."""
+MANY_GROUPS = 100
+APPEND_MS, MANY_APPEND_MS = 1_000, 10_000
+"""The time between two records of one topic: the latter above :data:`MANY_GROUPS` groups, which the record repeats."""
+
+
+class Way(Enum):
+    """Why a partition counts for a group; see the module."""
+
+    EMPTIED = "emptied"
+    SAID = "said"
+    LEFT = "left"
+    UNNOTED = "unnoted"
+    GIVEN = "given"
+    UNOWNED = "unowned"
+    WAIVED = "waived"
+
+
+class Wait(Enum):
+    """What a partition waits for that does not count yet."""
+
+    UNREAD = "unread"
+    GIVEN = "given"
+    BUSY = "busy"
+    UNNOTED = "unnoted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long what looks show has to be unchanged."""
+
+    unnoted_ms: int
+    gate_timeout_ms: int
+
+
+# What looks have shown
+
+
+@dataclass(frozen=True)
+class PartitionSeen:
+    """A group's commit on one partition of the old topic.
+
+    Attributes:
+        committed: the offset; None: there is none.
+        note: in its metadata.
+        since_ms: when the first look showed this offset with this note.
+        unowned_since_ms: since when looks have shown members of the group, and none that owns the partition; looks
+            during a rebalance show neither. None: one owns it, or there are no members.
+        empty_looks: how many looks in a row have shown this offset, and no members; two at most.
+    """
+
+    committed: int | None
+    note: Note
+    since_ms: int
+    unowned_since_ms: int | None = None
+    empty_looks: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What looks have shown of the groups of one topic that drains.
+
+    Attributes:
+        groups: group -> partition -> what was seen.
+        changed_ms: when a look last showed another offset, note, or membership than the one before.
+    """
+
+    groups: Mapping[str, Mapping[int, PartitionSeen]] = field(default_factory=dict)
+    changed_ms: int = 0
+
+
+def observe(
+    before: Seen | None, facts: TopicFacts, names: Iterable[str], partitions: Collection[int], at_ms: int
+) -> Seen:
+    """Return what is known after one more look.
+
+    Args:
+        names: the groups that matter. One that is not in doubt, and not in ``facts``, has neither commits nor members.
+        at_ms: the time of the look, on a monotonic clock.
+    """
+    known = before.groups if before is not None else {}
+    groups: dict[str, Mapping[int, PartitionSeen]] = {}
+    for name in names:
+        if is_unclear(name, facts):  # nothing new is known
+            groups |= {name: known[name]} if name in known else {}
+            continue
+        group, earlier = facts.groups.get(name, _NO_GROUP), known.get(name, {})
+        groups[name] = {p: _observed(earlier.get(p), p, group, at_ms) for p in partitions}
+    is_same = before is not None and _shape(groups) == _shape(before.groups)
+    return Seen(groups, before.changed_ms if is_same and before is not None else at_ms)
+
+
+_NO_GROUP = GroupFacts()
+
+
+def is_unclear(name: str, facts: TopicFacts) -> bool:
+    """Return whether a look shows nothing of the group: its offsets were not read, or it may not be listed."""
+    return name in facts.unclear_groups or (name not in facts.groups and facts.groups_doubt is not None)
+
+
+def _observed(before: PartitionSeen | None, partition: int, group: GroupFacts, at_ms: int) -> PartitionSeen:
+    committed, note = group.committed.get(partition), group.notes.get(partition, Note.NONE)
+    is_same = before is not None and (before.committed, before.note) == (committed, note)
+    unowned = before.unowned_since_ms if before is not None else None
+    if not group.has_members or (group.owned is not None and partition in group.owned):
+        unowned = None
+    elif group.owned is not None and unowned is None:
+        unowned = at_ms
+    empty_looks = 0
+    if not group.has_members:
+        empty_looks = 1 if before is None or before.committed != committed else min(before.empty_looks + 1, 2)
+    since_ms = before.since_ms if before is not None and is_same else at_ms
+    return PartitionSeen(committed, note, since_ms, unowned, empty_looks)
+
+
+def _shape(groups: Mapping[str, Mapping[int, PartitionSeen]]) -> object:
+    return {
+        name: [(p, s.committed, s.note, s.empty_looks, s.unowned_since_ms) for p, s in seen.items()]
+        for name, seen in groups.items()
+    }
+
+
+# The rule
+
+
+@dataclass(frozen=True)
+class PartitionVerdict:
+    """Whether a partition counts: ``way``, or else what it waits for.
+
+    ``due_ms``: when it will count if nothing changes. None: something has to change.
+    """
+
+    way: Way | None = None
+    wait: Wait | None = None
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupVerdict:
+    """Whether a group is let through: each of its partitions counts, or it was let through before.
+
+    Attributes:
+        partitions: partition -> the verdict on it.
+        is_proved: commits on the new topic prove an earlier letting-through.
+        begins_anew: it is to be taken out, where it was let through.
+    """
+
+    partitions: Mapping[int, PartitionVerdict]
+    is_proved: bool = False
+    begins_anew: bool = False
+
+    @property
+    def has_read(self) -> bool:
+        return all(each.way is not None for each in self.partitions.values())
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next of its partitions counts if nothing changes."""
+        return earliest_ms(*(each.due_ms for each in self.partitions.values()))
+
+    def where(self, what: Way | Wait) -> list[int]:
+        """Return the partitions that count in this way, or wait for this."""
+        return [p for p, each in self.partitions.items() if what in (each.way, each.wait)]
+
+
+def ends_of(record: TopicRecord) -> dict[int, int] | None:
+    """Return the end of each partition of an old topic; None: not all are known, or the topic's groups do not move."""
+    if moving(record) is None:
+        return None
+    ends = {p: retired.read_up_to for p, retired in record.retired.items() if retired.read_up_to is not None}
+    return ends if len(ends) == len(record.modes) else None
+
+
+def verdict_on_partition(
+    end: int, log: PartitionFacts | None, seen: PartitionSeen | None, limits: Limits, at_ms: int
+) -> PartitionVerdict:
+    """Return whether a partition of the old topic counts for a group (invariant I9).
+
+    Args:
+        log: None: its leader did not answer.
+        seen: None: nothing is known of the group.
+    """
+    if log is not None and log.log_start >= end:
+        return PartitionVerdict(Way.EMPTIED)
+    if seen is None:
+        return PartitionVerdict(wait=Wait.UNKNOWN)
+    verdict = _by_commit(end, seen, limits, at_ms)
+    if verdict.way is None and seen.unowned_since_ms is not None:
+        due_ms = seen.unowned_since_ms + limits.unnoted_ms
+        if at_ms >= due_ms:
+            return PartitionVerdict(Way.UNOWNED)
+        return replace(verdict, due_ms=earliest_ms(verdict.due_ms, due_ms))
+    return verdict
+
+
+def _by_commit(end: int, seen: PartitionSeen, limits: Limits, at_ms: int) -> PartitionVerdict:
+    if seen.committed is None or seen.committed < end:
+        if seen.note is not Note.GIVEN:
+            return PartitionVerdict(wait=Wait.BUSY if seen.note is Note.BUSY else Wait.UNREAD)
+        return _after(seen.since_ms + limits.gate_timeout_ms, Way.GIVEN, Wait.GIVEN, at_ms)
+    if seen.note in (Note.READ, Note.FOREIGN):
+        return PartitionVerdict(Way.SAID)
+    if seen.empty_looks >= 2:
+        return PartitionVerdict(Way.LEFT)
+    if seen.note is Note.BUSY:
+        return PartitionVerdict(wait=Wait.BUSY)
+    return _after(seen.since_ms + limits.unnoted_ms, Way.UNNOTED, Wait.UNNOTED, at_ms)
+
+
+def _after(due_ms: int, way: Way, wait: Wait, at_ms: int) -> PartitionVerdict:
+    return PartitionVerdict(way) if at_ms >= due_ms else PartitionVerdict(wait=wait, due_ms=due_ms)
+
+
+def verdict_on_group(
+    name: str,
+    record: TopicRecord,
+    ends: Mapping[int, int],
+    facts: TopicFacts,
+    requirement: Requirement,
+    seen: Seen,
+    limits: Limits,
+    at_ms: int,
+) -> GroupVerdict:
+    """Return whether a group may be let through.
+
+    Args:
+        ends: :func:`ends_of`.
+    """
+    group = facts.groups.get(name)
+    of_group = {} if is_unclear(name, facts) else seen.groups.get(name, {})
+    partitions = {}
+    for partition, end in ends.items():
+        log = facts.partitions.get(partition)
+        verdict = verdict_on_partition(end, log, of_group.get(partition), limits, at_ms)
+        if verdict.way is None and requirement.waiver(name, group, partition) is not None:
+            verdict = PartitionVerdict(Way.WAIVED)
+        elif verdict.way is not Way.EMPTIED and group is not None and partition in group.truncated:
+            verdict = PartitionVerdict(wait=Wait.UNREAD)  # it may have missed what was written instead
+        partitions[partition] = verdict
+    found = GroupVerdict(partitions, is_proved=_is_proved(name, record, facts))
+    return replace(found, begins_anew=not found.has_read and _begins_anew(name, ends, facts, of_group))
+
+
+def _is_proved(name: str, record: TopicRecord, facts: TopicFacts) -> bool:
+    """Return whether the group's commits on the new topic prove that it was let through before."""
+    new, count = facts.successor, record.replacing.num_partitions
+    group = new.groups.get(name) if new is not None else None
+    if new is None or group is None or not group.has_committed(count):
+        return False
+    return any(group.notes.get(p) is Note.OPENED for p in range(count)) or _is_behind_start(group, new)
+
+
+def _is_behind_start(group: GroupFacts, new: TopicFacts) -> bool:
+    starts = {p: log.log_start for p, log in new.partitions.items()}
+    return any(p in starts and offset > starts[p] for p, offset in group.committed.items())
+
+
+def _begins_anew(name: str, ends: Mapping[int, int], facts: TopicFacts, seen: Mapping[int, PartitionSeen]) -> bool:
+    """Return whether a group without members, in two looks, has nothing on the new topic, or was set back on both."""
+    new = facts.successor
+    if new is None or is_unclear(name, facts) or is_unclear(name, new) or not seen:
+        return False
+    if any(each.empty_looks < 2 for each in seen.values()):
+        return False
+    group = new.groups.get(name, _NO_GROUP)
+    was_set_back = any((each.committed or 0) < ends[p] for p, each in seen.items() if each.committed is not None)
+    return not group.committed or (was_set_back and not _is_behind_start(group, new))
+
+
+# The decision
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from one look at an old topic.
+
+    Attributes:
+        record: to be appended, not stamped yet; None: nothing changes.
+        verdicts: group -> the verdict on it, of the groups that are not let through by now.
+        due_ms: when the next partition counts if nothing changes, on the monotonic clock.
+        alarms: warnings for the operator.
+    """
+
+    record: MovedRecord | None = None
+    verdicts: Mapping[str, GroupVerdict] = field(default_factory=dict)
+    due_ms: int | None = None
+    alarms: tuple[str, ...] = ()
+
+
+def groups_that_matter(record: TopicRecord, facts: TopicFacts, requirement: Requirement) -> list[str]:
+    """Return the groups of an old topic that are let through one day, sorted."""
+    names = {*requirement.groups, *facts.groups, *record.required_groups}
+    return sorted(name for name in names if not is_evacuation_group(record.topic, name))
+
+
+def decide(
+    record: TopicRecord,
+    held: MovedRecord | None,
+    facts: TopicFacts,
+    requirement: Requirement,
+    seen: Seen,
+    limits: Limits,
+    at_ms: int,
+) -> Decision:
+    """Decide which groups of an old topic are let through.
+
+    Args:
+        record: of the topic, as this pass leaves it.
+        held: the decision on the log; None: there is none.
+        seen: with this look.
+    """
+    before = held or MovedRecord(record.topic_id)
+    ends = ends_of(record)
+    if before.all or ends is None or facts.topic_id != record.topic_id:
+        return Decision()
+    names, moved = groups_that_matter(record, facts, requirement), set(before.groups)
+    verdicts = {
+        name: verdict_on_group(name, record, ends, facts, requirement, seen, limits, at_ms)
+        for name in {*names, *moved}
+        if name not in moved or name in seen.groups
+    }
+    taken_out = sorted(name for name in moved if name in verdicts and verdicts[name].begins_anew)
+    added = sorted(n for n in names if n not in moved and (verdicts[n].has_read or verdicts[n].is_proved))
+    alarms = [_taken_out_alarm(record, name) for name in taken_out]
+    alarms += [alarm for name in added for alarm in _alarms(record, name, verdicts[name], facts, ends)]
+    after = replace(before, groups=tuple(sorted((moved - set(taken_out)) | set(added))))
+    if requirement.is_closed and record.replacing.let_go_ms is not None:
+        after = replace(after, groups=(), all=True)
+    elif len(after.to_json()) > MAX_RECORD_BYTES:
+        after = _shortened(before, after, requirement, facts)
+    waiting = {name: verdict for name, verdict in verdicts.items() if not after.moved.lets(name)}
+    due_ms = earliest_ms(*(verdict.due_ms for verdict in waiting.values()))
+    return Decision(None if after == before else after, waiting, due_ms, tuple(alarms))
+
+
+def _shortened(before: MovedRecord, after: MovedRecord, requirement: Requirement, facts: TopicFacts) -> MovedRecord:
+    """Return a record that fits: ``all`` where no required group is missing, else as it was before."""
+    missing = set(requirement.waited_for(facts.groups)).difference(after.groups)
+    return before if missing else replace(after, groups=(), all=True)
+
+
+def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
+    """Return when the next record of a topic may be appended: one a second, fewer with many groups.
+
+    Args:
+        appended_ms: when the last one was; None: none was, and the next may be at once.
+    """
+    if appended_ms is None:
+        return None
+    return appended_ms + (MANY_APPEND_MS if groups > MANY_GROUPS else APPEND_MS)
+
+
+def look_due_ms(changed_ms: int, cost_ms: int, due_ms: int | None, at_ms: int) -> int:
+    """Return when a topic that drains is looked at next, on the monotonic clock.
+
+    Half as long after a look as nothing had changed before it, so an end is noticed in the pace of the group's own
+    commits; within :data:`SOONEST_MS` and :data:`LATEST_MS`, and earlier where something falls due.
+
+    Args:
+        changed_ms: of :class:`Seen`.
+        cost_ms: how long the look took.
+        due_ms: when something falls due though nothing changes.
+    """
+    pace_ms = min(max((at_ms - changed_ms) // 2, SOONEST_MS), LATEST_MS)
+    if due_ms is not None:
+        pace_ms = min(pace_ms, max(due_ms - at_ms, SOONEST_MS))
+    return at_ms + max(pace_ms, COST_FACTOR * cost_ms)
+
+
+# What people are told
+
+
+def _alarms(
+    record: TopicRecord, name: str, verdict: GroupVerdict, facts: TopicFacts, ends: Mapping[int, int]
+) -> Iterable[str]:
+    """Yield a warning for each way by which order may be lost (invariant I9)."""
+    if verdict.is_proved:
+        return
+    let = f"group {name!r} is let through from {record.topic!r} to {record.replacing.successor!r}"
+    for way, why in _WARNED.items():
+        if partitions := verdict.where(way):
+            unread = _unread(name, partitions, facts, ends)
+            yield f"{let}: {why.format(partitions=format_ranges(partitions), unread=unread)}"
+
+
+_WARNED = {
+    Way.UNNOTED: "its commits are at the end of partitions {partitions}, and no member says that the application has "
+    "handled the last records (clients without modeaware?)",
+    Way.GIVEN: "it has been given all of partitions {partitions}; its application has not committed the last {unread} "
+    "records. After a crash these come again, later than newer ones",
+    Way.UNOWNED: "no member owns partitions {partitions}, which have {unread} records that it has not read",
+    Way.WAIVED: "it is waived on partitions {partitions}, which have {unread} records that it has not read",
+}
+
+
+def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement: Requirement) -> dict[str, str]:
+    """Return group -> what it waits for before it may read the new topic, by one look alone; none that is let through.
+
+    Args:
+        moved: the groups that are let through.
+    """
+    ends = ends_of(record)
+    names = [name for name in groups_that_matter(record, facts, requirement) if not moved.lets(name)]
+    if ends is None:
+        return dict.fromkeys(names, "the end of the old topic is not known yet")
+    seen = observe(None, facts, names, sorted(ends), 0)
+    found = {}
+    for name in names:
+        verdict = verdict_on_group(name, record, ends, facts, requirement, seen, _BY_ONE_LOOK, 0)
+        parts = []
+        for wait, what in _WAITS.items():
+            if partitions := verdict.where(wait):
+                unread = _unread(name, partitions, facts, ends)
+                parts.append(what.format(partitions=format_ranges(partitions), unread=unread))
+        found[name] = "; ".join(parts) or "it has read all, and is about to be let through"
+    return found
+
+
+_BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
+_WAITS = {
+    Wait.UNREAD: "it has {unread} records of partitions {partitions} to read",
+    Wait.GIVEN: "it has been given all of partitions {partitions}; its application has not committed the last {unread} "
+    "records",
+    Wait.BUSY: "its application has paused partitions {partitions}, or gone back in them",
+    Wait.UNNOTED: "it has committed all of partitions {partitions}, and no member says that the last records are "
+    "handled",
+    Wait.UNKNOWN: "it is not known what it has committed",
+}
+
+
+def _unread(name: str, partitions: Iterable[int], facts: TopicFacts, ends: Mapping[int, int]) -> int:
+    group = facts.groups.get(name, _NO_GROUP)
+    starts = {p: facts.partitions[p].log_start for p in partitions if p in facts.partitions}
+    return sum(max(ends[p] - max(group.committed.get(p, 0), start), 0) for p, start in starts.items())
+
+
+def _taken_out_alarm(record: TopicRecord, name: str) -> str:
+    return (
+        f"group {name!r} has no members and nothing on {record.replacing.successor!r}, or was set back: it reads "
+        f"{record.topic!r} first when it comes back"
+    )

@@ -1,0 +1,274 @@
+"""The engine lets groups through: what it appends, at which pace it looks, and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.cluster.observer import Look
+from modeaware.config import ControllerConfig
+from modeaware.controller.engine import Engine
+from modeaware.controller.schedule import elapsed_ms
+from modeaware.controller.status import Role, Snapshot, topic_status
+from modeaware.errors import ClusterError
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
+from modeaware.lifecycle.replacement import FENCE_CONFIGS
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.moved import MOVED_PREFIX, MovedRecord, moved_key
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    ClaimRecord,
+    DeleteTopicPartitions,
+    Replacement,
+    RetiredPartition,
+    TopicRecord,
+)
+from modeaware.notes import Note
+from tests.support.lifecycle import RO, RW, group, log
+from tests.support.modelog import for_newer_readers
+from tests.support.simulated import MemoryLog, SimClock
+
+OLD, NEW = "orders", "orders-v2"
+
+
+def old_topic(topic: str = OLD, *, groups: tuple[str, ...] = ("g",), end: int = 10) -> TopicRecord:
+    """A sealed topic of two partitions, whose name leads to a new one."""
+    return TopicRecord(
+        topic,
+        f"id-{topic}",
+        1,
+        1,
+        (RO, RO),
+        retired={p: RetiredPartition(seal_offset=end, seal_leader_epoch=3, read_up_to=end) for p in (0, 1)},
+        required_groups=groups,
+        replacement=Replacement(
+            f"{topic}-v2",
+            2,
+            0,
+            successor_id=f"id-{topic}-v2",
+            announced_ms=1,
+            switched_ms=2,
+            own_configs={},
+            fenced_ms=3,
+        ),
+    )
+
+
+class World:
+    """Topics, their groups, and an engine that has claimed a log with ``records``. A look takes ``look_ms``."""
+
+    def __init__(self, *records: TopicRecord, moved: Sequence[tuple[str, bytes]] = ()) -> None:
+        self.clock = SimClock()
+        self.records = {record.topic: record for record in records}
+        self.groups: dict[str, dict[str, GroupFacts]] = {topic: {} for topic in self.records}
+        self.look_ms = 0
+        self.looks: list[list[str]] = []
+        self.log = MemoryLog()
+        claim = ClaimRecord(1, None, "before").to_json()
+        self.log.append([(CLAIM_KEY, claim), *((r.topic_id, r.to_json()) for r in records), *moved])
+        brokers: Any = self
+        self.engine = Engine(self.log, brokers, brokers, ControllerConfig(), self.clock)
+        self.engine.claim("test")
+
+    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        self.looks.append([look.topic for look in looks])
+        self.clock.advance(self.look_ms)
+        return [self._facts(look) for look in looks]
+
+    def _facts(self, look: Look) -> TopicFacts:
+        if look.topic not in self.records:
+            return TopicFacts(look.topic, f"id-{look.topic}", 2, partitions={0: log(), 1: log()})
+        count = len(self.records[look.topic].modes)
+        return TopicFacts(
+            look.topic,
+            f"id-{look.topic}",
+            partition_count=count,
+            partitions={p: log(10, log_end=10, read_up_to=10) for p in range(count)},
+            groups=self.groups[look.topic],
+            fence=FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count))),
+        )
+
+    def perform(self, effects: Sequence[object]) -> list[None]:
+        return [None for _ in effects]
+
+    def commit(self, name: str, offset: int = 10, note: Note = Note.READ, topic: str = OLD, **more: Any) -> None:
+        notes = dict.fromkeys((0, 1), note) if note is not Note.NONE else {}
+        facts = {"members": True, "owned": frozenset({0, 1}), **more}
+        self.groups[topic][name] = group({0: offset, 1: offset}, notes=notes, **facts)
+
+    def serve(self, for_ms: int) -> None:
+        """What the controller's thread does for so long: it checks what is due."""
+        until_ms = self.clock.time_ms + for_ms
+        while self.clock.time_ms < until_ms:
+            if due := self.engine.schedule.due(elapsed_ms(self.clock)):
+                self.engine.check(self.engine.awake(due))
+            next_ms = self.engine.schedule.next_ms()
+            assert next_ms is not None
+            self.clock.time_ms = min(max(next_ms, self.clock.time_ms + 1), until_ms)
+
+    @property
+    def written(self) -> list[MovedRecord | None]:
+        return [
+            None if value is None else MovedRecord.from_json(value)
+            for key, value in self.log.entries
+            if key.startswith(MOVED_PREFIX)
+        ]
+
+    @property
+    def let_through(self) -> Mapping[str, tuple[str, ...]]:
+        return {record.topic_id: record.groups for record in self.log.open().moved.values()}
+
+
+def test_group_that_has_read_is_let_through_within_a_moment_and_not_before() -> None:
+    world = World(old_topic())
+    world.commit("g", 9)
+    world.serve(60_000)
+    assert world.written == []
+    world.commit("g")
+    world.serve(10_000)
+    assert world.let_through == {"id-orders": ("g",)}
+    assert [record and record.version for record in world.written] == [(2, 0)]
+    world.serve(60_000)
+    assert len(world.written) == 1, "nothing is appended twice"
+
+
+def test_looks_follow_the_pace_of_the_groups_and_their_own_cost() -> None:
+    world = World(old_topic())
+    world.commit("g", 5)
+    world.serve(1_000)
+    busy = len(world.looks)
+    assert busy > 4
+    world.serve(60_000)
+    world.looks.clear()
+    world.serve(100_000)
+    assert 18 <= len(world.looks) <= 24, "the topic and its successor, every ten seconds"
+    world.look_ms = 1_000
+    world.looks.clear()
+    world.serve(200_000)
+    assert 14 <= len(world.looks) <= 22, "a look of two seconds, every twenty"
+
+
+def test_all_topics_that_drain_are_looked_at_together() -> None:
+    world = World(old_topic("a"), old_topic("b"))
+    world.commit("g", 5, topic="a")
+    world.serve(60_000)
+    world.looks.clear()
+    world.serve(30_000)
+    assert {tuple(sorted(topics)) for topics in world.looks} == {("a", "b"), ("a-v2", "b-v2")}
+
+
+def test_arrivals_are_appended_once_a_second_and_every_ten_with_many_groups() -> None:
+    names = [f"g{number:03}" for number in range(150)]
+    world = World(old_topic(groups=tuple(names)))
+    for name in names:
+        world.commit(name, 5)
+    world.serve(1_000)
+    for name in names[:100]:
+        world.commit(name)
+        world.serve(100)
+    world.serve(2_000)
+    first = [len(record.groups) for record in world.written if record is not None]
+    assert first[-1] == 100
+    assert 8 <= len(first) <= 13
+    for name in names[100:]:
+        world.commit(name)
+        world.serve(100)
+    world.serve(12_000)
+    rest = [len(record.groups) for record in world.written[len(first) :] if record is not None]
+    assert rest[-1] == 150
+    assert len(rest) <= 3
+
+
+def test_decision_that_waits_for_its_turn_is_not_lost() -> None:
+    world = World(old_topic(groups=("a", "b")))
+    world.commit("a")
+    world.commit("b", 5)
+    world.serve(100)
+    world.commit("b")
+    world.serve(400)
+    assert world.let_through == {"id-orders": ("a",)}
+    world.commit("b", note=Note.NONE)  # a rebalance wipes it
+    world.serve(2_000)
+    assert world.let_through == {"id-orders": ("a", "b")}
+
+
+def test_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(old_topic())
+    world.commit("g", 7, note=Note.GIVEN)
+    world.serve(9_000)
+    assert world.written == []
+    world.serve(8_000)
+    assert world.let_through == {"id-orders": ("g",)}
+    warned = [m for m in caplog.messages if "its application has not committed the last 6 records" in m]
+    assert len(warned) == 1
+
+
+def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:
+    world = World(old_topic(groups=("a", "b")))
+    world.commit("a")
+    world.commit("b", 5)
+    world.serve(100_000)
+    (seen,) = world.engine.watched.seen().topics
+    assert seen.moved.groups == {"a"}
+    assert seen.due_ms is not None
+    assert 0 <= seen.due_ms - world.clock.time_ms <= 10_000
+    world.engine.check([seen.record.topic_id])
+    shown = topic_status(seen, Snapshot(world.clock.time_ms, "c", Role.ACTIVE, topics=(seen,)))
+    told = {group["group"]: (group["let_through"], group["gate"]) for group in shown["groups"]}
+    assert told == {"a": (True, None), "b": (False, "it has 10 records of partitions 0-1 to read")}
+
+
+def test_next_controller_takes_over_what_was_decided() -> None:
+    held = MovedRecord("id-orders", ("a",), controller_epoch=7, epoch=4)
+    world = World(old_topic(groups=("a", "b")), moved=[(moved_key("id-orders"), held.to_json())])
+    world.commit("a")
+    world.commit("b")
+    world.serve(10_000)
+    assert world.let_through == {"id-orders": ("a", "b")}
+    assert [record and record.version for record in world.written] == [(7, 4), (8, 5)]
+
+
+def test_record_for_newer_readers_is_left_alone() -> None:
+    newer = for_newer_readers(MovedRecord("id-orders", ("a",), controller_epoch=1, epoch=4))
+    world = World(old_topic(), moved=[(moved_key("id-orders"), newer)])
+    world.commit("g")
+    world.serve(60_000)
+    assert [key for key, _ in world.log.entries].count(moved_key("id-orders")) == 1
+
+
+def test_decision_ends_with_the_old_topic() -> None:
+    held = MovedRecord("id-orders", ("g",), controller_epoch=1, epoch=0)
+    record = old_topic()
+    gone = replace(record, replacement=replace(record.replacing, let_go_ms=4, gone_ms=5), retired={})
+    world = World(gone, moved=[(moved_key("id-orders"), held.to_json())])
+    world.serve(1_000)
+    assert world.written[-1] is None
+    assert world.let_through == {}
+
+
+def test_a_shrink_that_waits_for_a_group_is_looked_at_in_its_pace() -> None:
+    record = TopicRecord(
+        OLD,
+        "id-orders",
+        1,
+        1,
+        (RW, RO),
+        deletion=DeleteTopicPartitions(1, 0, False, 0, 2),
+        retired={1: RetiredPartition(seal_offset=10, seal_leader_epoch=3)},
+        required_groups=("g",),
+    )
+    world = World(record)
+    world.commit("g", 5, note=Note.NONE)
+    world.serve(900_000)
+    (record,) = world.engine.records
+    assert record.retired[1].reason == reasons.of_group(reasons.GROUP_LAG, "g")
+    world.looks.clear()
+    world.commit("g", note=Note.NONE)
+    world.serve(10_500)
+    (record,) = world.engine.records
+    assert record.retired[1].reason is None, "an end is noticed within ten seconds"
+    assert world.written == []

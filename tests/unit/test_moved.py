@@ -1,0 +1,383 @@
+"""Which groups are let through to the new topic, as a table of stories, and when that is looked at again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.lifecycle.drain import required_of
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
+from modeaware.lifecycle.moved import (
+    Decision,
+    Limits,
+    Seen,
+    append_due_ms,
+    decide,
+    groups_that_matter,
+    look_due_ms,
+    observe,
+)
+from modeaware.lifecycle.progress import progress_of
+from modeaware.modelog.group_rules import CLOSED, WAIVE, GroupRule
+from modeaware.modelog.moved import MovedRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, Replacement, RetiredPartition, TopicRecord
+from modeaware.notes import BUSY, GIVEN, OPENED, READ, Note, kind_of
+from modeaware.topic_view import Moved
+from tests.support.lifecycle import NOW_MS, RO, TOPIC, TOPIC_ID, facts, group, log, rule
+from tests.support.stories import Steps, Story
+
+UNNOTED_MS, GATE_TIMEOUT_MS = 300_000, 10_000
+LIMITS = Limits(UNNOTED_MS, GATE_TIMEOUT_MS)
+READ_NOTE, GIVEN_NOTE, BUSY_NOTE = Note.READ, Note.GIVEN, Note.BUSY
+FOREIGN, OPENED_NOTE = Note.FOREIGN, Note.OPENED
+
+
+class Topic:
+    """An old topic of two partitions that end at 10, one group, and the controller that looks at them."""
+
+    def __init__(self, *, closed: bool = False, required: tuple[str, ...] = ("g",)) -> None:
+        self.rules: list[GroupRule] = [rule(CLOSED)] if closed else []
+        self.record = TopicRecord(
+            TOPIC,
+            TOPIC_ID,
+            1,
+            1,
+            (RO, RO),
+            retired={p: RetiredPartition(seal_offset=11, read_up_to=10) for p in (0, 1)},
+            required_groups=required,
+            replacement=Replacement("orders-v2", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2),
+        )
+        self.logs = {0: log(11), 1: log(11)}
+        self.groups: dict[str, GroupFacts] = {}
+        self.on_new: dict[str, GroupFacts] = {}
+        self.doubt: GroupsDoubt | None = None
+        self.unclear: dict[str, GroupsDoubt] = {}
+        self.held: MovedRecord | None = None
+        self.seen: Seen | None = None
+        self.decision = Decision()
+        self.at_ms = 0
+
+    # What happens
+
+    def commits(self, *offsets: int, note: Note = Note.NONE, of: str = "g", **more: Any) -> None:
+        """The group has members; a partition without an offset has no commit."""
+        committed = dict(enumerate(offsets))
+        notes = dict.fromkeys(committed, note) if note is not Note.NONE else {}
+        defaults = {"members": True, "owned": frozenset({0, 1})}
+        self.groups[of] = group(committed, notes=notes, **{**defaults, **more})
+
+    def notes(self, partition: int, note: Note) -> None:
+        self.groups["g"] = replace(self.groups["g"], notes={**self.groups["g"].notes, partition: note})
+
+    def has(self, **changes: Any) -> None:
+        self.groups["g"] = replace(self.groups["g"], **changes)
+
+    def is_deleted(self) -> None:
+        self.groups.pop("g", None)
+
+    def commits_on_new(self, *offsets: int, note: Note = Note.NONE, of: str = "g") -> None:
+        committed = dict(enumerate(offsets))
+        self.on_new[of] = group(committed, notes=dict.fromkeys(committed, note))
+
+    def waived(self) -> None:
+        self.rules.append(rule(WAIVE, "g"))
+
+    def emptied(self, *partitions: int) -> None:
+        self.logs |= {p: log(11, 10) for p in partitions}
+
+    def silent(self, partition: int) -> None:
+        del self.logs[partition]
+
+    def released(self) -> None:
+        self.record = replace(self.record, replacement=replace(self.record.replacing, let_go_ms=3))
+
+    def breaks(self) -> None:
+        self.record = replace(self.record, retired={**self.record.retired, 0: RetiredPartition()})
+
+    def in_doubt(self, *groups: str) -> None:
+        why = GroupsDoubt("a broker is silent")
+        self.doubt, self.unclear = (None if groups else why), dict.fromkeys(groups, why)
+
+    def look(self, after_ms: int = 100) -> None:
+        self.at_ms += after_ms
+        successor = replace(facts(2, {0: log(50), 1: log(50)}, self.on_new), topic_id="id-2")
+        doubts = {"groups_doubt": self.doubt, "unclear_groups": self.unclear}
+        found = facts(2, None, self.groups, partitions=self.logs, successor=successor, **doubts)
+        requirement = required_of(self.record.required_groups, found, self.rules, (), NOW_MS)
+        names = {*groups_that_matter(self.record, found, requirement), *(self.held.groups if self.held else ())}
+        self.seen = observe(self.seen, found, sorted(names), range(2), self.at_ms)
+        self.decision = decide(self.record, self.held, found, requirement, self.seen, LIMITS, self.at_ms)
+        if self.decision.record is not None:
+            self.held = self.decision.record.stamped(1, self.at_ms)
+
+    # What is seen
+
+    def lets(self, *groups: str, every: bool = False) -> None:
+        held = self.held or MovedRecord(TOPIC_ID)
+        assert (held.groups, held.all) == (groups, every)
+
+    def waits(self, *, due_in_ms: int | None = None, **partitions: list[int]) -> None:
+        """What the group waits for -> on which partitions; and when that is over by itself."""
+        (verdict,) = self.decision.verdicts.values()
+        found: dict[str, list[int]] = {}
+        for p, each in verdict.partitions.items():
+            if each.wait is not None:
+                found.setdefault(each.wait.value, []).append(p)
+        assert found == partitions
+        assert self.decision.due_ms == (None if due_in_ms is None else self.at_ms + due_in_ms)
+
+    def warns(self, *words: str) -> None:
+        assert len(self.decision.alarms) == len(words), self.decision.alarms
+        for alarm, word in zip(self.decision.alarms, words, strict=True):
+            assert word in alarm
+
+
+step = Steps()
+STORIES = {
+    "a group that has read and said so": Story(
+        [step.commits(9, 10, note=READ_NOTE), step.look(), step.lets(), step.waits(unread=[0])],
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.warns()],
+    ),
+    "metadata of the application's own say as much": Story(
+        [step.commits(10, 12, note=FOREIGN), step.look(), step.lets("g"), step.warns()],
+    ),
+    "the application works on the last record": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.notes(1, BUSY_NOTE), step.look(), step.lets()],
+        [step.look(10 * UNNOTED_MS), step.lets(), step.waits(busy=[1])],
+        [step.notes(1, READ_NOTE), step.look(), step.lets("g")],
+    ),
+    "a commit of a stock client proves nothing before the longest poll interval is over": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.notes(0, Note.NONE), step.look(), step.lets()],
+        [step.look(UNNOTED_MS - 1), step.lets(), step.waits(due_in_ms=1, unnoted=[0])],
+        [step.look(1), step.lets("g"), step.warns("no member says that the application has handled the last records")],
+    ),
+    "that time begins anew with another commit": Story(
+        [step.commits(10, 10), step.look(), step.look(UNNOTED_MS - 1), step.lets()],
+        [step.commits(10, 11), step.look(1), step.lets(), step.waits(due_in_ms=UNNOTED_MS, unnoted=[1])],
+    ),
+    "a batch committer that has been given all": Story(
+        [step.commits(10, 7, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look(), step.lets()],
+        [step.look(GATE_TIMEOUT_MS - 1), step.lets(), step.waits(due_in_ms=1, given=[1])],
+        [
+            step.look(1),
+            step.lets("g"),
+            step.warns("given all of partitions 1; its application has not committed the last 3"),
+        ],
+    ),
+    "a batch committer that commits meanwhile has more time": Story(
+        [step.commits(10, 7, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look()],
+        [step.commits(10, 9, note=GIVEN_NOTE), step.notes(0, READ_NOTE), step.look(GATE_TIMEOUT_MS), step.lets()],
+    ),
+    "given counts short of the end alone": Story(
+        [step.commits(10, 10, note=GIVEN_NOTE), step.look(), step.look(GATE_TIMEOUT_MS), step.lets()],
+        [step.waits(due_in_ms=UNNOTED_MS - GATE_TIMEOUT_MS, unnoted=[0, 1])],
+    ),
+    "a note of an earlier end proves nothing": Story(
+        [
+            step.commits(9, 9, note=READ_NOTE),
+            step.look(),
+            step.look(UNNOTED_MS),
+            step.lets(),
+            step.waits(unread=[0, 1]),
+        ],
+    ),
+    "a group without members, in two looks": Story(
+        [step.commits(10, 10, members=False), step.look(), step.lets()],
+        [step.look(), step.lets("g"), step.warns()],
+    ),
+    "not where the offset is another one by then": Story(
+        [
+            step.commits(9, 10, members=False),
+            step.look(),
+            step.commits(10, 10, members=False),
+            step.look(),
+            step.lets(),
+        ],
+        [step.look(), step.lets("g")],
+    ),
+    "not where a member came between": Story(
+        [step.commits(10, 10, members=False), step.look(), step.commits(10, 10), step.look(), step.lets()],
+        [step.commits(10, 10, members=False), step.look(), step.lets(), step.look(), step.lets("g")],
+    ),
+    "a group that has stopped before the end has to run": Story(
+        [step.commits(10, 9, members=False), step.look(), step.look(UNNOTED_MS), step.look(), step.lets()],
+        [step.waits(unread=[1])],
+    ),
+    "a partition that no member owns": Story(
+        [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look(), step.lets()],
+        [step.look(UNNOTED_MS - 1), step.lets(), step.waits(due_in_ms=1, unread=[1])],
+        [step.look(1), step.lets("g"), step.warns("no member owns partitions 1, which have 6 records")],
+    ),
+    "a rebalance shows neither, an owner ends it": Story(
+        [step.commits(10, 4, note=READ_NOTE, owned=frozenset({0})), step.look()],
+        [step.has(owned=None), step.look(UNNOTED_MS - 1), step.lets()],
+        [step.has(owned=frozenset({0, 1})), step.look(1), step.lets(), step.waits(unread=[1])],
+        [step.has(owned=frozenset({0})), step.look(1), step.waits(due_in_ms=UNNOTED_MS, unread=[1])],
+    ),
+    "what retention has taken need not be read": Story(
+        [step.emptied(0, 1), step.look(), step.lets("g"), step.warns()],
+    ),
+    "a leader that does not answer proves nothing, a commit does": Story(
+        [step.silent(1), step.commits(10, 9, note=READ_NOTE), step.look(), step.lets(), step.waits(unread=[1])],
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g")],
+    ),
+    "a commit on a part of the log that was truncated proves nothing": Story(
+        [step.commits(10, 10, note=READ_NOTE, truncated=frozenset({1})), step.look(), step.lets()],
+        [step.waits(unread=[1])],
+    ),
+    "a waiver": Story(
+        [step.commits(3), step.look(), step.lets(), step.waived(), step.look(), step.lets("g")],
+        [step.warns("it is waived on partitions 0-1, which have 17 records")],
+    ),
+    "our metadata on the new topic prove that the gate was open before": Story(
+        [step.commits(), step.commits_on_new(0, note=OPENED_NOTE), step.look(), step.lets()],
+        [step.commits_on_new(0, 0), step.look(), step.lets()],
+        [step.commits_on_new(0, 0, note=OPENED_NOTE), step.look(), step.lets("g"), step.warns()],
+    ),
+    "and so does a commit behind its start": Story(
+        [step.commits(), step.commits_on_new(0, 7), step.look(), step.lets("g"), step.warns()],
+    ),
+    "a seal that breaks takes no group out, and lets none through": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.breaks(), step.look(), step.lets("g")],
+        [step.commits(10, 10, note=READ_NOTE, of="late"), step.look(), step.lets("g")],
+    ),
+    "a group that is deleted begins anew": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g")],
+        [
+            step.is_deleted(),
+            step.look(),
+            step.lets("g"),
+            step.look(),
+            step.lets(),
+            step.warns("no members and nothing on"),
+        ],
+    ),
+    "not while it may only be hidden": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.is_deleted(), step.in_doubt()],
+        [step.look(), step.look(), step.look(), step.lets("g")],
+    ),
+    "nor where it has offsets on the new topic": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.is_deleted(), step.commits_on_new(3, 4)],
+        [step.look(), step.look(), step.look(), step.lets("g")],
+    ),
+    "nor a group that has read and stopped before it had any": Story(
+        [step.commits(10, 10, members=False), step.look(), step.look(), step.lets("g"), step.look(), step.lets("g")],
+    ),
+    "a group that is set back on both begins anew, one that is on the old topic alone does not": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.look(), step.lets("g"), step.commits_on_new(5, 5)],
+        [step.commits(0, 0, members=False), step.look(), step.look(), step.look(), step.lets("g")],
+        [step.commits_on_new(0, 0), step.look(), step.lets()],
+    ),
+    "a closed list of groups": Story(
+        [step.commits(10, 9, note=READ_NOTE), step.look(), step.lets(), step.released(), step.look()],
+        [step.lets(every=True)],
+        closed=True,
+    ),
+    "the release opens nothing where the list is open": Story(
+        [step.commits(10, 9, note=READ_NOTE), step.released(), step.look(), step.lets()],
+    ),
+    "a group whose offsets cannot be read": Story(
+        [step.commits(10, 9, members=False), step.look(), step.in_doubt("g"), step.is_deleted(), step.look()],
+        [step.lets(), step.waits(unknown=[0, 1])],
+    ),
+    "nothing counts by the time alone while the group's offsets cannot be read": Story(
+        [step.commits(10, 10), step.look(), step.in_doubt("g"), step.look(UNNOTED_MS)],
+        [step.lets(), step.waits(unknown=[0, 1]), step.in_doubt("other"), step.look(), step.lets("g")],
+    ),
+    "late groups count as well": Story(
+        [step.commits(10, 10, note=READ_NOTE), step.commits(10, 10, note=READ_NOTE, of="late"), step.look()],
+        [step.lets("g", "late")],
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_letting_through(story: Story) -> None:
+    story.run(Topic)
+
+
+def test_names_beyond_the_limit_wait_until_no_required_group_is_missing() -> None:
+    names = tuple(f"{number:04}-{'n' * 250}" for number in range(1_000))
+    topic = Topic(required=names)
+    for name in names[:-1]:
+        topic.commits(10, 10, note=READ_NOTE, of=name)
+    topic.look()
+    topic.lets(*names[:-1])
+    assert len((topic.held or MovedRecord("")).to_json()) < 300_000
+    many = tuple(f"late-{number:04}-{'n' * 250}" for number in range(4_000))
+    for name in many:
+        topic.commits(10, 10, note=READ_NOTE, of=name)
+    topic.look()
+    topic.lets(*names[:-1])
+    topic.commits(10, 10, note=READ_NOTE, of=names[-1])
+    topic.look()
+    topic.lets(every=True)
+    assert len(MovedRecord(TOPIC_ID, (*names, *many)).to_json()) > MAX_RECORD_BYTES
+
+
+def test_reports_say_what_a_group_waits_for() -> None:
+    topic = Topic(required=("a", "b", "c", "d", "e", "f"))
+    topic.commits(10, 8, note=GIVEN_NOTE, of="a")
+    topic.commits(2, 3, of="b")
+    topic.commits(10, 10, of="c")
+    topic.commits(10, 10, note=BUSY_NOTE, of="d")
+    topic.commits(10, 10, note=READ_NOTE, of="e")
+    topic.commits(10, 10, note=READ_NOTE, of="f")
+    found = facts(2, None, topic.groups, partitions=topic.logs, successor=facts(2))
+    progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
+    assert {name: group.gate for name, group in progress.items()} == {
+        "a": "it has been given all of partitions 1; its application has not committed the last 2 records; it has "
+        "committed all of partitions 0, and no member says that the last records are handled",
+        "b": "it has 15 records of partitions 0-1 to read",
+        "c": "it has committed all of partitions 0-1, and no member says that the last records are handled",
+        "d": "its application has paused partitions 0-1, or gone back in them",
+        "e": "it has read all, and is about to be let through",
+        "f": None,
+    }
+    assert [name for name, group in progress.items() if group.let_through] == ["f"]
+    unknown = progress_of(topic.record, found, required_of((), found, (), (), 0))
+    assert {(group.gate, group.let_through) for group in unknown.values()} == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "note"),
+    [
+        (None, Note.NONE),
+        ("", Note.NONE),
+        ("\0", Note.NONE),
+        (READ, Note.READ),
+        (f"{READ}\0", Note.READ),
+        (BUSY, Note.BUSY),
+        (GIVEN, Note.GIVEN),
+        (OPENED, Note.OPENED),
+        ("mine", Note.FOREIGN),
+    ],
+)
+def test_metadata_are_notes(metadata: str | None, note: Note) -> None:
+    assert kind_of(metadata) is note
+
+
+@pytest.mark.parametrize(
+    ("quiet_ms", "cost_ms", "due_in_ms", "expected_ms"),
+    [
+        (0, 0, None, 100),
+        (1_000, 0, None, 500),
+        (60_000, 0, None, 10_000),
+        (60_000, 0, 700, 700),
+        (60_000, 0, -5, 100),
+        (0, 40, None, 400),
+        (60_000, 900, None, 10_000),
+        (60_000, 1_500, 700, 15_000),
+    ],
+)
+def test_pace_of_looks(quiet_ms: int, cost_ms: int, due_in_ms: int | None, expected_ms: int) -> None:
+    at_ms = 1_000_000
+    due_ms = None if due_in_ms is None else at_ms + due_in_ms
+    assert look_due_ms(at_ms - quiet_ms, cost_ms, due_ms, at_ms) == at_ms + expected_ms
+
+
+@pytest.mark.parametrize(("appended_ms", "groups", "due_ms"), [(None, 1, None), (5, 100, 1_005), (5, 101, 10_005)])
+def test_pace_of_records(appended_ms: int | None, groups: int, due_ms: int | None) -> None:
+    assert append_due_ms(appended_ms, groups) == due_ms
