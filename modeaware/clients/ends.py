@@ -4,7 +4,8 @@ The end of a partition is the offset behind its last record: of an old topic's p
 retired partition of a topic that was shrunk.
 
 * *The group is told once*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`), until the
-  controller has let it through. With automatic commits the library commits first what is stored: its own commit would wipe a note.
+  controller has let it through. With automatic commits the library commits first what is stored: its own commit would
+  wipe a note.
   No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
   but for a start where the group has none.
 * *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
@@ -22,6 +23,7 @@ from modeaware.clients.actions import Commit, CommitStored, Committed
 from modeaware.clients.partition import Committing, Partition, State, Step
 from modeaware.clients.starts import Key
 from modeaware.clients.subscription import Reading
+from modeaware.notes import Note, kind_of
 from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
@@ -74,6 +76,22 @@ class Ends:
                 is_final = not is_due or self._subject(topic.view, key, end) in self._shown
                 found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
         return found
+
+    def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
+        """Return whether more is to be learned of what the application was given of a partition, and has committed."""
+        topic, each = reading.topic(key[0]), self._partitions[key]
+        end = topic.ends.get(key[1])
+        if end is None or (topic.view.successor is not None and not topic.awaits_word):
+            return False
+        if not each.is_handled(end, paused=key in self._paused):
+            return True
+        if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
+            return False
+        at = each.committed
+        is_said = at is not None and at.offset >= end
+        return not is_said or (
+            topic.awaits_word and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
+        )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
         """Return the partitions at their ends of which it is not known what the group has committed."""

@@ -252,7 +252,7 @@ class Member:
         """Return the partitions whose positions decide something."""
         shown = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
         new = {key for key in shown if self._new.waits_for(self.reading.topic_id(key[0]))}
-        return new | {key for key in shown if key[1] in self.reading.topic(key[0]).ends}
+        return new | {key for key in shown if self._ends.is_watched(self.reading, key, self.committing)}
 
     def pause(self, keys: Iterable[Key]) -> None:
         """The application pauses ``keys``; the library does so, too."""
