@@ -98,7 +98,8 @@ class CommitNotes:
         metadata = self._member.metadata(key_of(each), each.offset, position, in_transaction=in_transaction)
         if not metadata:
             return each
-        known: dict[str, Any] = {} if each.leader_epoch is None else {"leader_epoch": each.leader_epoch}
+        epoch: int | None = each.leader_epoch  # None where there is none
+        known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(each.topic, each.partition, each.offset, metadata, **known)
 
 

@@ -7,6 +7,7 @@ reported its end. All of it is for the polling thread.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from modeaware.clients.member import Member
 from modeaware.clients.partition import State
 from modeaware.clients.starts import Key
 from modeaware.confluent.names import physical_topic
-from modeaware.confluent.offsets import key_of, parts_of
+from modeaware.confluent.offsets import RETRY_S, key_of, parts_of
 from modeaware.librdkafka import KafkaError, Message, TopicPartition
 from modeaware.modes import PartitionMode
 
@@ -28,7 +29,7 @@ class PartitionEnds:
         wanted: the application is given the end of each partition.
 
     Attributes:
-        is_late: librdkafka was not ready for one of them: try again.
+        retry_s: when to try again, on the monotonic clock: librdkafka was not ready for one of them.
     """
 
     def __init__(self, stock: Any, member: Member, seek: Callable[[TopicPartition], bool], *, wanted: bool) -> None:
@@ -39,7 +40,7 @@ class PartitionEnds:
         self._reported: dict[Key, int] = {}  # the last end that it has reported, of those that may be hidden
         self._paused: set[Key] = set()
         self.wanted = wanted
-        self.is_late = False
+        self.retry_s: float | None = None
 
     def pause(self, keys: Collection[Key]) -> None:
         """Hide ``keys``, each once its end is reported."""
@@ -77,7 +78,7 @@ class PartitionEnds:
         Args:
             keys: None: all that are hidden.
         """
-        self.is_late = False
+        self.retry_s = None
         partitions = self._member.partitions
         hidden = keys if keys is not None else (key for key, each in partitions.items() if _is_hidden(each.state))
         ends = {key: end for key in hidden if (end := self._end_of(key)) is not None}
@@ -89,7 +90,7 @@ class PartitionEnds:
                 if key[1] not in self._member.reading.view(key[0]).reclaimed:
                     continue
                 if not self._seek(TopicPartition(*key, ends[key])):
-                    self.is_late = True
+                    self.retry_s = time.monotonic() + RETRY_S
                     continue
                 partitions[key].sought(ends[key])
             self._ending.add(key)

@@ -294,6 +294,7 @@ class Membership:
         else:
             self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
             self._view()
+            self.ends.forget(places if incremental else self.member.partitions.keys())
             self.member.assigned_by_application(places, incremental=incremental)
             if not places and not incremental:
                 self._stock.assign([])
@@ -384,7 +385,6 @@ class Membership:
                 return
             self.member.settled(self._ownership.withheld)
         self._run()
-        self.ends.run_to_end()
         if self._patterns.due_s is not None and time.monotonic() >= self._patterns.due_s:
             reading = self.member.reading
             before, wanted = self._subscribed, Subscribe(reading.topics, reading.left_out)
@@ -415,11 +415,9 @@ class Membership:
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
-        times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s]
+        times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
         if self.given is not None and self.member.watched():
             times.append(self._looked_s + LOOK_S)
-        if self.ends.is_late:
-            times.append(time.monotonic() + LOOK_S)
         return min((at for at in times if at is not None), default=None)
 
     # Actions
@@ -439,6 +437,7 @@ class Membership:
                 self.member.failed(action, time.monotonic())
             else:
                 self.member.done(action, answer, time.monotonic())
+        self.ends.run_to_end()
 
     def _show(self, show: Show) -> None:
         callback = self.subscription.callback(show.event) if self.subscription else None
