@@ -17,7 +17,7 @@ from modeaware.clients.member import Member
 from modeaware.clients.named import PairedName
 from modeaware.clients.starts import Key
 from modeaware.confluent.offsets import key_of, metadata_of, parts_of
-from modeaware.confluent.retarget import Switch, Target
+from modeaware.confluent.retarget import Target
 from modeaware.librdkafka import Message, TopicPartition
 
 _PARAMETERS = ("message", "offsets", "asynchronous")
@@ -25,9 +25,6 @@ _PARAMETERS = ("message", "offsets", "asynchronous")
 
 class CommitNotes:
     """The application's commits through one consumer.
-
-    Attributes:
-        commit, store_offsets: librdkafka's own methods, until there is something to note.
 
     Args:
         commit, store_offsets: what they call, with the client first.
@@ -39,14 +36,11 @@ class CommitNotes:
         self._stock = stock
         self._own = commit, store_offsets
         self._noting = partial(self._commit, commit), partial(self._store, store_offsets)
-        self.commit = Switch(commit)
-        self.store_offsets = Switch(store_offsets)
 
-    def note(self, wanted: bool) -> None:
-        """Have the member learn of commits, and notes ride on them (any thread)."""
-        commit, store_offsets = self._noting if wanted else self._own
-        self.commit.point_to(commit)
-        self.store_offsets.point_to(store_offsets)
+    def methods(self, *, noting: bool) -> tuple[Target, Target]:
+        """Return what to call for ``commit`` and ``store_offsets``: where there is something to note, what has the
+        member learn of commits, and notes ride on them."""
+        return self._noting if noting else self._own
 
     def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets of a transaction with their notes."""

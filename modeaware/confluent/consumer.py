@@ -90,9 +90,7 @@ class Consumer(_Slots):
         self._hook = hook = PollHook(poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish))
         member = member_of(group, config)
         self._notes = CommitNotes(commit, store_offsets, member, stock)
-        self._names = LogicalNames(
-            self._notes.commit.call, self._notes.store_offsets.call, renames=config.topic_names == "logical"
-        )
+        self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = ownership = Ownership(stock, group, views, self._describer)
         self._membership = Membership(
@@ -328,7 +326,7 @@ class Consumer(_Slots):
         # An event about a topic that the application has not named may be in librdkafka's queue.
         finishes = self._renames or self._membership.may_see_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
-        self._notes.note(bool(self._membership.member.watched()))
+        self._names.put_over(*self._notes.methods(noting=bool(self._membership.member.watched())))
 
     def _may_end_hidden(self) -> bool:
         """Whether the end of a partition may be reported that is hidden, or will be: from before the assignment, after

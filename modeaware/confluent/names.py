@@ -47,7 +47,9 @@ class LogicalNames:
         self._given: set[str] = set()
         self.commit = Switch(commit)
         self.store_offsets = Switch(store_offsets)
-        self._translating = (partial(self._translated, commit), partial(self._translated, store_offsets))
+        self._translating = (partial(self._translated, 0), partial(self._translated, 1))
+        self._own: tuple[Target, Target] = commit, store_offsets
+        self._translates = False
 
     def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
         """Keep what ``find`` returns, successor -> name (any thread); return whether messages are to be renamed.
@@ -61,9 +63,20 @@ class LogicalNames:
             self._names = found if anew else {**self._names, **found}
             if not self._names or not self._renames:
                 return False
-            for switch, target in zip((self.commit, self.store_offsets), self._translating, strict=True):
-                switch.point_to(target)
+            self._translates = True
+            self._point(self._translating)
             return True
+
+    def put_over(self, commit: Target, store_offsets: Target) -> None:
+        """Call these from now on (any thread)."""
+        with self._lock:
+            self._own = commit, store_offsets
+            if not self._translates:
+                self._point(self._own)
+
+    def _point(self, targets: tuple[Target, Target]) -> None:
+        for switch, target in zip((self.commit, self.store_offsets), targets, strict=True):
+            switch.point_to(target)
 
     def logical(self, message: Message) -> str | None:
         """Return the name of a message's topic, whether the message says that or the topic itself."""
@@ -97,7 +110,8 @@ class LogicalNames:
                 )
             )
 
-    def _translated(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+    def _translated(self, which: int, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        method = self._own[which]
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
         message, offsets = given.get("message"), given.get("offsets")
         if isinstance(offsets, list):
