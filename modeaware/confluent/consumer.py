@@ -324,9 +324,9 @@ class Consumer(_Slots):
 
     def _finish_what_is_needed(self) -> None:
         # An event about a topic that the application has not named may be in librdkafka's queue.
-        finishes = self._renames or self._membership.may_see_absences
+        finishes = self._renames or self._membership.sees_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
-        self._names.put_over(*self._notes.methods(noting=bool(self._membership.member.watched())))
+        self._names.put_over(*self._notes.methods(noting=self._membership.watches))
 
     def _may_end_hidden(self) -> bool:
         """Whether the end of a partition may be reported that is hidden, or will be: from before the assignment, after
@@ -343,7 +343,7 @@ class Consumer(_Slots):
         return self._membership.concerns({view.topic} if view.successor is None else {view.topic, view.successor.topic})
 
     def _look_soon(self) -> None:
-        if self._membership.member.watched():
+        if self._membership.watches:
             self._hook.call()
 
     def _act(self) -> None:
@@ -361,7 +361,7 @@ class Consumer(_Slots):
         self._names.rename(result)
         if self._wants_ends and result is not None:
             self._membership.ends.take(result if isinstance(result, list) else [result])
-        if result is None or not self._membership.may_see_absences:
+        if result is None or not self._membership.sees_absences:
             return False
         if not isinstance(result, list):
             return self._membership.is_absence(result)

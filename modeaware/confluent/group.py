@@ -116,6 +116,8 @@ class Membership:
     Attributes:
         subscription: the last one; stays after ``unsubscribe()``, whose revocation still calls back.
         given: what the group gave to this member in this generation; None while it has no assignment.
+        watches: it is to be learned what the application is given, and commits.
+        sees_absences: events may come about topics that the application has not named.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class Membership:
         self._open: set[str] = set()
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
+        self.watches = self.sees_absences = False
 
     # Subscription
 
@@ -416,7 +419,7 @@ class Membership:
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
         times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
-        if self.given is not None and self.member.watched():
+        if self.given is not None and self.watches:
             times.append(self._looked_s + LOOK_S)
         return min((at for at in times if at is not None), default=None)
 
@@ -438,6 +441,10 @@ class Membership:
             else:
                 self.member.done(action, answer, time.monotonic())
         self.ends.run_to_end()
+        self.watches = bool(self.member.watched())
+        self.sees_absences = bool(self._patterns.listed) or any(
+            map(self._is_hidden, self._added.union(self._subscribed))
+        )
 
     def _show(self, show: Show) -> None:
         callback = self.subscription.callback(show.event) if self.subscription else None
@@ -594,11 +601,6 @@ class Membership:
         reading = self.member.reading
         is_own = topic in self._added or reading.is_alias(topic)
         return is_own and reading.gate(topic) in (Gate.CLOSED, Gate.UNNAMED, Gate.LEFT)
-
-    @property
-    def may_see_absences(self) -> bool:
-        """Whether events may come about topics that the application has not named."""
-        return bool(self._patterns.listed) or any(map(self._is_hidden, self._added | set(self._subscribed)))
 
     def concerns(self, topics: set[str]) -> bool:
         """Return whether views of ``topics`` may change what is read (any thread)."""
