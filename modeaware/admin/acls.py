@@ -1,11 +1,11 @@
-"""ACLs that match a topic's name or that of its successor, and not both: who gains or loses access at the switch.
+"""ACLs that match either the old or the new topic's name: they give or take access at the switch.
 
 An ACL of one name is *covered* where the other name has one with the same permission, for the same principal or
 ``User:*``, the same host or ``*``, and the same operation, All, or, of those that allow, one that implies it.
 
-- An ACL of the topic that is not covered on the successor takes or gives access at the switch, by whether it allows or
-  denies. So does one of the successor that denies, and is not covered on the topic. Both refuse a replacement.
-- One of the successor that allows, and is not covered on the topic, is shown alone: it may be meant.
+- An ACL of the old topic that is not covered on the new topic changes access at the switch: one that allows takes it,
+  one that denies gives it. So does an ACL of the new topic that denies, and is not covered. Both refuse a replacement.
+- An ACL of the new topic that allows, and is not covered on the old topic, is only shown: it may be meant.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class ClusterAcls:
 
 @dataclass(frozen=True)
 class TopicAcls:
-    """The ACLs that a topic and its successor do not share.
+    """The ACLs that an old and a new topic do not share.
 
     Attributes:
-        commands: of kafka-acls.sh, which give the successor those of the topic that it lacks; those that deny first.
-        denied: ACLs of the successor's name alone that deny.
-        allowed: ACLs of the successor's name alone that allow.
+        commands: of kafka-acls.sh, which add the ACLs of the old topic that the new topic lacks; those that deny first.
+        denied: ACLs of the new topic's name alone that deny.
+        allowed: ACLs of the new topic's name alone that allow.
         unknown: why they are not known; null: they are.
     """
 
@@ -125,7 +125,7 @@ def read_acls(brokers: Brokers) -> ClusterAcls | None:
 
 
 def compare_acls(acls: ClusterAcls | None, topic: str, successor: str, servers: str) -> TopicAcls | None:
-    """Return which ACLs a topic and its successor do not share; ``servers`` are for the commands."""
+    """Return the ACLs that an old and a new topic do not share; ``servers`` are for the commands."""
     if acls is None or acls.unknown is not None:
         return None if acls is None else TopicAcls(unknown=acls.unknown)
     old, new = ([acl for acl in acls.found if acl.matches(name)] for name in (topic, successor))

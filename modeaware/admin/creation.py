@@ -27,7 +27,7 @@ from modeaware.wire.retries import Deadline
 _T = TypeVar("_T")
 Outcomes = dict[str, CreationResult | ModeAwareError]
 LOOK_DELAY_S = 0.1
-"""Between looks at brokers' metadata, which follows the controller's in its own time."""
+"""Between requests of brokers' metadata, which follows the controller's in its own time."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Creation:
             placements = self._place_growths(growths)
         except ModeAwareError as error:
             return dict.fromkeys(growths, error)
-        outcomes: Outcomes = {topic: each for topic, each in placements.items() if isinstance(each, ModeAwareError)}
-        placed = {topic: each for topic, each in placements.items() if isinstance(each, Placement)}
+        outcomes: Outcomes = {topic: e for topic, e in placements.items() if isinstance(e, ModeAwareError)}
+        placed = {topic: p for topic, p in placements.items() if isinstance(p, Placement)}
         if not placed:
             return outcomes
         send = send or (lambda wanted: create_partitions(self._brokers, wanted, validate_only, self._deadline.left_s()))
@@ -127,7 +127,7 @@ class Creation:
             return set()
 
     def _result(self, placement: Placement, validate_only: bool) -> CreationResult:
-        """What the cluster says of the new partitions, once it shows them.
+        """The cluster's description of the new partitions, once it shows them.
 
         Raises:
             ClusterError: (REQUEST_TIMED_OUT) they were created, and no broker shows them in time.
@@ -336,7 +336,7 @@ def missing_replicas(
         ClusterError: (REQUEST_TIMED_OUT) no broker shows all of them in time.
     """
     while partitions:
-        shown = {int(p.partition_index): p for each in _described(brokers, [topic]) for p in each.partitions}
+        shown = {int(p.partition_index): p for described in _described(brokers, [topic]) for p in described.partitions}
         if shown.keys() >= set(partitions):
             missing = {p: tuple(n for n in shown[p].replica_nodes if n not in shown[p].isr_nodes) for p in partitions}
             return {p: nodes for p, nodes in missing.items() if nodes}
@@ -360,7 +360,7 @@ def _send(
         brokers,
         route_to_controller(brokers),
         lambda: request(int(wait_s * 900)),  # the broker is to answer before we stop waiting
-        lambda answer: [each.error_code for each in results(answer)],
+        lambda answer: [result.error_code for result in results(answer)],
         timeout_s=wait_s,
     )
     if not isinstance(answer, ClusterError):

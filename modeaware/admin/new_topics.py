@@ -16,7 +16,7 @@ from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.modelog.records import MAX_PARTITIONS
 
-if TYPE_CHECKING:  # it needs kafka-python, and who names new topics need not have it
+if TYPE_CHECKING:  # it needs kafka-python, which an application that names new topics may lack
     from modeaware.cluster.metadata import RegisteredBroker
 
 MAX_REPLICAS = 32_767
@@ -67,7 +67,7 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
         *,
         min_required_replication_factor: int | None = None,
     ) -> NewPartitions:
-        """KIP-195's ``NewPartitions.increaseTo``; which topic is said by the mapping that it stands in.
+        """KIP-195's ``NewPartitions.increaseTo``; the mapping that contains it names the topic.
 
         Args:
             count: how many partitions there are to be in all; of a topic with retired partitions: writable ones.
@@ -81,22 +81,22 @@ class NewPartitions(_WithMinimum, librdkafka.NewPartitions):
 
 @dataclass(frozen=True)
 class TopicReplacement:
-    """How to replace one topic by a new one, its successor.
+    """How to replace an old topic by a new topic.
 
     Attributes:
         successor: the new topic's name. No topic may have it.
-        num_partitions: how many partitions the successor gets, more or fewer than the topic has.
-        replication_factor: the successor's; None: that of the topic; -1: the brokers' default.
-        config: configs of the successor, over those that are copied: what is set on the topic itself, with
+        num_partitions: how many partitions the new topic gets, more or fewer than the old topic has.
+        replication_factor: the new topic's; None: the old topic's; -1: the brokers' default.
+        config: configs of the new topic, over those that are copied: what is set on the old topic itself, with
             ``retention.bytes`` (a limit of one partition) scaled so that as much is kept in all.
-        delete_partitions_delay_ms: the topic is deleted once every group has read it, and no earlier than this many
+        delete_partitions_delay_ms: the old topic is deleted once every group has read it, and no earlier than this many
             milliseconds from now. None: not before its own retention has emptied it.
-        fence: ``config``: brokers are made to refuse data for the topic before its end counts as final; ``none``: they
-            are not, and a quiet topic has to be enough.
+        fence: ``config``: brokers refuse data for the old topic before its end counts as final; ``none``: they do not,
+            and the end of a quiet topic counts as final.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose it. Without
             its name here, such a group makes the controller refuse.
-        evacuate: for a compacted topic, and for such alone: it is not deleted before the Spark job
-            ``modeaware.spark.evacuate`` has copied the latest values of its keys to the successor.
+        evacuate: only for a compacted topic: it is not deleted before the Spark job ``modeaware.spark.evacuate`` has
+            copied the latest values of its keys to the new topic.
         accept_access_loss: ACLs that the two names do not share are no reason to refuse.
         accept_mirroring: MirrorMaker 2, if it is in use, does not copy the configs of the fence.
     """
@@ -295,7 +295,7 @@ def _striped(brokers: Sequence[RegisteredBroker]) -> list[RegisteredBroker]:
     for broker in sorted(brokers, key=lambda b: b.node_id):
         racks.setdefault(broker.rack or "", []).append(broker)
     rounds = zip_longest(*(racks[rack] for rack in sorted(racks)))
-    return [broker for each in rounds for broker in each if broker is not None]
+    return [broker for of_round in rounds for broker in of_round if broker is not None]
 
 
 def _refuse(topic: str, why: str) -> None:

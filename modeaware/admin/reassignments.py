@@ -6,7 +6,7 @@ compared right before the reassignment is sent:
 - the metadata of *every* live broker has to name exactly the expected replicas, in their order (the first is the
   preferred leader). One broker's metadata may be old; all of them at once rarely are.
 - the controller of the cluster, which is never behind, must not have a reassignment of the partition in progress,
-  neither before nor after the brokers answered. So replicas read in mid-reassignment never pass for settled ones.
+  neither before nor after the brokers answered. So replicas read in mid-reassignment never pass for final ones.
 
 Two windows remain: a change that begins after the last look and before the request is carried out; and a change that
 ended so shortly before the first look that no live broker has its metadata. Where both matter, use KIP-860's option as
@@ -98,11 +98,11 @@ def list_reassignments(
     if answer.error_code:
         raise request_failure("list partition reassignments", answer.error_code, answer.error_message)
     return {
-        (each.name, p.partition_index): PartitionReassignment(
+        (entry.name, p.partition_index): PartitionReassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
         )
-        for each in answer.topics
-        for p in each.partitions
+        for entry in answer.topics
+        for p in entry.partitions
     }
 
 
@@ -123,7 +123,7 @@ def alter_reassignments(
 
     Returns:
         RequestRefused: nothing was changed there, ``code`` says why in Kafka's terms; ReplicasChanged: not the expected
-        replicas; ClusterError: no answer, what became of it is not known.
+        replicas; ClusterError: no answer: the outcome is unknown.
 
     Raises:
         ClusterError: no broker answered before anything was sent.
@@ -245,10 +245,10 @@ def _replicas_in(answer: Any) -> dict[PartitionKey, Replicas]:
 
 
 def _by_topic(partitions: Iterable[PartitionKey]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
 
 
 def _timeout_ms(timeout_s: float) -> int:
@@ -291,8 +291,8 @@ def expectation_failures(
         ReplicasChanged: other replicas, or a reassignment in progress; RequestRefused with the code REQUEST_TIMED_OUT:
         a broker did not answer; with UNKNOWN_TOPIC_OR_PARTITION: no broker has the partition.
     """
-    found = {key: _expectation_failure(key, ids, seen, key in in_progress) for key, ids in expected.items()}
-    return {key: failure for key, failure in found.items() if failure is not None}
+    failures = {key: _expectation_failure(key, ids, seen, key in in_progress) for key, ids in expected.items()}
+    return {key: failure for key, failure in failures.items() if failure is not None}
 
 
 def _expectation_failure(
@@ -360,17 +360,17 @@ def move_states(
         RequestRefused: not authorized, say.
         ClusterError: no answer.
     """
-    found: dict[PartitionKey, MoveState] = {}
+    states: dict[PartitionKey, MoveState] = {}
     for pause_s in (0.0, *pauses_s):
         time.sleep(pause_s)  # no request waits for a broker to catch up
         in_progress = list_reassignments(brokers)
         current = assigned_replicas(brokers, (topic for topic, _ in plan))
         for key, target in plan.items():
-            now = in_progress[key].replicas if key in in_progress else current.get(key, ())
-            found[key] = MoveState(now, target, active=key in in_progress)
-        if all(state.active or state.completed for state in found.values()):
+            replicas = in_progress[key].replicas if key in in_progress else current.get(key, ())
+            states[key] = MoveState(replicas, target, active=key in in_progress)
+        if all(state.active or state.completed for state in states.values()):
             break
-    return found
+    return states
 
 
 def replicas_before(
@@ -391,4 +391,4 @@ def uncertain_before(current: Seen, in_progress: Mapping[PartitionKey, Partition
     number gives it away, but so does a wanted change of the replication factor.
     """
     moving = {key: in_progress[key] for key in current if key in in_progress}
-    return sorted(key for key, each in moving.items() if len(each.original) != len(each.target))
+    return sorted(key for key, move in moving.items() if len(move.original) != len(move.target))

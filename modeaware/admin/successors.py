@@ -1,4 +1,4 @@
-"""What the successor of a topic that is replaced is created with: the topic's own configs and replicas.
+"""What the new topic of a replacement is created with: the old topic's own configs and replicas.
 
 Configs are copied here, by the requester of a replacement, and the request has all of them: so a plan shows what will
 be set, the requester's own rights decide what may be read, and the controller creates what was asked for.
@@ -47,15 +47,15 @@ class Predecessor:
 
 
 def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
-    """Return what brokers say of topics that are to be replaced, or why they do not: RequestRefused (no such topic, or
-    the user lacks DESCRIBE or DESCRIBE_CONFIGS on it), ClusterError (no broker answers)."""
-    found: dict[str, Predecessor | ModeAwareError] = {}
+    """Return the brokers' descriptions of topics to be replaced, or their errors: RequestRefused (no such topic, or the
+    user lacks DESCRIBE or DESCRIBE_CONFIGS on it), ClusterError (no broker answers)."""
+    answers: dict[str, Predecessor | ModeAwareError] = {}
     for some in (topics[start : start + TOPICS_A_REQUEST] for start in range(0, len(topics), TOPICS_A_REQUEST)):
         try:
-            found |= _describe(brokers, some)
+            answers |= _describe(brokers, some)
         except ClusterError as error:
-            found |= dict.fromkeys(some, error)
-    return found
+            answers |= dict.fromkeys(some, error)
+    return answers
 
 
 def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
@@ -63,31 +63,31 @@ def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor 
     resource = DescribeConfigsRequest.DescribeConfigsResource
     wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in topics]
     configs = {
-        each.resource_name: each
-        for each in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results
+        result.resource_name: result
+        for result in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results
     }
 
     def predecessor(topic: str) -> Predecessor | ModeAwareError:
-        shape, found = shapes.get(topic), configs.get(topic)
-        if shape is None or found is None:
+        shape, own = shapes.get(topic), configs.get(topic)
+        if shape is None or own is None:
             return ClusterError(f"cannot describe topic {topic!r}: the response leaves it out", topic=topic)
         if shape.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
             return request_failure(f"describe topic {topic!r}", shape.error_code, None, topic)
-        if found.error_code:
-            what = f"read the configs of topic {topic!r}, which its successor gets"
-            return request_failure(what, found.error_code, found.error_message, topic)
+        if own.error_code:
+            what = f"read the configs of topic {topic!r}, which the new topic gets"
+            return request_failure(what, own.error_code, own.error_message, topic)
         return Predecessor(
             len(shape.partitions),
             min((len(p.replica_nodes) for p in shape.partitions), default=-1),
-            {c.name: str(c.value) for c in found.configs if c.config_source == SET_ON_TOPIC and c.value is not None},
+            {c.name: str(c.value) for c in own.configs if c.config_source == SET_ON_TOPIC and c.value is not None},
         )
 
     return {topic: predecessor(topic) for topic in topics}
 
 
 def successor_configs(predecessor: Predecessor, wanted: TopicReplacement) -> dict[str, str]:
-    """Return the configs of the successor: those copied, and over them those that are wanted. A fence that is left from
-    an earlier replacement, of which the mode log was lost say, is not copied: the successor would take no records."""
+    """Return the configs of the new topic: those copied, and over them those that are wanted. A fence of an earlier
+    replacement (whose mode log was lost, say) is not copied: the new topic would take no records."""
     left_out = {*OF_PARTITIONS, *(FENCE_CONFIGS if is_fence(predecessor.configs) else ())}
     copied = {name: value for name, value in predecessor.configs.items() if name not in left_out}
     for name in PER_PARTITION:
@@ -109,7 +109,7 @@ def replace_command(
     undo: bool = False,
     validate_only: bool = False,
 ) -> ReplaceTopicCommand:
-    """Return the command to replace ``topic``; ``predecessor`` None: that is under way, and nothing is copied."""
+    """Return the command to replace ``topic``; ``predecessor`` None: it is under way, and nothing is copied."""
     factor = wanted.replication_factor
     if factor is None:
         factor = -1 if predecessor is None else predecessor.replication_factor
@@ -137,11 +137,11 @@ def replace_commands(
     retrying: Callable[[], Retrying],
     **options: bool,
 ) -> tuple[list[ReplaceTopicCommand], dict[str, ModeAwareError]]:
-    """Return the commands to replace ``topics``, and the errors of those that cannot be described, or whose successors
+    """Return the commands to replace ``topics``, and the errors of those that cannot be described, or whose new topics
     do not have the same ACLs, or whose configs MirrorMaker may copy.
 
     Args:
-        under_way: the successors of topics that are being replaced: what was copied then is not copied anew.
+        under_way: the new topics of replacements that are under way: nothing is copied for them again.
         servers: the bootstrap servers, as commands of Kafka's tools name them.
         retrying: makes the attempts to describe the topics, and to read the ACLs or the names of all.
         options: as of :func:`replace_command`.
@@ -149,14 +149,14 @@ def replace_commands(
     commands: list[ReplaceTopicCommand] = []
     failures: dict[str, ModeAwareError] = {}
     unknown = [] if options.get("undo") else [topic for topic in topics if topic not in under_way]
-    found = retrying().each(
+    answers = retrying().each(
         unknown, partial(look_at_predecessors, brokers), repeatable=True, settle=lambda _, last: last
     )
     acls = cache(lambda: retrying().call(partial(read_acls, brokers), repeatable=True))
     names = cache(lambda: retrying().call(partial(topic_names, brokers), repeatable=True))
     for topic, wanted in topics.items():
         try:
-            if isinstance(predecessor := found.get(topic), ModeAwareError):
+            if isinstance(predecessor := answers.get(topic), ModeAwareError):
                 raise predecessor
             command = replace_command(topic, wanted, predecessor, **options)
             if topic not in under_way or not under_way[topic].switched:
@@ -195,9 +195,9 @@ def check_consequences(
         return
     if not accept_access_loss:
         check_access(command, compare_acls(acls(), command.topic, command.successor, servers))
-    if command.fence != "none" and not accept_mirroring and (found := mirrors(names())):
+    if command.fence != "none" and not accept_mirroring and (mirroring := mirrors(names())):
         raise RequestRefused(
-            f"topic {command.topic!r}: MirrorMaker 2 is in use (topic {found[0]!r}) and may copy the fence. "
+            f"topic {command.topic!r}: MirrorMaker 2 is in use (topic {mirroring[0]!r}) and may copy the fence. "
             "Exclude compression.type and max.message.bytes (config.properties.exclude), then confirm that with "
             "--accept-mirroring",
             code=ErrorCode.POLICY_VIOLATION,
@@ -206,7 +206,7 @@ def check_consequences(
 
 
 def validate_successor(brokers: Brokers, command: ReplaceTopicCommand, timeout_s: float) -> None:
-    """Have the cluster check the creation of the successor; one that exists is the controller's to judge.
+    """Have the cluster check the creation of the new topic; the controller judges one that exists.
 
     Raises:
         RequestRefused: it would not be created; ``code`` is the broker's.

@@ -38,8 +38,8 @@ def variable_of(name: str) -> str:
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The client settings that ``environ`` gives. Other ``MODEAWARE_`` variables are no clients'."""
-    found = {name: environ.get(variable_of(name)) for name in CLIENT_SETTING_NAMES if name not in NOT_TEXT}
-    return {name: value for name, value in found.items() if value is not None}
+    settings = {name: environ.get(variable_of(name)) for name in CLIENT_SETTING_NAMES if name not in NOT_TEXT}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def command_settings(servers: str | None, file: Path | None, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
 
     In the libraries themselves only public names count: what they call ``_Impl`` is their own business.
     """
-    found = []
+    places = []
     by_id = {id(stock): stock for stock in wanted}
     for module_name, module in list(sys.modules.items()):
         top = module_name.partition(".")[0]
@@ -173,8 +173,8 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
             if stock is None or (top in _LIBRARIES and name.startswith("_")):
                 continue
             if not isinstance(vars(type(module)).get(name), _Front):  # else it was replaced before
-                found.append((module, name, stock))
-    return found
+                places.append((module, name, stock))
+    return places
 
 
 def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
@@ -234,7 +234,7 @@ def _namespace(module: ModuleType) -> dict[str, Any]:
 log = get_logger(__name__)
 
 QUIXSTREAMS = "quixstreams"
-"""Its consumers look partitions up by the topics that the application has named: one of a successor is a KeyError."""
+"""Its consumers look partitions up by the topics that the application has named: a new topic's is a KeyError."""
 
 # Where applications import the classes, and where ours of the same names are.
 _CONFLUENT = (
@@ -261,7 +261,7 @@ def replacements() -> dict[type, type]:
 
     A subclass that other code (a tracer) has put in a package stays in effect: ours is put over it.
     """
-    found: dict[type, type] = {}
+    replaced: dict[type, type] = {}
     for package_name, name, our_module in (*_CONFLUENT, *_usable_kafka_python()):
         ours = getattr(import_module(our_module), name)
         current = getattr(import_module(package_name), name)
@@ -270,8 +270,8 @@ def replacements() -> dict[type, type]:
             continue
         ours = over(ours, current)
         named = [base for base in ours.__mro__ if base.__name__ == name]
-        found |= {stock: ours for stock in (*named, current) if not _is_ours(stock)}
-    return found
+        replaced |= {stock: ours for stock in (*named, current) if not _is_ours(stock)}
+    return replaced
 
 
 def _is_ours(cls: type) -> bool:

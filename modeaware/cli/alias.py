@@ -1,4 +1,4 @@
-"""``modeaware alias``: the names of replaced topics that are gone, and lead to the topics that have replaced them."""
+"""``modeaware alias``: the names of deleted old topics, which point to the topics that have replaced them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 
 _ACTIONS = {
-    "list": "list the names that lead to another topic",
-    "forget": "let a name lead nowhere any more",
+    "list": "list the names that point to another topic",
+    "forget": "remove a name, which then points to no topic",
 }
 
 
@@ -92,24 +92,24 @@ def _list(args: argparse.Namespace, session: Session) -> int:
     report = _report(session, session.read_log())
     if args.json:
         print(json_text(report))
-    for each in () if args.json else report.aliases:
-        taken = f"; the topic {each.taken_by} has come up under the name" if each.taken_by is not None else ""
-        nowhere = "; that topic was deleted: move clients, and forget the alias" if each.reason == LEADS_NOWHERE else ""
-        print(f"{each.alias} -> {each.leads_to}{taken}{nowhere}")
+    for alias in () if args.json else report.aliases:
+        taken = f"; the topic {alias.taken_by} has come up under the name" if alias.taken_by is not None else ""
+        deleted = "; that topic was deleted: move clients and forget the alias" if alias.reason == LEADS_NOWHERE else ""
+        print(f"{alias.alias} -> {alias.leads_to}{taken}{deleted}")
     return 0
 
 
 def _report(session: Session, log: ModeLog) -> AliasesReport:
-    aliases = (each for each in replaced(log.replaced) if each.record.is_alias)
-    found = sorted(aliases, key=lambda each: each.record.topic)
-    shapes = session.cluster.describe(record.topic for record, _ in found)
+    aliases = (alias for alias in replaced(log.replaced) if alias.record.is_alias)
+    ordered = sorted(aliases, key=lambda alias: alias.record.topic)
+    shapes = session.cluster.describe(record.topic for record, _ in ordered)
     reports = []
-    for record, now in found:
+    for record, to in ordered:
         shape = shapes[record.topic]
         topic_id = shape.topic_id if isinstance(shape, TopicShape) else record.topic_id
         is_other = topic_id != record.topic_id and not is_successor(record.topic, topic_id, log.replaced)
         taken_by = topic_id if is_other else None
-        reports.append(AliasReport(record.topic, now.successor, record.topic_id, now.gone_ms, taken_by, now.reason))
+        reports.append(AliasReport(record.topic, to.successor, record.topic_id, to.gone_ms, taken_by, to.reason))
     return AliasesReport(tuple(reports))
 
 
@@ -132,4 +132,4 @@ def _consequences(topic: str, leads_to: str, facts: TopicFacts) -> list[str]:
     what = "does not exist: clients that still use the name fail, or have brokers create it"
     if facts.topic_id is not None:
         what = f"is the topic {facts.topic_id}: clients that use the name read and write that"
-    return [f"{topic}: the name leads to {leads_to} no more. On the brokers it {what}."]
+    return [f"{topic}: the name points to {leads_to} no more. On the brokers it {what}."]

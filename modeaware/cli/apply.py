@@ -46,7 +46,7 @@ class Apply(Command):
     epilog = f"""\
 Shows the changes as a diff, has brokers and controller validate every step, asks, and carries them out. Fewer
 partitions are a shrink by partition modes, or with replace: a new topic of that name in the place of this one, which
-goes once its groups have read it. A topic that no file names is not touched. To run it again is harmless. The files are
+goes once its groups have read it. A topic that no file names is not touched. A second run is harmless. The files are
 described in docs/apply.md:
 
   version: 1
@@ -111,13 +111,13 @@ class _Application(Request):
         session, desired = self.change.session, [self._desired[topic] for topic in topics]
         successors = [topic.replace for topic in desired if topic.replace is not None]
         log = session.read_log()
-        found = look_at(session, log, [*topics, *successors])
-        self.drafts |= {topic.name: diff_of(topic, found, log) for topic in desired}
+        current = look_at(session, log, [*topics, *successors])
+        self.drafts |= {topic.name: diff_of(topic, current, log) for topic in desired}
         self._consequences = Consequences(self.args, session)
         self._controller_runs = cache(partial(is_running, session.conf, log.claim))
         commands = [s.command for t in topics for s in self.drafts[t].steps if not isinstance(s, BrokerStep)]
-        replacing = {each.successor for each in commands if isinstance(each, ReplaceTopicCommand)}
-        return self.change.look({*(each.topic for each in commands), *replacing}, log)
+        replacing = {command.successor for command in commands if isinstance(command, ReplaceTopicCommand)}
+        return self.change.look({*(command.topic for command in commands), *replacing}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
         diff = self._with_controller(self.drafts[topic])
@@ -178,13 +178,13 @@ def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: Mode
         return TopicDiff(name, desired.where, refusal=error.message)
     if name == log.topic:
         return TopicDiff(name, desired.where, refusal="the mode log: the controller makes and keeps it")
-    for record, now in replaced(log.replaced):
+    for record, replacement in replaced(log.replaced):
         if record.topic != name:
             continue
         is_it = current is not None and current.record is record
         has_returned = current is not None and current.topic_id in log.replaces  # that record is of another topic
-        if is_it or (now.switched_ms is not None and not has_returned):
+        if is_it or (replacement.switched_ms is not None and not has_returned):
             if desired.replace is not None:
-                return diff_replaced(desired, record, now, topics.get(now.successor))
-            return TopicDiff(name, desired.where, refusal=objection_to_change(now))
+                return diff_replaced(desired, record, replacement, topics.get(replacement.successor))
+            return TopicDiff(name, desired.where, refusal=objection_to_change(replacement))
     return diff_topic(desired, current)

@@ -73,14 +73,14 @@ class Situation:
     replaced: Collection[TopicRecord] = ()
 
     @property
-    def now(self) -> CurrentTopic:
+    def current(self) -> CurrentTopic:
         """The topic as its record and the brokers have it."""
         return CurrentTopic(self.facts.partition_count, topic_id=self.facts.topic_id, record=self.record)
 
     @property
     def writable_count(self) -> int:
         """The number of partitions that take writes."""
-        return self.now.known.writable_count
+        return self.current.known.writable_count
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Change:
         return self._stack.enter_context(admin_client(self.session))
 
     def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Answers]) -> Answers:
-        """Return what looks and validations found of each topic, or the error: they are retried until the deadline."""
+        """Return the answer for each topic, or its error: requests are retried until the deadline."""
         retrying = Retrying(self._deadline, RetryPolicy.from_conf(self.session.conf))
         return retrying.each(topics, attempt, repeatable=True, settle=lambda _, last: last)
 
@@ -194,7 +194,7 @@ class Change:
         except ModeAwareError as error:
             return dict.fromkeys(commands, error)
         missing = {topic: ModeAwareError(f"topic {topic!r}: the answer does not mention it") for topic in commands}
-        return {t: each if isinstance(each, ModeAwareError) else None for t, each in (missing | dict(answers)).items()}
+        return {t: a if isinstance(a, ModeAwareError) else None for t, a in (missing | dict(answers)).items()}
 
     def _ask(self, commands: Sequence[TopicCommand]) -> Mapping[str, object]:
         """Return what the controller that runs answers. After Ctrl-C no further attempt begins: nothing is to be done
@@ -203,14 +203,14 @@ class Change:
 
         def ask() -> Mapping[str, object]:
             views = calls.views(deadline)
-            replaced = [each for each in commands if isinstance(each, ReplaceTopicCommand)]
+            replaced = [command for command in commands if isinstance(command, ReplaceTopicCommand)]
             answers = calls.replace_topics(views, replaced, False, deadline)
-            grown = [each for each in commands if isinstance(each, CreatePartitionsCommand)]
+            grown = [command for command in commands if isinstance(command, CreatePartitionsCommand)]
             answers |= calls.create_partitions(views, grown, False, deadline)
-            for each in commands:
-                if isinstance(each, DeletePartitionsCommand):
-                    wanted = DeletePartitions(each.total_count, each.immediate_delete, each.accept_state_loss)
-                    answers |= calls.delete_partitions(views, {each.topic: wanted}, each.delay_ms, deadline)
+            for command in commands:
+                if isinstance(command, DeletePartitionsCommand):
+                    wanted = DeletePartitions(command.total_count, command.immediate_delete, command.accept_state_loss)
+                    answers |= calls.delete_partitions(views, {command.topic: wanted}, command.delay_ms, deadline)
             return answers
 
         with closing(ControllerCalls(session.conf, session.config)) as calls:
@@ -256,7 +256,7 @@ def goes_to_controller(step: Step) -> bool:
 
 
 class Request:
-    """What a command wants of some topics, and one run of the engine. A subclass for each command.
+    """The request of a command for some topics, and one run of the engine. A subclass for each command.
 
     Attributes:
         what: what the command does, for errors of Kafka.
@@ -265,7 +265,7 @@ class Request:
         change: what the phases ask of the cluster.
         claim: the claim of the controller, as :meth:`find` has read it.
         drafts: what a refused topic keeps of its diff.
-        diffs: what is to be done about each topic, and then what became of it.
+        diffs: the steps of each topic, and then their outcome.
     """
 
     what = "change the topic"
@@ -300,12 +300,12 @@ class Request:
             self.claim = seen.log.claim
             return {topic: self._judged(topic, seen) for topic in topics}
 
-        found = self.change.retry_each(self.topics, attempt)
+        answers = self.change.retry_each(self.topics, attempt)
         return {
-            topic: replace(self.drafts.get(topic, TopicDiff(topic)), steps=(), refusal=each.message)
-            if isinstance(each, ModeAwareError)
-            else each
-            for topic, each in found.items()
+            topic: replace(self.drafts.get(topic, TopicDiff(topic)), steps=(), refusal=diff.message)
+            if isinstance(diff, ModeAwareError)
+            else diff
+            for topic, diff in answers.items()
         }
 
     def _judged(self, topic: str, seen: Seen) -> TopicDiff | ModeAwareError:
@@ -381,8 +381,8 @@ class Request:
         return self.failed if any(diff.status == FAILED for diff in self.diffs.values()) else int(refused)
 
     def _is_as_shown(self) -> bool:
-        now = self.find()
-        if others := [topic for topic, diff in self.diffs.items() if now[topic].steps != diff.steps]:
+        current = self.find()
+        if others := [topic for topic, diff in self.diffs.items() if current[topic].steps != diff.steps]:
             tell(f"error: no longer what was shown: {', '.join(others)}. Nothing was changed: run it again.")
         return not others
 

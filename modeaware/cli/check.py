@@ -117,7 +117,7 @@ class PrintCertificate(Command):
 
     epilog = f"""\
 {json_help(Certificate, "Prints one JSON object:")}
-Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was let go behind its fence;
+Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was released behind its fence;
 {FAILED} if not; 1 for an error.
 """
 

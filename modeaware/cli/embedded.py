@@ -92,9 +92,9 @@ def carry_out_all(
     return Retrying(Deadline(timeout_s)).each(list(commands), attempt, repeatable=False)
 
 
-def _unanswered(look: str) -> ClusterError:
+def _unanswered(command: str) -> ClusterError:
     return ClusterError(
-        f"not done within {ANSWER_TIMEOUT_S:g} s: look ({look}) before trying again", code=ErrorCode.REQUEST_TIMED_OUT
+        f"not done within {ANSWER_TIMEOUT_S:g} s: run {command} before a retry", code=ErrorCode.REQUEST_TIMED_OUT
     )
 
 

@@ -131,15 +131,15 @@ def _list(args: argparse.Namespace, session: Session) -> int:
 
 
 def _prepare(args: argparse.Namespace, session: Session) -> int:
-    """Commit the log start of each partition of a successor on which a stopped group has no commit, or one below that:
+    """Commit the log start of each partition of a new topic on which a stopped group has no commit, or one below that:
     there ``auto.offset.reset`` would decide, which is ``latest`` by default."""
     group, name, log = args.group, args.topic, session.read_log()
-    found = sorted(replaced(log.replaced), key=lambda each: each.record.is_alias)  # an alias comes last
-    old, now = next((each for each in found if each.replacement.successor == name), (None, None))
+    pairs = sorted(replaced(log.replaced), key=lambda pair: pair.record.is_alias)  # an alias comes last
+    old, replacement = next((pair for pair in pairs if pair.replacement.successor == name), (None, None))
     shape = session.shape(name)
-    if old is None or now is None or now.successor_id != shape.topic_id:
-        why = f"topic {name!r} does not replace another one: only a successor is read from its start"
-        why = with_nearest(why, name, (each.successor for _, each in found))
+    if old is None or replacement is None or replacement.successor_id != shape.topic_id:
+        why = f"topic {name!r} does not replace another one: only a new topic is read from its start"
+        why = with_nearest(why, name, (to.successor for _, to in pairs))
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=name)
     partitions = range(shape.partition_count)
     using = find_groups(session.cluster, {old.topic: range(len(old.modes)), name: partitions})
@@ -162,7 +162,7 @@ def _prepare(args: argparse.Namespace, session: Session) -> int:
     unread = sum(unread_offsets(on_old, p, log.end_offset, log.log_start) for (_, p), log in ends.items())
     if unread:
         tell(f"WARNING: it has not read {number(unread)} offsets of {old.topic}: let it read them first.")
-    if len(ends) < len(old.modes) and now.gone_ms is None:
+    if len(ends) < len(old.modes) and replacement.gone_ms is None:
         tell(f"WARNING: some leaders of {old.topic} do not answer: it may not have read all of that.")
     if lost:
         tell(f"WARNING: retention has deleted {number(lost)} offsets of {name} that it has not read.")
@@ -186,7 +186,7 @@ def _starts(
     held = group_commits(session.cluster, group, topic, partitions, kind)
     logs = session.cluster.offsets((topic, p) for p in partitions)
     if silent := [p for p in partitions if (topic, p) not in logs]:
-        why = f"topic {topic!r} [{format_ranges(silent)}]: no leader says where its log starts; repeat the command"
+        why = f"topic {topic!r} [{format_ranges(silent)}]: no leader returned its log start; repeat the command"
         raise ClusterError(why, code=ErrorCode.LEADER_NOT_AVAILABLE, topic=topic)
     starts = {p: log.log_start for (_, p), log in logs.items() if held.get(p, -1) < log.log_start}
     return starts, sum(start - held.get(p, 0) for p, start in starts.items())

@@ -1,4 +1,4 @@
-"""What a change has come to while ``--wait`` watches it: when it is not waited for any more, and what is said then."""
+"""The outcome of a change that ``--wait`` watches: when the wait ends, and the message at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Watch:
     """Notes what the change of one topic has come to, from its descriptions.
 
     Args:
-        steps: those that lead there, taken now or before; none: it was begun by another command.
+        steps: the change's, taken now or before; none: another command has begun it.
 
     Attributes:
         last: the last description.
@@ -34,18 +34,18 @@ class Watch:
 
     def ended(self, topic: TopicDescription) -> bool:
         """Return whether the change is done, or waits for a command or for the topic's own retention."""
-        self.last, now = topic, topic.replacement
+        self.last, replacement = topic, topic.replacement
         self.count = len(topic.partitions) or self.count
-        if now is None:
+        if replacement is None:
             return topic.phase == "done" or self.replacement is not None
-        if now.switched_ms is None or topic.phase == "seal":
+        if replacement.switched_ms is None or topic.phase == "seal":
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
-            self.pause_ms = now.changed_ms - now.switched_ms
+            self.pause_ms = replacement.changed_ms - replacement.switched_ms
         return topic.is_settled and not (topic.is_paused and self.undo)
 
     @property
-    def now(self) -> ReplacementReport | None:
+    def report(self) -> ReplacementReport | None:
         """The replacement of the topic, as last described."""
         return self.last.replacement if self.last is not None else None
 
@@ -57,7 +57,7 @@ class Watch:
     @property
     def is_undoable(self) -> bool:
         """Whether a replacement has begun that has not switched."""
-        switched = self.now is not None and self.now.switched_ms is not None
+        switched = self.report is not None and self.report.switched_ms is not None
         return self.replacement is not None and not self.undo and not switched
 
     @property
@@ -72,21 +72,21 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
     Raises:
         ModeAwareError: something else than was wanted: the change was given up, or taken back, say.
     """
-    wanted, now = watch.replacement, watch.now
+    wanted, report = watch.replacement, watch.report
     if wanted is not None and wanted.undo:
         if session.cluster.shape(wanted.successor) is None:
             return [f"{topic}: undone."]
         return [f"{topic}: undone. {wanted.successor} stays: it has records, or another partition count."]
-    if now is None:
+    if report is None:
         if wanted is not None:
             why = f"its replacement by {wanted.successor!r} was given up or undone; the controller's log says why"
             raise ModeAwareError(f"topic {topic!r}: {why}", topic=topic)
         _check_count(topic, watch)
         return [f"{topic}: done."]
-    successor = now.successor if wanted is None else wanted.successor
+    successor = report.successor if wanted is None else wanted.successor
     if watch.is_paused:
         return [f"{topic}: paused before the switch; {successor} exists. Repeat without --pause-before-switch."]
-    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, now)}."]
+    lines = [f"{topic}: replaced by {successor}{_end_of(topic, watch, report)}."]
     if watch.pause_ms is not None:
         lines.append(f"Readers in key order that kept up waited {watch.pause_ms / 1000:.1f} s for the end of {topic}.")
     return lines
@@ -97,17 +97,17 @@ def _check_count(topic: str, watch: Watch) -> None:
     another command has taken the change back, say."""
     for step in watch.steps:
         if isinstance(step, Resizes) and watch.last is not None and watch.last.writable != step.to:
-            found = f"topic {topic!r}: {watch.last.writable} partitions take writes, not {step.to}"
-            raise ModeAwareError(f"{found}: its change was taken back, or another one has followed", topic=topic)
+            counts = f"topic {topic!r}: {watch.last.writable} partitions take writes, not {step.to}"
+            raise ModeAwareError(f"{counts}: its change was taken back, or another one has followed", topic=topic)
 
 
-def _end_of(topic: str, watch: Watch, now: ReplacementReport) -> str:
-    """Return what has become of a topic that is let go."""
-    if now.gone_ms is not None:
-        fewer = watch.count - now.num_partitions
+def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
+    """Return the fate of a released topic."""
+    if report.gone_ms is not None:
+        fewer = watch.count - report.num_partitions
         count = f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""
         return f" and deleted{count}"
     moved = f"; every group that is waited for has moved. {topic} is"
-    if now.fence == "none":
+    if report.fence == "none":
         return f"{moved} not deleted (--fence none)"
     return f"{moved} deleted once its own retention has emptied it"

@@ -22,7 +22,7 @@ from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
 from modeaware.lifecycle.report import PartitionReport, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import TopicDescription, alike, describe_topics
+from modeaware.reports.describe import TopicDescription, alike, describe_topics, next_look_text
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -30,6 +30,10 @@ from modeaware.views import registry
 LOOK_INTERVAL_S = 2.0
 """How often the brokers are asked for offsets and lag; a change of modes is seen at once."""
 STOP_TIMEOUT_S = 10.0
+DETAIL_INTERVAL_S = 10.0
+"""How often a line is repeated in which numbers alone have changed."""
+MOST_GATES = 3
+"""How many groups that are not let through a line names."""
 _T = TypeVar("_T")
 
 
@@ -97,17 +101,28 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
 class Progress:
     """The display of a change: a line for each step; on a terminal (``live``) a table that is redrawn in place."""
 
-    def __init__(self, out: TextIO, live: Live | None = None) -> None:
+    def __init__(
+        self, out: TextIO, live: Live | None = None, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._out = out
         self._live = live
-        self._started_s = time.monotonic()
-        self._last: dict[str, str] = {}
+        self._monotonic_s = monotonic_s
+        self._started_s = monotonic_s()
+        self._last: dict[str, tuple[str, str, float]] = {}
 
-    def note(self, text: str, topic: str = "") -> None:
-        """Show a line, such as an error of brokers that cannot be reached now; not twice in a row about one topic."""
-        if text == self._last.get(topic):
+    def note(self, text: str, topic: str = "", detail: str = "") -> None:
+        """Show a line, such as an error of brokers that cannot be reached now; not twice in a row about one topic.
+
+        Args:
+            detail: what follows in the line. If nothing else has changed, it is shown every
+                :data:`DETAIL_INTERVAL_S`.
+        """
+        now_s = self._monotonic_s()
+        before, before_detail, at_s = self._last.get(topic, ("", "", now_s))
+        if text == before and (detail == before_detail or now_s - at_s < DETAIL_INTERVAL_S):
             return
-        self._last[topic] = text
+        self._last[topic] = (text, detail, now_s)
+        text += detail
         if self._live is not None:
             self._live.console.print(printable(text), style="yellow", markup=False, highlight=False)
         else:
@@ -129,15 +144,18 @@ class Progress:
             + (f" ({waits})" if (waits := waits_for(group)) else "")
             for group in _steps(concerned(topic))
         ]
-        if (now := topic.replacement) is not None:
-            steps = [*(steps or [topic.phase]), *([now.waits_for] if now.waits_for is not None else [])]
-        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic)
+        if (replacement := topic.replacement) is not None:
+            steps = [*(steps or [topic.phase]), *([replacement.waits_for] if replacement.waits_for is not None else [])]
+        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, _left_text(topic))
 
     def _table(self, topic: TopicDescription) -> Group:
         changing = concerned(topic)
-        done, elapsed_s = sum(p.phase == "done" for p in changing), int(time.monotonic() - self._started_s)
-        now = topic.replacement
-        head = f"  {done} of {len(changing)} partitions done" if now is None else f" -> {now.successor}  {topic.phase}"
+        done, elapsed_s = sum(p.phase == "done" for p in changing), int(self._monotonic_s() - self._started_s)
+        replacement = topic.replacement
+        if replacement is None:
+            head = f"  {done} of {len(changing)} partitions done"
+        else:
+            head = f" -> {replacement.successor}  {topic.phase}"
         head += f"  {elapsed_s // 60}:{elapsed_s % 60:02}"
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("Phase", "Partitions", "Lag", "Waits for"):
@@ -146,10 +164,27 @@ class Progress:
             lag, first = sum(p.lag or 0 for p in group), group[0]
             ids = format_ranges(p.partition for p in group)
             rows.add_row(first.phase or "", ids, number(lag), printable(waits_for(group) or "-"))
-        if now is not None:
-            rows.add_row(topic.phase, "-", "-", printable(now.waits_for or "-"))
+        if replacement is not None:
+            rows.add_row(topic.phase, "-", "-", printable(replacement.waits_for or "-"))
+        left = [Text(printable(line)) for line in _left_lines(topic)]
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
-        return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows)
+        return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows, *left)
+
+
+def _left_text(topic: TopicDescription) -> str:
+    return "".join(f"; {line}" for line in _left_lines(topic))
+
+
+def _left_lines(topic: TopicDescription) -> list[str]:
+    """Return how many records are left to read where groups hold the topic up, and when that is checked again."""
+    if topic.looks_within_ms is None:
+        return []
+    waiting = [group for group in topic.groups if group.gate is not None]
+    lines = [f"not let through: {group.group}: {group.gate}" for group in waiting[:MOST_GATES]]
+    lines += [f"and {len(waiting) - MOST_GATES} more groups"] if len(waiting) > MOST_GATES else []
+    if not waiting and (left := sum(p.lag or 0 for p in concerned(topic))):
+        lines.append(f"{number(left)} records still to read")
+    return [*lines, next_look_text(topic.looks_within_ms)]
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
@@ -204,9 +239,9 @@ def wait_until_done(
     while True:
         changed.clear()
         try:
-            found = describe(pending)
-            progress.show(*found)
-            for topic in found:
+            descriptions = describe(pending)
+            progress.show(*descriptions)
+            for topic in descriptions:
                 if ended(topic):
                     pending.remove(topic.topic)
         except (ClusterError, ModeSourceError) as error:

@@ -47,7 +47,7 @@ Assignment = Mapping[PartitionKey, Replicas]
 """Which partition goes to which brokers: what a file of ``--reassignment-json-file`` holds."""
 
 _ACTIONS = {
-    "execute": "start what the file contains; prints the way back first",
+    "execute": "start what the file contains; prints the present assignment first, to return to",
     "verify": "show how far the file's partitions are",
     "cancel": "cancel what is in progress of the file's partitions",
     "list": "list everything in progress",
@@ -137,10 +137,10 @@ def execute(
     allow_replication_factor_change: bool = True,
     expected: Assignment | None = None,
 ) -> None:
-    """Start reassignments; prints the way back first.
+    """Start reassignments; print the present assignment first, to return to.
 
     Raises:
-        RequestRefused: some were not started; the message names them and says why. The others were.
+        RequestRefused: some were not started; the message names them and the reason. The others were.
     """
     before = list_reassignments(brokers)
     if before and not additional:
@@ -191,7 +191,7 @@ def cancel(brokers: Brokers, wanted: Assignment) -> None:
     print(f"Successfully cancelled partition reassignment{_plural(active)} for: {_names(active)}")
 
 
-def wait_until_settled(brokers: Brokers, wanted: Assignment, progress: Progress) -> None:
+def wait_until_final(brokers: Brokers, wanted: Assignment, progress: Progress) -> None:
     """Show the progress until no wanted partition is moving. A look that fails is noted and repeated."""
     pause = threading.Event()
     while True:
@@ -208,9 +208,9 @@ def wait_until_settled(brokers: Brokers, wanted: Assignment, progress: Progress)
 
 
 def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> bool:
-    sys.stdout.flush()  # the way back is of use while the move is in progress
+    sys.stdout.flush()  # the present assignment is of use while the move is in progress
     try:
-        wait_until_settled(brokers, wanted, Progress(sys.stderr))
+        wait_until_final(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
         command = ("modeaware", "reassign-partitions", "--reassignment-json-file", str(args.reassignment_json_file))
         tell(
@@ -222,14 +222,14 @@ def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> boo
 
 
 def _current(brokers: Brokers, wanted: Assignment) -> dict[PartitionKey, Replicas]:
-    found = assigned_replicas(brokers, (topic for topic, _ in wanted))
-    if missing := sorted({topic for topic, _ in wanted} - {topic for topic, _ in found}):
+    assigned = assigned_replicas(brokers, (topic for topic, _ in wanted))
+    if missing := sorted({topic for topic, _ in wanted} - {topic for topic, _ in assigned}):
         raise RequestRefused(
             f"Topic {', '.join(missing)} not found.", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=missing[0]
         )
-    if absent := wanted.keys() - found.keys():
+    if absent := wanted.keys() - assigned.keys():
         raise RequestRefused(f"Unable to find partition: {_names(absent)}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return {key: found[key] for key in wanted}
+    return {key: assigned[key] for key in wanted}
 
 
 def _wanted(file: Path) -> Assignment:
@@ -331,10 +331,10 @@ def listing(in_progress: Mapping[PartitionKey, PartitionReassignment]) -> str:
     if not in_progress:
         return "No partition reassignments found."
     lines = []
-    for key, each in sorted(in_progress.items()):
-        adding = f" adding: {_ids(each.adding_replicas)}." if each.adding_replicas else ""
-        removing = f" removing: {_ids(each.removing_replicas)}." if each.removing_replicas else ""
-        lines.append(f"{_name(key)}: replicas: {_ids(each.replicas)}.{adding}{removing}")
+    for key, reassignment in sorted(in_progress.items()):
+        adding = f" adding: {_ids(reassignment.adding_replicas)}." if reassignment.adding_replicas else ""
+        removing = f" removing: {_ids(reassignment.removing_replicas)}." if reassignment.removing_replicas else ""
+        lines.append(f"{_name(key)}: replicas: {_ids(reassignment.replicas)}.{adding}{removing}")
     return printable_lines(["Current partition reassignments:", *lines])
 
 

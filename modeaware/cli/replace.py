@@ -101,27 +101,27 @@ group has read it and none is subscribed to it any more, and once the delay has 
     def run(self, args: argparse.Namespace) -> int:
         successors = _successors(args)
         if args.undo and (args.pause_before_switch or args.accept_state_loss or args.evacuate or _given(args)):
-            raise BadUsage("--undo goes with topics and the names of their successors alone")
+            raise BadUsage("--undo takes only topics and the names of their new topics")
         if args.json and not args.dry_run:
             raise BadUsage("--json belongs to --dry-run")
         return _Replacement(args, successors).run()
 
 
 def _successors(args: argparse.Namespace) -> dict[str, str | None]:
-    """Return topic -> its successor, or None where none is named."""
-    found: dict[str, str | None] = {}
-    for each in args.topics:
-        topic, separator, successor = each.partition("=")
+    """Return old topic -> new topic, or None where none is named."""
+    successors: dict[str, str | None] = {}
+    for argument in args.topics:
+        topic, separator, successor = argument.partition("=")
         if not topic or args.successor == "" or (separator and not successor):
             raise BadUsage("the name of a topic is empty")
-        if topic in found:
+        if topic in successors:
             raise BadUsage(f"{topic} is named twice")
-        found[topic] = successor if separator else None
+        successors[topic] = successor if separator else None
     if args.successor is not None:
-        if len(found) > 1 or None not in found.values():
-            raise BadUsage("--with goes with one TOPIC: name the successors of several as TOPIC=NAME")
-        found = dict.fromkeys(found, args.successor)
-    return found
+        if len(successors) > 1 or None not in successors.values():
+            raise BadUsage("--with takes one TOPIC: name the new topics of several as TOPIC=NAME")
+        successors = dict.fromkeys(successors, args.successor)
+    return successors
 
 
 def _given(args: argparse.Namespace) -> list[str]:
@@ -138,7 +138,7 @@ class Consequences:
         self.names = cache(session.cluster.topic_names)
 
     def acls(self, topic: str, successor: str) -> TopicAcls | None:
-        """Return how the ACLs of a topic and its successor differ; None: the cluster has no authorizer."""
+        """Return how the ACLs of an old and a new topic differ; None: the cluster has no authorizer."""
         return compare_acls(self._acls(), topic, successor, self._server)
 
     def check(self, command: ReplaceTopicCommand) -> None:
@@ -148,7 +148,7 @@ class Consequences:
 
 
 class _Replacement(Request):
-    """``successors``: topic -> its successor, or None where none is named."""
+    """``successors``: old topic -> new topic, or None where none is named."""
 
     what = "replace the topic"
 
@@ -162,7 +162,7 @@ class _Replacement(Request):
         log = session.read_log()
         self._consequences = Consequences(self.args, session)
         known = [record.replacement for topic in topics for record in log.replay.records_of(topic)]
-        successors = [self._successors[topic] for topic in topics] + [now.successor for now in known if now is not None]
+        successors = [self._successors[topic] for topic in topics] + [r.successor for r in known if r is not None]
         return self.change.look({*topics, *filter(None, successors)}, log)
 
     def judge(self, topic: str, seen: Seen) -> TopicDiff:
@@ -171,10 +171,10 @@ class _Replacement(Request):
         current = situation.record.replacement if situation.record is not None else None
         wanted = _wanted(args, topic, self._successors[topic], current)
         is_first = current is None and not args.undo
-        found = look_at_predecessors(session.cluster.brokers, [topic])[topic] if is_first else None
-        if isinstance(found, ModeAwareError):
-            raise found
-        command = replace_command(topic, wanted, found, pause_before_switch=args.pause_before_switch, undo=args.undo)
+        old = look_at_predecessors(session.cluster.brokers, [topic])[topic] if is_first else None
+        if isinstance(old, ModeAwareError):
+            raise old
+        command = replace_command(topic, wanted, old, pause_before_switch=args.pause_before_switch, undo=args.undo)
         admission = self.admit(command, seen)
         acls, refusal, step = None, None, ReplaceStep(situation.writable_count, command)
         if not args.undo and (current is None or current.switched_ms is None):
@@ -186,11 +186,11 @@ class _Replacement(Request):
                 refusal = error.message
         plan: ReplacementPlan | list[str]
         plan = [*_changes(command, current, seen.facts(wanted.successor)), *acls_text(command, acls)]
-        if found is not None:
+        if old is not None:
             self.change.validate(topic, step)
             facts, config, given, names = situation.facts, session.controller, dict(args.config), consequences.names()
             requirement = required_of((), facts, situation.rules, config.ignored_groups, session.clock.now_ms())
-            plan = plan_replacement(command, facts, found, given, config.seal_quiet_ms, acls, names, requirement)
+            plan = plan_replacement(command, facts, old, given, config.seal_quiet_ms, acls, names, requirement)
         notes = () if admission.message is None else (admission.message,)
         if admission.record is None:
             return TopicDiff(topic, notes=notes, begun=(step,))
@@ -226,7 +226,7 @@ def _wanted(
         why = f"topic {topic!r}: it is not being replaced; nothing to undo"
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
     if successor is None or count is None:
-        why = f"topic {topic!r} is not being replaced: name its successor (--with) and its partitions (--partitions)"
+        why = f"topic {topic!r} is not being replaced: name the new topic (--with) and its partitions (--partitions)"
         raise RequestRefused(why, code=ErrorCode.INVALID_REQUEST, topic=topic)
     wanted = TopicReplacement(
         successor,

@@ -45,11 +45,11 @@ class Resize(Request):
         command = self._command_of(situation)
         if command is None:
             return TopicDiff(topic, notes=("nothing to undo, no partition is retired",))
-        count, under_way = situation.writable_count, situation.now.in_progress
+        count, under_way = situation.writable_count, situation.current.in_progress
         if count == command.total_count and not under_way:
             return TopicDiff(topic, notes=(f"it has {count} writable partitions already, nothing to do",))
         admission = self.admit(command, seen)
-        diff = resize(command, situation.now)
+        diff = resize(command, situation.current)
         messages = () if admission.message is None else (admission.message,)
         if admission.record is None:
             return replace(diff, steps=(), warnings=(), notes=messages, begun=diff.steps)
@@ -75,7 +75,7 @@ class Resize(Request):
         )
 
 
-# What is said beforehand
+# The warnings before a change
 
 
 # KIP-694, "Kafka Topic Command changes": the first and the third, word for word. Its second one is about brokers that
@@ -94,12 +94,12 @@ CHANGING_WARNING = "WARNING: The topic is currently under changes"
 def warnings(command: ResizeCommand, situation: Situation) -> list[str]:
     """Return the warnings that apply: KIP-694's, as far as they hold on a stock cluster."""
     first = GROWTH_WARNING if isinstance(command, CreatePartitionsCommand) else SHRINK_WARNING
-    return [first, CHANGING_WARNING] if situation.now.in_progress else [first]
+    return [first, CHANGING_WARNING] if situation.current.in_progress else [first]
 
 
 def undo_note(situation: Situation) -> list[str]:
     """Return what an undo gives back of each revived partition's records, and what it cannot."""
-    record = situation.now.known
+    record = situation.current.known
     if record.deletion is None:
         return []
     revived = [p for p in record.retired if p < record.deletion.previous_count]

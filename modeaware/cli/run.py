@@ -56,11 +56,11 @@ clients whose own configuration does not say otherwise. Options stand before the
 
 def variables(settings: list[str]) -> dict[str, str]:
     """Return ``KEY=VALUE`` settings as environment variables, checked."""
-    found = {}
+    environment = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith(PREFIX) or name in NOT_TEXT:
             raise ConfigError(f"--set {name}: give a setting of clients, {PREFIX}...=VALUE")
         split_client_config({name: value})
-        found[variable_of(name)] = value
-    return found
+        environment[variable_of(name)] = value
+    return environment

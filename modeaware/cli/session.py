@@ -215,7 +215,7 @@ def connect(connection: Connection) -> Session:
 
 
 def _refusal(conf: Mapping[str, Any]) -> str | None:
-    """What librdkafka says of TLS or SASL: kafka-python loses a refusal that comes with the end of the connection."""
+    """librdkafka's error of TLS or SASL: kafka-python loses a refusal that comes with the end of the connection."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
     client = AdminClient(settings)

@@ -256,7 +256,7 @@ def _alter_command(args: argparse.Namespace, situation: Situation) -> ResizeComm
 
 def undo_command(situation: Situation) -> ResizeCommand | None:
     """Return the growth to the writable partitions before the shrink in force; None where there is none."""
-    record = situation.now.known
+    record = situation.current.known
     before = record.deletion.previous_count if record.deletion is not None else 0
     if record.replacement is None and before <= record.writable_count:  # else the admission refuses
         return None
@@ -294,13 +294,13 @@ def _delete(args: argparse.Namespace, session: Session) -> int:
     """Prints nothing after the deletion, as ``kafka-topics``. The controller removes a deleted topic's record."""
     brokers, log = session.cluster.brokers, session.config.mode_log_topic
     listed = list_topics(brokers).topics
-    found = named_for_change(listed, args.topic, log)
-    if not found:
+    named = named_for_change(listed, args.topic, log)
+    if not named:
         return _absent(args, listed)
-    tell(*deletion_lines(found, log))
+    tell(*deletion_lines(named, log))
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
         return status
-    failures = delete_topics(brokers, {topic.name: topic.topic_id for topic in found})
+    failures = delete_topics(brokers, {topic.name: topic.topic_id for topic in named})
     refused = [failure for failure in failures.values() if failure is not None]
     for failure in refused[1:]:
         tell(f"error: {failure}")
@@ -309,28 +309,28 @@ def _delete(args: argparse.Namespace, session: Session) -> int:
     return 0
 
 
-def deletion_lines(found: list[ListedTopic], mode_log_topic: str) -> list[str]:
+def deletion_lines(topics: list[ListedTopic], mode_log_topic: str) -> list[str]:
     """Return what is shown before the question: the warnings first."""
     lines = [
         f"WARNING: {topic.name} is internal: Kafka keeps data of its own in it (committed offsets, transactions), "
         "which is deleted with it"
-        for topic in found
+        for topic in topics
         if topic.internal
     ]
-    if any(topic.name == mode_log_topic for topic in found):
+    if any(topic.name == mode_log_topic for topic in topics):
         lines.append(
             f"WARNING: {mode_log_topic} is the mode log: without it every partition of every topic is ReadWrite again, "
             "retired ones too"
         )
     return lines + [
-        f"{topic.name}: is deleted, with all records of its {topic.partition_count} partitions." for topic in found
+        f"{topic.name}: is deleted, with all records of its {topic.partition_count} partitions." for topic in topics
     ]
 
 
 def _list(args: argparse.Namespace, session: Session) -> int:
     topics = list_topics(session.cluster.brokers).topics
-    found = matching(topics, args.topic, exclude_internal=args.exclude_internal)
-    print(printable_lines(topic.name for topic in found))
+    chosen = matching(topics, args.topic, exclude_internal=args.exclude_internal)
+    print(printable_lines(topic.name for topic in chosen))
     return 0
 
 
@@ -347,7 +347,7 @@ _Records = dict[str, TopicRecord | None]
 
 
 def _describe(args: argparse.Namespace, session: Session) -> int:
-    """Prints what ``kafka-topics`` shows, and what the mode log says of topics that were changed."""
+    """Print what ``kafka-topics`` shows, and the mode log's state of topics that were changed."""
     listed = list_topics(session.cluster.brokers)
     chosen = matching(listed.topics, None, exclude_internal=args.exclude_internal)
     if args.topic_id is not None:
@@ -369,15 +369,15 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
         return 0
     log = session.read_log()
     records, details = _records(args, log, chosen)
-    succeeding = [now.successor for _, now in replaced(log.replaced)]
+    succeeding = [replacement.successor for _, replacement in replaced(log.replaced)]
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
     states = topic_states(session.cluster.brokers, names, listed.live_brokers, limit)
     changed = [topic for topic, record in records.items() if record is not None and record.epoch >= 0]
     changed += [topic for topic in succeeding if topic in records and topic not in changed]
     if changed and not args.topics_with_overrides and not any(getattr(args, name) for name in _FILTERS):
-        for each in describe_topics(session, changed):
-            text = describe_text([each], expand=args.partitions == EXPAND)
-            details[each.topic] = indent(text, "  ").splitlines()  # no line begins as one of kafka-topics
+        for description in describe_topics(session, changed):
+            text = describe_text([description], expand=args.partitions == EXPAND)
+            details[description.topic] = indent(text, "  ").splitlines()  # no line begins as one of kafka-topics
     for line in _lines(args, states, records, details):
         print(line)
     return 0
@@ -390,18 +390,18 @@ def _records(
 
     A record that cannot be used is an error of a topic that was named, and not by a pattern.
     """
-    found: _Records = {}
+    records: _Records = {}
     gone: dict[str, list[str]] = {}
     for topic in chosen:
         if topic.name == args.topic or log.unusable(topic.name, topic.topic_id) is None:
             record = log.record(topic.name, topic.topic_id)
-            found[topic.name] = current_record(record, topic.name, topic.topic_id, topic.partition_count)
+            records[topic.name] = current_record(record, topic.name, topic.topic_id, topic.partition_count)
         else:
-            found[topic.name] = None
+            records[topic.name] = None
         ids, leads_to = log.gone_ids(topic.name, topic.topic_id), log.leads_to(topic.name, topic.topic_id)
         if lines := gone_lines(ids, leads_to):
             gone[topic.name] = [f"  {line}" for line in lines]
-    return found, gone
+    return records, gone
 
 
 def _lines(

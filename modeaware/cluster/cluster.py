@@ -121,21 +121,21 @@ class Cluster:
         return self._topic_names[1]
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | ClusterError | None]:
-        """Return what one broker says of each topic: None where it has none of that name."""
+        """Return the shape of each topic by one broker's metadata; None: no topic has that name."""
         names = sorted(set(topics))
         if not names:
             return {}
         if "" in names:  # brokers reject the whole request for it
             raise ClusterError("a topic's name cannot be empty", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-        found = {topic.name: topic for topic in self.brokers.ask(metadata_request(names, 10)).topics}
-        return {name: _shape(name, found[name]) for name in names}
+        described = {topic.name: topic for topic in self.brokers.ask(metadata_request(names, 10)).topics}
+        return {name: _shape(name, described[name]) for name in names}
 
     def shape(self, topic: str) -> TopicShape | None:
-        """Return what one broker says of a topic; None: it has none of that name."""
-        found = self.describe([topic])[topic]
-        if isinstance(found, ClusterError):
-            raise found
-        return found
+        """Return the shape of a topic by one broker's metadata; None: no topic has that name."""
+        shape = self.describe([topic])[topic]
+        if isinstance(shape, ClusterError):
+            raise shape
+        return shape
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
         resource, names = DescribeConfigsRequest.DescribeConfigsResource, sorted(set(topics))
@@ -145,14 +145,14 @@ class Cluster:
             resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=["cleanup.policy"])
             for name in names
         ]
-        found: dict[str, str | ClusterError] = {}
+        policies: dict[str, str | ClusterError] = {}
         for result in self.brokers.ask(DescribeConfigsRequest(resources=wanted)).results:
-            name, code = result.resource_name, result.error_code
+            name, code, what = result.resource_name, result.error_code, "describe the configs of topic"
             if code:
-                found[name] = refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
+                policies[name] = refusal(f"{what} {name!r}", code, result.error_message, topic=name)
             else:
-                found[name] = str({config.name: config.value for config in result.configs}["cleanup.policy"])
-        return found
+                policies[name] = str({config.name: config.value for config in result.configs}["cleanup.policy"])
+        return policies
 
     def own_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | ClusterError]:
         """Return what is set on each topic itself."""
@@ -160,14 +160,14 @@ class Cluster:
         if not names:
             return {}
         wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=n, configuration_keys=None) for n in names]
-        found: dict[str, dict[str, str] | ClusterError] = {}
+        configs: dict[str, dict[str, str] | ClusterError] = {}
         for result in self.brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results:
-            name, code = result.resource_name, result.error_code
+            name, code, what = result.resource_name, result.error_code, "describe the configs of topic"
             if code:
-                found[name] = refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
+                configs[name] = refusal(f"{what} {name!r}", code, result.error_message, topic=name)
             else:
-                found[name] = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
-        return found
+                configs[name] = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
+        return configs
 
     def offsets(
         self, partitions: Iterable[Partition], leaders_seen: Mapping[Partition, Leader] | None = None
@@ -183,7 +183,7 @@ class Cluster:
             def request(led: Led) -> Any:
                 return list_offsets_request(led, timestamp, isolation_level)
 
-            return leaders.found(some, "list the offsets of", request)
+            return leaders.entries(some, "list the offsets of", request)
 
         # The last stable offset is read first: read after the end, it could hide a transaction that began in between.
         stable = listed(partitions, LATEST, READ_COMMITTED)
@@ -213,11 +213,11 @@ class Cluster:
                 I5).
         """
 
-        found = {
-            kind: iter(ask(self.brokers, [each for each in effects if isinstance(each, kind)], check))
+        batched = {
+            kind: iter(ask(self.brokers, [effect for effect in effects if isinstance(effect, kind)], check))
             for kind, ask in BATCHED.items()
         }
-        return [next(found[type(each)]) if type(each) in found else self._perform(each, check) for each in effects]
+        return [next(batched[type(e)]) if type(e) in batched else self._perform(e, check) for e in effects]
 
     def _perform(self, effect: Effect, check: Check) -> ClusterError | None:
         def last_checks() -> None:
@@ -247,12 +247,12 @@ class Cluster:
         return None
 
     def _check_untouched(self, effect: DeleteTopic) -> None:
-        """Raise unless nothing was ever appended to the successor, by what its leaders say now (invariant I1)."""
+        """Raise unless the new topic's leaders report that nothing was ever appended to it (invariant I1)."""
         shape = self.shape(effect.successor)
         if shape is None or shape.topic_id != effect.successor_id:
-            return  # the deletion goes by the id, and will tell
+            return  # the deletion is requested by the id, and its response decides
         wanted = [(effect.successor, p) for p in range(shape.partition_count)]
-        ends = log_ends(self.brokers, wanted, {(effect.successor, p): each for p, each in shape.leaders.items()})
+        ends = log_ends(self.brokers, wanted, {(effect.successor, p): leader for p, leader in shape.leaders.items()})
         if len(ends) < len(wanted) or any(end.offset for end in ends.values()):
             text = f"topic {effect.successor!r} is not deleted: it has records, or not every leader answers"
             raise ClusterError(text, topic=effect.topic)
@@ -263,11 +263,11 @@ class Cluster:
 
         A fence is checked as a whole: see :func:`modeaware.cluster.fence.check_fences`.
         """
-        found = {
-            kind: iter(ask(self.brokers, [each for each in effects if isinstance(each, kind)]))
+        batched = {
+            kind: iter(ask(self.brokers, [effect for effect in effects if isinstance(effect, kind)]))
             for kind, ask in VALIDATED.items()
         }
-        return [next(found[type(each)]) if type(each) in found else None for each in effects]
+        return [next(batched[type(effect)]) if type(effect) in batched else None for effect in effects]
 
 
 def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
@@ -285,7 +285,7 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
 
 
 def wait(future: Future[_T], what: str) -> _T:
-    """Return the future's result; raise its failure as a ClusterError that says ``what`` failed."""
+    """Return the future's result; raise its failure as a ClusterError that names ``what``."""
     try:
         return future.result(REQUEST_TIMEOUT_S + 5)
     except KafkaException as error:

@@ -55,11 +55,11 @@ class CommitsChecked:
 
 @dataclass(frozen=True)
 class CommitsSeen:
-    """What was seen of a topic in a change: its logs, and the groups that use it."""
+    """The snapshot of a topic in a change: its logs, and the groups that use it."""
 
     record: TopicRecord
     partitions: Mapping[int, PartitionFacts]
-    found: GroupsFound
+    groups: GroupsFound
 
     @cached_property
     def drained(self) -> frozenset[int]:
@@ -78,7 +78,7 @@ class CommitsSeen:
         """Return the commits' partitions and epochs, where another epoch leads by now."""
         return {
             (partition, epoch)
-            for epochs in self.found.epochs.values()
+            for epochs in self.groups.epochs.values()
             for partition, epoch in epochs.items()
             if partition in self.drained and epoch != self.partitions[partition].leader_epoch
         }
@@ -109,26 +109,26 @@ def check_commits(
     ends = epoch_ends(brokers, asked)
     doubts = [_all_doubts(topic, ends) for topic in topics]
     gaps = set()
-    for topic, each in zip(topics, doubts, strict=True):
+    for topic, by_group in zip(topics, doubts, strict=True):
         due = topic.drained if before_due else topic.due(clock.now_ms())
         gaps |= {
             gap
-            for of_group in each.values()
+            for of_group in by_group.values()
             for three in of_group.values()
             for gap in three
             if isinstance(gap, Gap) and gap.partition in due
         }
     clear = without_records(conf, gaps, clock.monotonic_s)
-    return [_checked(topic, each, clear, ends) for topic, each in zip(topics, doubts, strict=True)]
+    return [_checked(topic, by_group, clear, ends) for topic, by_group in zip(topics, doubts, strict=True)]
 
 
 def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _Ends) -> CommitsChecked:
     if not topic.drained:
-        return CommitsChecked(topic.found.groups)
+        return CommitsChecked(topic.groups.groups)
 
     def where(name: str, kind: int, *, is_clear: bool) -> frozenset[int]:
-        each = ((p, three[kind]) for p, three in doubts[name].items())
-        return frozenset(p for p, gap in each if gap is not None and (gap in clear) is is_clear)
+        of_kind = ((p, three[kind]) for p, three in doubts[name].items())
+        return frozenset(p for p, gap in of_kind if gap is not None and (gap in clear) is is_clear)
 
     groups = {
         name: replace(
@@ -137,7 +137,7 @@ def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _
             truncated=where(name, 1, is_clear=False),
             epochless=where(name, 2, is_clear=False),
         )
-        for name, group in topic.found.groups.items()
+        for name, group in topic.groups.groups.items()
     }
     name = topic.record.topic
     unchecked = {p for p, epoch in topic.earlier if (name, p, epoch) not in ends}
@@ -151,18 +151,18 @@ _Ends = Mapping[tuple[str, int, int], int]
 
 
 def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
-    """Return group -> partition -> what is in doubt about its commit. Partitions where nothing can be are left out: the
-    group has committed the end, under the leader's epoch. In a large topic that is nearly all of them."""
+    """Return group -> partition -> the doubts about its commit. Partitions are left out where the group has committed
+    the end under the leader's epoch, which leaves no doubt: in a large topic nearly all of them."""
     at_end = {p: (topic.partitions[p].end_offset, topic.partitions[p].leader_epoch) for p in topic.drained}
-    found: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
-    for name, group in topic.found.groups.items():
-        committed, epochs = group.committed, topic.found.epochs.get(name, {})
-        found[name] = {
+    doubts: dict[str, dict[int, tuple[_Doubt, _Doubt, _Doubt]]] = {}
+    for name, group in topic.groups.groups.items():
+        committed, epochs = group.committed, topic.groups.epochs.get(name, {})
+        doubts[name] = {
             p: _doubts(topic.record, p, topic.partitions[p], group, epochs.get(p), ends)
             for p, end in at_end.items()
             if (committed.get(p), epochs.get(p)) != end
         }
-    return found
+    return doubts
 
 
 def _doubts(

@@ -64,7 +64,7 @@ def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, Clust
 
     Records of a topic that was recreated under the name must not be deleted (invariant I1).
     """
-    each = ids_of_each_broker(brokers, sorted(ids))
+    ids_by_node = ids_of_each_broker(brokers, sorted(ids))
     return {
         topic: ClusterError(
             f"topic {topic!r} is not the topic {topic_id} any more: nothing was done",
@@ -72,7 +72,7 @@ def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, Clust
             topic=topic,
         )
         for topic, topic_id in ids.items()
-        if any(found.get(topic) != topic_id for found in each.values())
+        if any(live_ids.get(topic) != topic_id for live_ids in ids_by_node.values())
     }
 
 
@@ -93,9 +93,9 @@ def delete_records(
     epochs = {(effect.topic, p): epoch for effect in effects for p, epoch in effect.leader_epochs.items()}
 
     def replaced(topics: Collection[str]) -> dict[str, ClusterError]:
-        found = replaced_topics(brokers, {name: ids[name] for name in topics})
+        failures = replaced_topics(brokers, {name: ids[name] for name in topics})
         check()
-        return found
+        return failures
 
     def request(led: Led) -> Any:
         topic = DeleteRecordsRequest.DeleteRecordsTopic
@@ -144,7 +144,7 @@ def create_partitions(
 def create_topics(
     brokers: Brokers, effects: Sequence[CreateTopic], check: Check = no_check, *, validate_only: bool = False
 ) -> list[ClusterError | None]:
-    """Create the successors of topics, many in one request; return the failure of each. For one that exists already
+    """Create new topics of replacements, many in one request; return the failure of each. For one that exists already
     that is TOPIC_ALREADY_EXISTS."""
     topic = CreateTopicsRequest.CreatableTopic
 
@@ -234,13 +234,13 @@ class _Batch(Generic[_E]):
 
         try:
             what = f"{self.what} {self.name(effects[0])!r}" if len(effects) == 1 else f"{self.what}s"
-            found = _ask_controller(brokers, what, self.answers, request)
+            entries = _ask_controller(brokers, what, self.answers, request)
         except ClusterError as error:
             return [
-                failures.get(each.topic) or ClusterError(error.message, code=error.code, topic=each.topic)
-                for each in effects
+                failures.get(effect.topic) or ClusterError(error.message, code=error.code, topic=effect.topic)
+                for effect in effects
             ]
-        answered = {getattr(each, "resource_name", None) or each.name: each for each in found}
+        answered = {getattr(entry, "resource_name", None) or entry.name: entry for entry in entries}
         for effect in effects:
             if effect.topic in failures:
                 continue
@@ -289,9 +289,9 @@ def alter_configs(
     """Set and remove configs of a topic, all of them or none. After a ClusterError, to ask again is harmless."""
     wanted = _configs_of(topic, to_set, to_remove)
     answer = brokers.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only))
-    for each in answer.responses:
-        if each.error_code:
-            raise refusal(f"alter configs of topic {topic!r}", each.error_code, each.error_message, topic=topic)
+    for response in answer.responses:
+        if response.error_code:
+            raise refusal(f"alter configs of topic {topic!r}", response.error_code, response.error_message, topic=topic)
 
 
 def _configs_of(topic: str, to_set: Mapping[str, str], to_remove: Iterable[str] = ()) -> Any:
@@ -356,20 +356,20 @@ def _ask_controller(brokers: Brokers, what: str, entries: str, request: Callable
     answer = ask_controller(brokers, route_to_controller(brokers), request, codes)
     if isinstance(answer, ClusterError):
         raise ClusterError(f"cannot {what}: {answer}", code=answer.code)
-    found: list[Any] = getattr(answer, entries)
-    return found
+    responses: list[Any] = getattr(answer, entries)
+    return responses
 
 
 def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_check) -> None:
     failed: dict[int, int] = {}
     for _ in range(2):  # the coordinator may move once
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[effect.group], min_version=4, max_version=6)
-        (found,) = brokers.ask(request).coordinators
-        failed = {-1: int(found.error_code)}
-        if not found.error_code:
+        (coordinator,) = brokers.ask(request).coordinators
+        failed = {-1: int(coordinator.error_code)}
+        if not coordinator.error_code:
             check()
             send = _set_starts if effect.kind == "share" else _commit
-            failed = send(brokers, int(found.node_id), effect)
+            failed = send(brokers, int(coordinator.node_id), effect)
         if not _COORDINATOR_MOVED.intersection(failed.values()):
             break
     if failed:
@@ -399,8 +399,8 @@ def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, 
 def _set_starts(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
     """Set a share group's start offsets; as :func:`_commit`."""
     topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
-    each = topic.AlterShareGroupOffsetsRequestPartition
-    partitions = [each(partition_index=p, start_offset=offset) for p, offset in sorted(effect.offsets.items())]
+    partition = topic.AlterShareGroupOffsetsRequestPartition
+    partitions = [partition(partition_index=p, start_offset=offset) for p, offset in sorted(effect.offsets.items())]
     topics = [topic(topic_name=effect.topic, partitions=partitions)]
     answer = brokers.ask(AlterShareGroupOffsetsRequest(group_id=effect.group, topics=topics), node_id)
     if answer.error_code:
@@ -409,7 +409,7 @@ def _set_starts(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[i
 
 
 def _failed(effect: CommitOffsets, topics: Iterable[Any]) -> dict[int, int]:
-    codes = {entry.partition_index: int(entry.error_code) for each in topics for entry in each.partitions}
+    codes = {entry.partition_index: int(entry.error_code) for topic in topics for entry in topic.partitions}
     return {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in effect.offsets if codes.get(p, -1)}
 
 

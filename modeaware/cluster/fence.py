@@ -71,15 +71,15 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
     answers: dict[str, set[int]] = {}
     for name, p in states:
         answers.setdefault(name, set()).add(p)
-    found = {}
+    facts = {}
     for name in topics:
-        own = next((each[name] for each in shown.values() if name in each), None)
+        own = next((configs[name] for configs in shown.values() if name in configs), None)
         if own is None and name not in failures:
             continue
         answered = frozenset(answers.get(name, ()))
         proved = {p: int(partitions[name, p].leader_epoch) for p in sorted(answered) if proves((name, p))}
-        found[name] = FenceFacts(own or {}, proved, answered, failures.get(name))
-    return found
+        facts[name] = FenceFacts(own or {}, proved, answered, failures.get(name))
+    return facts
 
 
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
@@ -90,12 +90,12 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
     Raises:
         ClusterError: no broker answers.
     """
-    served = {each.api_key for each in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
+    served = {api.api_key for api in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
     if _DESCRIBE_QUORUM not in served:
         why = "the fence needs brokers of a KRaft cluster; replace it without (--fence none)"
         code = ErrorCode.UNSUPPORTED_VERSION
         return {topic: ClusterError(f"topic {topic!r}: {why}", code=code, topic=topic) for topic in topics}
-    failures = {name: each.failure for name, each in fences(brokers, topics).items() if each.failure is not None}
+    failures = {name: fence.failure for name, fence in fences(brokers, topics).items() if fence.failure is not None}
     named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     question = MetadataRequest(
         topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=True, min_version=8
@@ -119,7 +119,7 @@ def _configs_of_each_broker(
     keys = sorted(FENCE_CONFIGS)
     wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=keys) for name in topics]
     nodes = brokers.node_ids()
-    found: dict[int, dict[str, dict[str, str]]] = {}
+    configs: dict[int, dict[str, dict[str, str]]] = {}
     failures: dict[str, ClusterError] = {}
     asks = [Ask(node, DescribeConfigsRequest(resources=wanted, min_version=1)) for node in nodes]
     for node, answer in zip(nodes, brokers.ask_each(asks), strict=True):
@@ -133,8 +133,8 @@ def _configs_of_each_broker(
                 failures[name] = refusal(what, result.error_code, result.error_message, topic=name)
                 continue
             own = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
-            found.setdefault(node, {})[result.resource_name] = own
-    return found, failures
+            configs.setdefault(node, {})[result.resource_name] = own
+    return configs, failures
 
 
 def _probed(
@@ -156,17 +156,17 @@ def _probed(
     (answer,) = brokers.ask_each([Ask(node, request)])
     if isinstance(answer, ClusterError):
         return {}
-    found: dict[Partition, FenceState] = {}
+    states: dict[Partition, FenceState] = {}
     for topic in answer.responses:
-        for each in topic.partition_responses:
+        for response in topic.partition_responses:
             try:
-                state = read_answer(each.error_code, topic.name, each.index)
+                state = read_answer(response.error_code, topic.name, response.index)
             except ClusterError as error:
                 failures.setdefault(topic.name, error)
                 continue
             if state is not FenceState.UNKNOWN:
-                found[topic.name, int(each.index)] = state
-    return found
+                states[topic.name, int(response.index)] = state
+    return states
 
 
 class LogEnd(NamedTuple):
@@ -184,8 +184,8 @@ def log_ends(
     def request(led: Led) -> Any:
         return list_offsets_request(led, LATEST, READ_UNCOMMITTED, DEBUGGING)
 
-    found = LeaderRequests(brokers, leaders_seen).found(partitions, "list the ends of the logs of", request)
-    return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in found.items()}
+    entries = LeaderRequests(brokers, leaders_seen).entries(partitions, "list the ends of the logs of", request)
+    return {key: LogEnd(int(entry.offset), int(entry.leader_epoch)) for key, entry in entries.items()}
 
 
 def check_at_rest(brokers: Brokers, effect: DeletePredecessor, leaders: Mapping[int, Leader]) -> None:

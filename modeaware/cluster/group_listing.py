@@ -139,14 +139,14 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
         views[node] = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions}
         if topic.error_code not in (KafkaError.NO_ERROR, KafkaError.UNKNOWN_TOPIC_OR_PART):
             listing.doubt(f"broker {node} does not have the coordinators: {error_name(topic.error_code)}")
-    found = next(iter(views.values()), None) or {}
-    if any(view != found for view in views.values()):
+    leaders = next(iter(views.values()), None) or {}
+    if any(view != leaders for view in views.values()):
         listing.doubt(f"brokers disagree on the leaders of {OFFSETS_TOPIC}")
-    for partition, (leader, _) in sorted(found.items()):
+    for partition, (leader, _) in sorted(leaders.items()):
         if leader not in known:
             listing.doubt(f"{OFFSETS_TOPIC}-{partition} has no leader that can be asked: its groups are not listed")
             break
-    return found
+    return leaders
 
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:

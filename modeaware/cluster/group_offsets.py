@@ -39,7 +39,7 @@ class Commits:
     """A group's offsets on one topic: partition -> offset, and the leader epoch and the note of the commit where it has
     one.
 
-    ``unknown`` says why they cannot be read.
+    ``unknown``: why they cannot be read.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mappin
             rest = {}
         reading.note_hidden()
     reading.named(rest)
-    return reading.found
+    return reading.offsets
 
 
 class _Reading:
@@ -91,7 +91,7 @@ class _Reading:
 
     def __init__(self, brokers: Brokers, wanted: Wanted, count: int) -> None:
         self.count = count
-        self.found = GroupOffsets({topic: {} for topic in wanted})
+        self.offsets = GroupOffsets({topic: {} for topic in wanted})
         self._brokers = brokers
         self._wanted = wanted
         self._whole: dict[int, list[str]] = {}
@@ -107,17 +107,17 @@ class _Reading:
             _groups_a_request(self.count),
             lambda _, names: _share_request(names, self._wanted),
         ):
-            for name, topics in _by_group(self.found, names, answer, "topic_name").items():
+            for name, topics in _by_group(self.offsets, names, answer, "topic_name").items():
                 for topic in self._wanted:
-                    self.found.note(topic, name, _acknowledged(topic, topics.get(topic), ends))
+                    self.offsets.note(topic, name, _acknowledged(topic, topics.get(topic), ends))
 
     def named(self, coordinators: _Coordinators) -> None:
         for _, names, answer in ask_in_batches(
             self._brokers, coordinators, _groups_a_request(self.count), lambda _, names: _request(names, self._wanted)
         ):
-            for name, topics in _by_group(self.found, names, answer, "name").items():
+            for name, topics in _by_group(self.offsets, names, answer, "name").items():
                 for topic, partitions in self._wanted.items():
-                    self.found.note(topic, name, _committed(topics.get(topic), partitions))
+                    self.offsets.note(topic, name, _committed(topics.get(topic), partitions))
 
     def whole(self, coordinators: _Coordinators, groups_a_request: int) -> int:
         """Read all commits of groups; return how many a group has, in the mean."""
@@ -125,12 +125,12 @@ class _Reading:
         for (node, _), names, answer in ask_in_batches(
             self._brokers, coordinators, groups_a_request, lambda _, names: _request(names, None)
         ):
-            groups = _by_group(self.found, names, answer, "name")
+            groups = _by_group(self.offsets, names, answer, "name")
             self._whole.setdefault(node, []).extend(groups)
             for name, topics in groups.items():
                 read, entries = read + 1, entries + sum(map(len, topics.values()))
                 for topic in topics.keys() & self._wanted.keys():
-                    self.found.note(topic, name, _committed(topics[topic], self._wanted[topic]))
+                    self.offsets.note(topic, name, _committed(topics[topic], self._wanted[topic]))
         return entries // max(read, 1)
 
     def note_hidden(self) -> None:
@@ -145,7 +145,7 @@ class _Reading:
                 why = probed.unknown.get(name) or _committed(topics.get(topic), first[topic]).unknown
                 if why is not None:
                     for group in self._whole[node]:
-                        self.found.note(topic, group, Commits(unknown=why))
+                        self.offsets.note(topic, group, Commits(unknown=why))
 
 
 def _groups_a_request(offsets: int) -> int:
@@ -155,8 +155,8 @@ def _groups_a_request(offsets: int) -> int:
 
 def _request(groups: Sequence[str], wanted: Wanted | None) -> Any:
     group = OffsetFetchRequest.OffsetFetchRequestGroup
-    each = group.OffsetFetchRequestTopics
-    topics = wanted and [each(name=topic, partition_indexes=sorted(partitions)) for topic, partitions in wanted.items()]
+    entry = group.OffsetFetchRequestTopics
+    topics = wanted and [entry(name=topic, partition_indexes=sorted(ps)) for topic, ps in wanted.items()]
     # Version 10 has topic ids for names, which older brokers do not support.
     return OffsetFetchRequest(
         groups=[group(group_id=name, topics=topics) for name in groups], min_version=8, max_version=9
@@ -165,17 +165,17 @@ def _request(groups: Sequence[str], wanted: Wanted | None) -> Any:
 
 def _share_request(groups: Sequence[str], wanted: Wanted) -> Any:
     share = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
-    each = share.DescribeShareGroupOffsetsRequestTopic
-    topics = [each(topic_name=topic, partitions=sorted(partitions)) for topic, partitions in wanted.items()]
+    entry = share.DescribeShareGroupOffsetsRequestTopic
+    topics = [entry(topic_name=topic, partitions=sorted(partitions)) for topic, partitions in wanted.items()]
     return DescribeShareGroupOffsetsRequest(groups=[share(group_id=name, topics=topics) for name in groups])
 
 
 def _by_group(
-    found: GroupOffsets, names: Sequence[str], answer: Any, topic_name: str
+    offsets: GroupOffsets, names: Sequence[str], answer: Any, topic_name: str
 ) -> dict[str, dict[str, Sequence[Any]]]:
     """Return group -> topic -> the entries of its partitions, of the groups that could be read; note the others."""
     if isinstance(answer, ClusterError):
-        found.unknown |= dict.fromkeys(names, str(answer))
+        offsets.unknown |= dict.fromkeys(names, str(answer))
         return {}
     groups: dict[str, dict[str, Sequence[Any]]] = {}
     unknown = dict.fromkeys(names, _LEFT_OUT)
@@ -185,7 +185,7 @@ def _by_group(
             groups[group.group_id] = {getattr(topic, topic_name): topic.partitions for topic in group.topics}
         elif group.error_code != KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
             unknown[group.group_id] = error_name(group.error_code)
-    found.unknown |= unknown
+    offsets.unknown |= unknown
     return groups
 
 

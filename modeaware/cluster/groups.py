@@ -43,7 +43,7 @@ from modeaware.wire.requests import (
 )
 
 DESCRIBE_BATCH = 250
-SETTLED_S, SAME_MEMBERS_S = 300.0, 3_600.0
+NEW_MEMBERS_S, SAME_MEMBERS_S = 300.0, 3_600.0
 """How long a group in a rebalance is taken to consume what it did before it: with new members, and with the same ones,
 which may subscribe to other topics as well. Longer than a rebalance lasts by the clients' defaults, and by settings
 that are in use."""
@@ -53,8 +53,8 @@ that are in use."""
 class Members:
     """The topics that a group's members are subscribed to or assigned.
 
-    ``unknown`` says why these may not be all, and ``settling`` that a rebalance is the reason. ``streams``: the members
-    are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason. ``assigned``: topic -> the
+    ``unknown`` is why these may not be all, and ``rebalancing`` whether a rebalance is the reason. ``streams``: the
+    members are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason. ``assigned``: topic -> the
     partitions that members hold, or are about to; None: not known.
     """
 
@@ -62,7 +62,7 @@ class Members:
     topics: frozenset[str] = frozenset()
     streams: bool = False
     unknown: str | None = None
-    settling: bool = False
+    rebalancing: bool = False
     ids: frozenset[str] = frozenset()
     assigned: Mapping[str, frozenset[int]] | None = None
 
@@ -91,13 +91,13 @@ class GroupsFound:
         return worst_doubt((self.doubt, *self.unclear.values()))
 
 
-class SettledGroups:
+class StableGroups:
     """What groups with members consumed when they were last seen outside of a rebalance. One thread owns it.
 
-    In a rebalance brokers do not say what a group consumes. Of many groups one nearly always is in one, and a list that
-    is certain only while none is would never come. One that begins to use a topic in its rebalance is like one that
-    starts a moment later: the next look finds it. A group that had no members before is not spared, one that has new
-    members for :data:`SETTLED_S`, any other for :data:`SAME_MEMBERS_S`.
+    In a rebalance brokers do not report what a group consumes. Of many groups, one is in a rebalance nearly always, so
+    a certain list could not wait until none is. A group that begins to use a topic in its rebalance is like a group
+    that starts a moment later: the next pass lists it. A group without members before is not spared, a group with new
+    members for :data:`NEW_MEMBERS_S`, any other group for :data:`SAME_MEMBERS_S`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -107,17 +107,17 @@ class SettledGroups:
     def note(self, members: Mapping[str, Members]) -> None:
         """Note what the groups of a listing consume, and forget what was seen too long ago."""
         now_s = self._clock.monotonic_s()
-        settled = {name: (now_s, of) for name, of in members.items() if of.unknown is None}
+        stable = {name: (now_s, of) for name, of in members.items() if of.unknown is None}
         self._seen = {
             name: (seen_s, seen)
-            for name, (seen_s, seen) in (self._seen | settled).items()
-            if (now := members.get(name, NO_MEMBERS)).any
-            and now_s - seen_s < (SAME_MEMBERS_S if now.ids <= seen.ids else SETTLED_S)
+            for name, (seen_s, seen) in (self._seen | stable).items()
+            if (current := members.get(name, NO_MEMBERS)).any
+            and now_s - seen_s < (SAME_MEMBERS_S if current.ids <= seen.ids else NEW_MEMBERS_S)
         }
 
     def spares(self, name: str, members: Members, topic: str) -> bool:
         """Return whether a group in a rebalance did not consume the topic before it."""
-        return members.settling and name in self._seen and topic not in self._seen[name][1].topics
+        return members.rebalancing and name in self._seen and topic not in self._seen[name][1].topics
 
 
 NO_MEMBERS = Members()
@@ -128,7 +128,7 @@ def find_groups(
     cluster: Cluster,
     topics: Mapping[str, Iterable[int]],
     also: Mapping[str, Collection[str]] | None = None,
-    settled: SettledGroups | None = None,
+    stable: StableGroups | None = None,
     mode_log: str = DEFAULT_MODE_LOG_TOPIC,
 ) -> dict[str, GroupsFound]:
     """Return the groups that use each of ``topics`` (name -> partitions), of every type and state.
@@ -138,7 +138,7 @@ def find_groups(
 
     Args:
         also: topic -> groups whose commits on it are read though no broker lists them.
-        settled: of the looks before. None: every group in a rebalance without a commit on a topic is a doubt.
+        stable: of earlier passes. None: every group in a rebalance without a commit on a topic is a doubt.
         mode_log: whose controllers' election is a group that consumes nothing.
     """
     brokers, also = cluster.brokers, also or {}
@@ -147,8 +147,8 @@ def find_groups(
     unlisted = _unlisted(brokers, listing, {name for names in also.values() for name in names})
     known = {**listing.groups, **{name: g for name, g in unlisted.items() if isinstance(g, ListedGroup)}}
     members = {name: described.get(name, NO_MEMBERS) for name in known}
-    if settled is not None:
-        settled.note(members)
+    if stable is not None:
+        stable.note(members)
     offsets = read_offsets(brokers, known.values(), topics)
     members_of: dict[str, set[str]] = {}
     for name, of_group in members.items():
@@ -164,21 +164,21 @@ def find_groups(
     def changelog_topics() -> list[str]:
         return changelogs(cluster.topic_names())
 
-    def found(topic: str) -> GroupsFound:
+    def groups_of(topic: str) -> GroupsFound:
         named = {name: unlisted[name] for name in also.get(topic, ()) if name in unlisted}
-        counts = listing.groups.keys() | named.keys()  # one that is not listed counts where it is named
-        commits = {name: each for name, each in offsets.of_topic[topic].items() if name in counts}
-        using = {name for name, each in commits.items() if each.offsets} | members_of.get(topic, set())
-        in_doubt = {name: each for name, each in named.items() if isinstance(each, GroupsDoubt)}
-        not_read = unread | {n: each.unknown for n, each in commits.items() if each.unknown and n in consuming}
+        counts = listing.groups.keys() | named.keys()  # a group that is not listed counts where it is named
+        commits = {name: commit for name, commit in offsets.of_topic[topic].items() if name in counts}
+        using = {name for name, commit in commits.items() if commit.offsets} | members_of.get(topic, set())
+        in_doubt = {name: doubt for name, doubt in named.items() if isinstance(doubt, GroupsDoubt)}
+        not_read = unread | {n: c.unknown for n, c in commits.items() if c.unknown and n in consuming}
         for name in sorted(not_read.keys() & counts):
             why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
             in_doubt[name] = GroupsDoubt(why)
         for name in sorted(unclear.keys() - using - not_read.keys()):
-            if settled is not None and settled.spares(name, members[name], topic):
+            if stable is not None and stable.spares(name, members[name], topic):
                 continue
-            settling = name if members[name].settling else None
-            in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", settling=settling)
+            rebalancing = name if members[name].rebalancing else None
+            in_doubt[name] = GroupsDoubt(f"group {name!r} {unclear[name]}", settling=rebalancing)
         # Whether another group owns changelogs, only the names of topics show.
         may_own = any(known[name].kind != "share" for name in using - streams)
         stateful = stateful_groups(changelog_topics() if may_own else (), using, streams)
@@ -202,7 +202,7 @@ def find_groups(
             owner(topic, maybe),
         )
 
-    return {topic: found(topic) for topic in topics}
+    return {topic: groups_of(topic) for topic in topics}
 
 
 def group_commits(
@@ -238,14 +238,14 @@ def _unlisted(
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=missing, min_version=4, max_version=6)
-    found: dict[str, ListedGroup | GroupsDoubt] = {}
+    groups: dict[str, ListedGroup | GroupsDoubt] = {}
     for coordinator in brokers.ask(request).coordinators:
         name, node_id = coordinator.key, int(coordinator.node_id)
-        found[name] = ListedGroup(name, kind, "Empty", "", node_id)
+        groups[name] = ListedGroup(name, kind, "Empty", "", node_id)
         if coordinator.error_code:
             why = error_name(coordinator.error_code)
-            found[name] = GroupsDoubt(f"the coordinator of group {name!r} is not known: {why}")
-    return found
+            groups[name] = GroupsDoubt(f"the coordinator of group {name!r} is not known: {why}")
+    return groups
 
 
 # Members
@@ -253,25 +253,25 @@ def _unlisted(
 
 def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str, Members]:
     """Return the members of ``groups``; empty groups need no request."""
-    found: dict[str, Members] = {}
+    members: dict[str, Members] = {}
     batches: dict[tuple[int, str], list[str]] = {}
     for group in groups:
         if group.state in ("Empty", "Dead"):
-            found[group.name] = NO_MEMBERS
+            members[group.name] = NO_MEMBERS
         elif group.kind not in _KINDS:
-            found[group.name] = Members(any=True, unknown=f"is of type {group.kind!r}, which is not supported")
+            members[group.name] = Members(any=True, unknown=f"is of type {group.kind!r}, which is not supported")
         else:
             batches.setdefault((group.coordinator, group.kind), []).append(group.name)
     for (_, kind), names, answer in ask_in_batches(
         brokers, batches, DESCRIBE_BATCH, lambda key, names: _KINDS[key[1]][0](names)
     ):
         if isinstance(answer, ClusterError):
-            found |= dict.fromkeys(names, Members(any=True, unknown=f"cannot be described: {answer}"))
+            members |= dict.fromkeys(names, Members(any=True, unknown=f"cannot be described: {answer}"))
             continue
         missing = Members(any=True, unknown="cannot be described: its coordinator left it out of the response")
         described = {group.group_id: _members(kind, group) for group in answer.groups}
-        found |= {name: described.get(name, missing) for name in names}
-    return found
+        members |= {name: described.get(name, missing) for name in names}
+    return members
 
 
 def _members(kind: str, group: Any) -> Members:
@@ -288,7 +288,7 @@ def _classic(group: Any) -> Members:
         return Members(any=True)
     ids = frozenset(member.member_id for member in group.members)
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
-        return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet", settling=True, ids=ids)
+        return Members(any=True, unknown="is in a rebalance: its topics are not known yet", rebalancing=True, ids=ids)
     topics: set[str] = set()
     assigned: set[tuple[str, int]] = set()
     unknown = None
@@ -312,22 +312,22 @@ def _consumer(group: Any) -> Members:
     """Read patterns by their assignments: the broker's expressions (RE2) are not Python's."""
     topics: set[str] = set()
     held: set[tuple[str, int]] = set()
-    settled, by_pattern = group.group_state == "Stable", False
+    stable, by_pattern = group.group_state == "Stable", False
     for member in group.members:
         assigned, target = _assigned(member.assignment), _assigned(member.target_assignment)
         held |= assigned | target
         topics |= {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
         by_pattern = by_pattern or bool(member.subscribed_topic_regex)
-        settled = settled and assigned == target
+        stable = stable and assigned == target
     unknown = None
-    if by_pattern and not settled:
-        unknown = "subscribes by a pattern and is not settled: what it consumes is not known yet"
+    if by_pattern and not stable:
+        unknown = "subscribes by a pattern and is not stable: its topics are not known yet"
     ids = frozenset(member.member_id for member in group.members)
     return Members(
         any=True,
         topics=frozenset(topics),
         unknown=unknown,
-        settling=unknown is not None,
+        rebalancing=unknown is not None,
         ids=ids,
         assigned=_by_topic(held),
     )
@@ -342,7 +342,7 @@ def _share(group: Any) -> Members:
 
 def _streams(group: Any) -> Members:
     if group.topology is None or group.topology.subtopologies is None:
-        why = "has not settled its topology yet: what it consumes is not known"
+        why = "has no topology yet: its topics are not known"
         return Members(any=True, streams=True, unknown=why)
     topics: set[str] = set()
     for part in group.topology.subtopologies:
@@ -358,7 +358,7 @@ def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]
 
 
 def _assigned(assignment: Any) -> set[tuple[str, int]]:
-    return {(each.topic_name, partition) for each in assignment.topic_partitions for partition in each.partitions}
+    return {(topic.topic_name, partition) for topic in assignment.topic_partitions for partition in topic.partitions}
 
 
 _KINDS: Mapping[str, tuple[Callable[[list[str]], Any], Callable[[Any], Members]]] = {

@@ -3,7 +3,7 @@
 Behind it there may be markers and aborted records, as many as producers leave there. So a search reads the last
 offsets first, and goes further back where it finds nothing: each time over several times as many offsets, so that all
 of it costs little more than the last time. It goes no further back than what is known already: a producer that aborts
-again and again moves the end at every look. It is bounded by the time of one look, and goes on with the next one.
+again and again moves the end at every pass. A search is bounded by the time of one pass, and the next continues it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LastRecords:
         self._monotonic_s = monotonic_s
         self._searches: dict[Partition, _Search] = {}
         self._reading: dict[Partition, _Search] = {}  # what the consumer is assigned, and for which search
-        self._found: dict[Partition, tuple[_Log, int]] = {}
+        self._known: dict[Partition, tuple[_Log, int]] = {}
         self._consumer: Consumer | None = None
         self._heard_s = 0.0  # when it has returned something, or was made
 
@@ -81,7 +81,7 @@ class LastRecords:
         """Return the offset behind the last record, for each of ``logs`` of which it is known by now.
 
         Args:
-            topic_ids: of all topics that are looked at. Searches in others go on.
+            topic_ids: of all topics of the pass. Searches in other topics continue.
             logs: those that are searched of these topics: what was found in another one is forgotten.
             known: an earlier end of such a log, and the offset behind the last record before that.
 
@@ -95,13 +95,13 @@ class LastRecords:
         def stays(key: Partition, log: _Log) -> bool:
             return key[0] not in topic_ids or wanted.get(key) == log
 
-        self._found = {key: each for key, each in self._found.items() if stays(key, each[0])}
+        self._known = {key: record for key, record in self._known.items() if stays(key, record[0])}
         for key in [key for key, search in self._searches.items() if not stays(key, search.log)]:
             del self._searches[key]
         for key, log in logs.items():
             if log.empty:
-                self._found[key] = wanted[key], log.log_start
-            elif key not in self._found and key not in self._searches:
+                self._known[key] = wanted[key], log.log_start
+            elif key not in self._known and key not in self._searches:
                 end, last = known.get(key, (log.log_start, log.log_start))
                 self._searches[key] = _Search(wanted[key], max(log.log_start, end), last)
         try:
@@ -111,7 +111,7 @@ class LastRecords:
             raise ClusterError(f"cannot read the last records: {error.args[0].str()}") from error
         if not self._searches:
             self.close()
-        return {key: self._found[key][1] for key in logs if key in self._found}
+        return {key: self._known[key][1] for key in logs if key in self._known}
 
     def close(self) -> None:
         """Close the consumer. What is found stays known; a search begins anew."""
@@ -165,7 +165,7 @@ class LastRecords:
                 consumer.seek(TopicPartition(*key, search.start))
                 sought.add(key)
                 return
-            self._found[key] = search.log, search.known if search.last is None else search.last + 1
+            self._known[key] = search.log, search.known if search.last is None else search.last + 1
             del self._searches[key]
         if key not in self._searches:
             del self._reading[key]

@@ -57,10 +57,10 @@ def metadata_request(names: Sequence[str], min_version: int = 0, max_version: in
 
 
 def authorized_operations(bits: Iterable[int] | None) -> frozenset[int] | None:
-    """Return the operations that a user is authorized for (KIP-430), of a response's field; None: the broker does not
-    say."""
-    found = frozenset((_NOT_SAID,) if bits is None else bits)
-    return None if _NOT_SAID in found else found
+    """Return the operations that a user is authorized for (KIP-430), of a response's field; None: the broker does
+    not report them."""
+    operations = frozenset((_NOT_SAID,) if bits is None else bits)
+    return None if _NOT_SAID in operations else operations
 
 
 def topic_names(brokers: Brokers) -> list[str]:
@@ -117,24 +117,24 @@ describe, or describes without an id, is missing."""
 def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]:
     """Return the ids from each live broker, by node id; every one must answer."""
     nodes = brokers.node_ids()
-    found: dict[int, Ids] = {}
+    ids: dict[int, Ids] = {}
     answers = brokers.ask_each([Ask(node, metadata_request(names, 10)) for node in nodes], BULK_TIMEOUT_S)
     for node, answer in zip(nodes, answers, strict=True):
         if isinstance(answer, ClusterError):
             raise answer
-        found[node] = topic_ids(answer)
-    return found
+        ids[node] = topic_ids(answer)
+    return ids
 
 
 def topic_ids(answer: Any) -> Ids:
     """Return the ids in a Metadata response."""
-    found: dict[str, str | None] = {}
+    ids: dict[str, str | None] = {}
     for topic in answer.topics:
         if topic.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            found[topic.name] = None
+            ids[topic.name] = None
         elif topic.error_code in (0, KafkaError.LEADER_NOT_AVAILABLE) and (topic_id := known_id(topic.topic_id)):
-            found[topic.name] = topic_id
-    return found
+            ids[topic.name] = topic_id
+    return ids
 
 
 # Leaders
@@ -214,15 +214,15 @@ class LeaderRequests:
         wanted = sorted(set(partitions))
         self._find({topic for topic, _ in wanted} - self._known)
         answered = attempt(wanted)
-        failed = {key: each for key, each in answered.items() if isinstance(each.entry, ClusterError)}
-        again = {key for key, each in failed.items() if each.moved or each.entry.code is ErrorCode.REQUEST_TIMED_OUT}
+        failed = {key: reply for key, reply in answered.items() if isinstance(reply.entry, ClusterError)}
+        again = {k for k, reply in failed.items() if reply.moved or reply.entry.code is ErrorCode.REQUEST_TIMED_OUT}
         if again:
             self._find({topic for topic, _ in again})
             led = (key for key in sorted(again) if key in self._routes)
             answered |= attempt(key for key in led if failed[key].moved or failed[key].by != self._routes[key])
-        return {key: each.entry for key, each in answered.items()}
+        return {key: reply.entry for key, reply in answered.items()}
 
-    def found(
+    def entries(
         self,
         partitions: Iterable[Partition],
         what: str,
@@ -324,7 +324,7 @@ def end_offsets(
         any_epoch = {topic: dict.fromkeys(epochs, -1) for topic, epochs in led.items()}
         return list_offsets_request(any_epoch, LATEST, READ_UNCOMMITTED)
 
-    entries = LeaderRequests(brokers, routes).found(partitions, "list the offsets of", request)
+    entries = LeaderRequests(brokers, routes).entries(partitions, "list the offsets of", request)
     return {key: entry.offset for key, entry in entries.items()}
 
 
@@ -335,9 +335,9 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
     """
     epochs = {key: sorted(some) for key, some in wanted.items()}
     leaders = LeaderRequests(brokers)
-    found: dict[tuple[str, int, int], int] = {}
+    ends: dict[tuple[str, int, int], int] = {}
     for nth in range(max(map(len, epochs.values()), default=0)):  # a request holds one epoch of a partition
-        some = {key: each[nth] for key, each in epochs.items() if nth < len(each)}
+        some = {key: of_partition[nth] for key, of_partition in epochs.items() if nth < len(of_partition)}
         if not some:
             break
 
@@ -357,11 +357,11 @@ def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) ->
             ]
             return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
 
-        entries = leaders.found(some, "find the end of an epoch of", request, "partition", "topic")
-        found |= {(*key, some[key]): entry.end_offset for key, entry in entries.items()}
+        entries = leaders.entries(some, "find the end of an epoch of", request, "partition", "topic")
+        ends |= {(*key, some[key]): entry.end_offset for key, entry in entries.items()}
         for silent in some.keys() - entries.keys():
             del epochs[silent]  # one wait for a leader, however many epochs
-    return found
+    return ends
 
 
 def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
@@ -378,7 +378,7 @@ def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition
         topics = [entry(name=topic, partition_indexes=sorted(epochs)) for topic, epochs in led.items()]
         return DescribeProducersRequest(topics=topics)
 
-    entries = LeaderRequests(brokers).found(wanted, "describe the producers of", request)
+    entries = LeaderRequests(brokers).entries(wanted, "describe the producers of", request)
     return {
         key: tuple(sorted(map(_writer, entry.active_producers), key=lambda writer: -writer.last_timestamp_ms))
         for key, entry in entries.items()

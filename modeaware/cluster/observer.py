@@ -10,7 +10,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits
 from modeaware.cluster.fence import fences, log_ends
-from modeaware.cluster.groups import GroupsFound, SettledGroups, find_groups
+from modeaware.cluster.groups import GroupsFound, StableGroups, find_groups
 from modeaware.cluster.last_records import LastRecords
 from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.cluster.stragglers import first_batches, sample_records
@@ -38,8 +38,8 @@ class Look(NamedTuple):
     """A topic to look at, and its record.
 
     Attributes:
-        record: None for an admission, or a successor.
-        topic_id: of a successor, whose absence is to be confirmed: its id, or :data:`ANY_ID` and its name.
+        record: None for an admission, or a new topic.
+        topic_id: of a new topic whose absence must be confirmed: its id, or :data:`ANY_ID` and its name.
         id_alone: nothing else of the topic is needed.
     """
 
@@ -50,7 +50,7 @@ class Look(NamedTuple):
 
     @property
     def expected_id(self) -> str | None:
-        """Return the id of the topic that is looked at, where it is known."""
+        """Return the id of the topic to observe, where it is known."""
         return self.topic_id if self.record is None else self.record.topic_id
 
     def is_of(self, topic_id: str) -> bool:
@@ -67,7 +67,7 @@ class _Present:
     shape: TopicShape
     record: TopicRecord | None
     is_unknown: bool = False
-    """It has the successor's name, and whether it is the successor is to be decided."""
+    """It has the name of a new topic, and may be another topic."""
     id_alone: bool = False
 
     @property
@@ -78,15 +78,15 @@ class _Present:
 
     @property
     def deciding(self) -> bool:
-        """Return whether groups and the policy decide anything: a settled topic is only watched for stragglers."""
+        """Return whether groups and the policy decide anything: an idle topic is only watched for stragglers."""
         return not self.id_alone and (self.record is None or in_progress(self.record))
 
 
 class Observer:
     """Observes topics. One thread owns it.
 
-    Many topics are looked at together: the same questions in the same order, each asked for all of them at once. The
-    requests of a pass grow with brokers and groups, not with topics.
+    Many topics are observed together: each request of a pass is made for all of them at once. The number of requests
+    grows with brokers and groups, not with topics.
 
     Args:
         conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
@@ -113,7 +113,7 @@ class Observer:
         self._leaders: dict[str, dict[Partition, Leader]] = {}
         self._missing_since_s: dict[str, float] = {}
         self._deleted: set[str] = set()
-        self._settled_groups = SettledGroups(clock)
+        self._stable_groups = StableGroups(clock)
         self._rest = OffsetsWatch(self._brokers)
         self._last_records = LastRecords(self._conf, clock.monotonic_s)
 
@@ -122,8 +122,8 @@ class Observer:
         self._deleted.add(topic_id)
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether topics that were looked at before are as they were at the last call, if that was for the same
-        ones: by what the leaders of their retired partitions say of log starts and ends.
+        """Return whether topics that were observed before are as they were at the last call, if that was for the same
+        topics: by the log starts and ends that the leaders of their retired partitions report.
 
         Raises:
             ClusterError: no broker answers.
@@ -153,39 +153,39 @@ class Observer:
             before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.
         """
         try:
-            shapes = self._cluster.describe(look.topic for look in looks)
+            shapes = self._cluster.describe(target.topic for target in looks)
             present = {}
-            for look in looks:
-                shape = shapes[look.topic]
-                if isinstance(shape, TopicShape) and look.is_of(shape.topic_id):
-                    self._missing_since_s.pop(look.expected_id or shape.topic_id, None)
-                    if look.id_alone and look.topic in present:
+            for target in looks:
+                shape = shapes[target.topic]
+                if isinstance(shape, TopicShape) and target.is_of(shape.topic_id):
+                    self._missing_since_s.pop(target.expected_id or shape.topic_id, None)
+                    if target.id_alone and target.topic in present:
                         continue
-                    is_unknown = (look.topic_id or "").startswith(ANY_ID)
-                    present[look.topic] = _Present(look.topic, shape, look.record, is_unknown, look.id_alone)
+                    is_unknown = (target.topic_id or "").startswith(ANY_ID)
+                    present[target.topic] = _Present(target.topic, shape, target.record, is_unknown, target.id_alone)
             facts = self._facts(present, rules, before_due)
 
-            def is_absent(look: Look) -> bool:
-                found = present.get(look.topic)
-                return found is None or found.record is not look.record or not look.is_of(found.shape.topic_id)
+            def is_absent(target: Look) -> bool:
+                topic = present.get(target.topic)
+                return topic is None or topic.record is not target.record or not target.is_of(topic.shape.topic_id)
 
             missing = {
-                look.expected_id: look.topic
-                for look in looks
-                if look.expected_id is not None and is_absent(look) and not isinstance(shapes[look.topic], ClusterError)
+                t.expected_id: t.topic
+                for t in looks
+                if t.expected_id is not None and is_absent(t) and not isinstance(shapes[t.topic], ClusterError)
             }
             gone = self._gone(missing)
-            names = [look.topic for look in looks if look.expected_id is None and shapes[look.topic] is None]
+            names = [target.topic for target in looks if target.expected_id is None and shapes[target.topic] is None]
             users = (
-                find_groups(self._cluster, dict.fromkeys(names, range(0)), None, self._settled_groups, self._mode_log)
+                find_groups(self._cluster, dict.fromkeys(names, range(0)), None, self._stable_groups, self._mode_log)
                 if names
                 else {}
             )
             return [
-                _absent(look.topic, shapes[look.topic], gone.get(look.expected_id or "", False), users.get(look.topic))
-                if is_absent(look)
-                else facts[look.topic]
-                for look in looks
+                _absent(t.topic, shapes[t.topic], gone.get(t.expected_id or "", False), users.get(t.topic))
+                if is_absent(t)
+                else facts[t.topic]
+                for t in looks
             ]
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
@@ -197,10 +197,10 @@ class Observer:
     ) -> dict[str, TopicFacts | ClusterError]:
         leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
         followed = ((name, is_followed(topic.record)) for name, topic in present.items() if self._probes_fences)
-        replaced = {name: now for name, now in followed if now is not None}
-        with_fence = [name for name, now in replaced.items() if now.has_fence]
+        replaced = {name: replacement for name, replacement in followed if replacement is not None}
+        with_fence = [name for name, replacement in replaced.items() if replacement.has_fence]
         proved = fences(self._brokers, with_fence) if with_fence else {}
-        left = [name for name, now in replaced.items() if now.switched_ms is not None]
+        left = [name for name, replacement in replaced.items() if replacement.switched_ms is not None]
         wanted = [(name, p) for name in left if name in with_fence for p in present[name].wanted]
         ends = log_ends(self._brokers, wanted, leaders) if wanted else {}
         logs = self._offsets({name: topic.wanted for name, topic in present.items()}, leaders)
@@ -222,10 +222,10 @@ class Observer:
         self._add_last_records({name: records[name] for name in left}, partitions, proved)
         partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
-        found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
-        seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in records.items() if name in found]
+        groups_of = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
+        seen = [CommitsSeen(r, partitions[name], groups_of[name]) for name, r in records.items() if name in groups_of]
         in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
-        checked = {each.record.topic: one for each, one in zip(seen, in_order, strict=True)}
+        checked = {topic.record.topic: one for topic, one in zip(seen, in_order, strict=True)}
         policies = self._cluster.cleanup_policies(name for name, topic in present.items() if topic.deciding)
         own_configs = self._cluster.own_configs(name for name, topic in present.items() if topic.is_unknown)
         facts: dict[str, TopicFacts | ClusterError] = {}
@@ -234,7 +234,7 @@ class Observer:
             if isinstance(configs, ClusterError):
                 facts[name] = configs
                 continue
-            policy, groups = policies.get(name, "delete"), found.get(name, _NOT_LISTED)
+            policy, groups = policies.get(name, "delete"), groups_of.get(name, _NOT_LISTED)
             if isinstance(policy, ClusterError):
                 facts[name] = policy
                 continue
@@ -260,11 +260,11 @@ class Observer:
     def _offsets(
         self, wanted: Mapping[str, Sequence[int]], leaders: Mapping[Partition, Leader]
     ) -> dict[str, dict[int, LogOffsets]]:
-        found: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in wanted}
+        logs: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in wanted}
         partitions = [(topic, p) for topic, some in wanted.items() for p in some]
         for (topic, p), log in self._cluster.offsets(partitions, leaders).items():
-            found[topic][p] = log
-        return found
+            logs[topic][p] = log
+        return logs
 
     def _groups(
         self, topics: Mapping[str, _Present], rules: Sequence[GroupRule], now_ms: int
@@ -277,10 +277,10 @@ class Observer:
             if (evacuation := evacuation_of(topic.record)) is not None:
                 also[name].append(evacuation)
         counts = {name: range(topic.shape.partition_count) for name, topic in topics.items()}
-        return find_groups(self._cluster, counts, also, self._settled_groups, self._mode_log)
+        return find_groups(self._cluster, counts, also, self._stable_groups, self._mode_log)
 
     def close(self) -> None:
-        """Close what a search for last records has left open for the next look."""
+        """Close what a search for last records has left open for the next pass."""
         self._last_records.close()
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
@@ -324,8 +324,8 @@ class Observer:
     ) -> dict[str, dict[int, PartitionFacts]]:
         """Add what the leaders report about seals of an earlier epoch, stragglers, and open transactions."""
         other: dict[Partition, list[int]] = {}
-        late: dict[Partition, int] = {}
-        unsettled: set[Partition] = set()
+        stragglers: dict[Partition, int] = {}
+        pending: set[Partition] = set()
         for name, record in records.items():
             for p in record.retired.keys() & partitions[name].keys():
                 log, retired = partitions[name][p], record.retired[p]
@@ -333,13 +333,13 @@ class Observer:
                 if epoch is not None and epoch >= 0 and epoch != log.leader_epoch:
                     other[name, p] = [epoch]
                 if seal is not None and log.end_offset > seal:
-                    late[name, p] = max(seal, log.log_start)
+                    stragglers[name, p] = max(seal, log.log_start)
                 if not log.settled:
-                    unsettled.add((name, p))
+                    pending.add((name, p))
         ends = {(topic, p): end for (topic, p, _), end in epoch_ends(self._brokers, other).items() if end >= 0}
-        wrote = writers(self._brokers, unsettled)
-        batches = first_batches(self._brokers, late)
-        samples = sample_records(self._conf, late, self._clock.monotonic_s)
+        wrote = writers(self._brokers, pending)
+        batches = first_batches(self._brokers, stragglers)
+        samples = sample_records(self._conf, stragglers, self._clock.monotonic_s)
         # A seal that cannot be checked: as if the leader did not answer.
         return {
             name: {
@@ -366,34 +366,34 @@ class Observer:
         if not topics:
             return {}
         ids = list(topics)
-        since_s = {each: self._missing_since_s.pop(each) for each in ids if each in self._missing_since_s}
+        since_s = {i: self._missing_since_s.pop(i) for i in ids if i in self._missing_since_s}
         try:
             nodes = ids_of_each_broker(self._brokers, sorted(set(topics.values())))
-        except ClusterError as error:  # all others are looked at all the same
+        except ClusterError as error:  # all other topics are observed all the same
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             return dict.fromkeys(ids, error)
         now_s = self._clock.monotonic_s()  # a correction of the wall clock is no time that has passed
-        found: dict[str, bool | ClusterError] = {}
+        gone: dict[str, bool | ClusterError] = {}
         for topic_id, topic in topics.items():
             first_s = since_s.get(topic_id, now_s)
             silent = [node for node, named in nodes.items() if topic not in named]
             of_each = [named.get(topic) for named in nodes.values()]
             if silent:
-                found[topic_id] = ClusterError(f"broker {silent[0]} does not describe topic {topic!r}", topic=topic)
+                gone[topic_id] = ClusterError(f"broker {silent[0]} does not describe topic {topic!r}", topic=topic)
             elif any(other is not None and Look(topic, None, topic_id).is_of(other) for other in of_each):
-                found[topic_id] = False
+                gone[topic_id] = False
             elif topic_id not in self._deleted and now_s - first_s < GONE_AFTER_MS / 1000:
-                found[topic_id] = False
+                gone[topic_id] = False
                 self._missing_since_s[topic_id] = first_s
             else:
-                found[topic_id] = True
+                gone[topic_id] = True
                 if topic_id.startswith(ANY_ID):  # a topic of that name may come yet
                     continue
                 self._deleted.add(topic_id)
                 self._seen.pop(topic_id, None)
                 self._leaders.pop(topic_id, None)
-        return found
+        return gone
 
 
 def _absent(

@@ -62,7 +62,7 @@ def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Par
             max_version=12,  # later ones name topics by id
         )
 
-    entries = LeaderRequests(brokers).found(starts, "read", request, topic_name="topic", topics="responses")
+    entries = LeaderRequests(brokers).entries(starts, "read", request, topic_name="topic", topics="responses")
     batches = {key: first_batch(bytes(entry.records or b""), starts[key]) for key, entry in entries.items()}
     return {key: batch for key, batch in batches.items() if batch is not None}
 
@@ -104,16 +104,16 @@ def sample_records(
     keys, turn = sorted(starts), int(monotonic_s())
     chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))
     wanted = {key: starts[key] for key in chosen}
-    found: dict[Partition, list[str]] = {key: [] for key in wanted}
+    samples: dict[Partition, list[str]] = {key: [] for key in wanted}
     waiting = set(wanted)
 
     def take(key: Partition, message: Message, _: Consumer) -> None:
         error = message.error()
         if error is None:
-            found[key].append(_describe(message))
+            samples[key].append(_describe(message))
         elif error.code() != KafkaError._PARTITION_EOF:
-            found[key].append(f"not read: {error.str()}")
-        if error is not None or len(found[key]) >= SAMPLED_RECORDS:
+            samples[key].append(f"not read: {error.str()}")
+        if error is not None or len(samples[key]) >= SAMPLED_RECORDS:
             waiting.discard(key)
 
     settings = {
@@ -125,8 +125,8 @@ def sample_records(
         read_partitions({**conf, **settings}, wanted, waiting, take, SAMPLE_TIMEOUT_S, monotonic_s)
     except KafkaException as error:
         for key in waiting:
-            found[key].append(f"not read: {error.args[0].str()}")
-    return {key: tuple(texts) for key, texts in found.items()}
+            samples[key].append(f"not read: {error.args[0].str()}")
+    return {key: tuple(texts) for key, texts in samples.items()}
 
 
 def _describe(message: Message) -> str:

@@ -9,16 +9,17 @@ record of a topic may have to wait for its turn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from modeaware.config import ControllerConfig
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.moved import (
     Decision,
     Limits,
     Seen,
     append_due_ms,
+    broken_seal_alarm,
     decide,
-    ends_of,
+    drains_by_groups,
     groups_that_matter,
     look_due_ms,
     observe,
@@ -77,6 +78,8 @@ class MovedGroups:
         if decision.record is not None:
             self._decided[topic_id] = decision.record
         self._note_draining(this, after, decision)
+        if (alarm := broken_seal_alarm(this.record, after, held)) is not None:
+            decision = replace(decision, alarms=(*decision.alarms, alarm))
         return decision
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
@@ -90,12 +93,8 @@ class MovedGroups:
 
     def _note_draining(self, this: Pass, after: TopicRecord, decision: Decision) -> None:
         groups = this.facts.groups
-        is_read = any(name in groups and groups[name].has_members for name in decision.verdicts)
-        held_up = [retired.reason for retired in after.retired.values() if retired.reason is not None]
-        held_up += [] if after.replacing.reason is None else [after.replacing.reason]
-        waits = any(reasons.code_of(reason) in reasons.OF_READERS for reason in held_up)
-        is_old = ends_of(after) is not None
-        if waits or (is_old and (is_read or after.replacing.let_go_ms is None)):
+        members_wait = any(name in groups and groups[name].has_members for name in decision.verdicts)
+        if drains_by_groups(after, members_wait=members_wait):
             self.draining.add(after.topic_id)
         else:
             self.draining.discard(after.topic_id)

@@ -91,7 +91,7 @@ def answered(
 def _rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
     """The newest version of Metadata (-1: none), and what follows the correlation id."""
     _, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
-    offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     newest = INT16.pack(offered.get(codec.METADATA_KEY, (-1, -1))[1])
     if answer.error_code:
         return newest + payload[4:]

@@ -1,7 +1,7 @@
 """DeletePartitions, CreatePartitions, ReplaceTopics and AlterGroupRules: authorization, and the response.
 
 The broker returns what its user is authorized for (KIP-430), over the user's own connection, and that decides for each
-topic. Whether the user may create the successor of a topic, the broker says to a CreateTopics that it only validates:
+topic. A broker decides whether the user may create the new topic, by a CreateTopics that it only validates:
 the right may be one on the topic or on the cluster, and Metadata shows neither to every user that has it. Nothing here
 does IO.
 """
@@ -73,10 +73,10 @@ no record is deleted because of them. On the cluster it allows every rule: its u
 _TO_DELETE = _TO_ALTER | {AclOperation.DELETE}
 """Needed for DeletePartitions and AlterGroupRules on a topic whose records may be deleted because of them."""
 _TO_REPLACE = _TO_DELETE | {AclOperation.ALTER_CONFIGS}
-"""Needed for ReplaceTopics on its topic; and CREATE, on the successor or on the cluster. To forget an alias, whose own
-topic is gone, _TO_DELETE on the topic that it leads to, which may be gone, too; or _TO_ALTER on the cluster."""
+"""Needed for ReplaceTopics on its topic; and CREATE, on the new topic or on the cluster. To forget an alias, whose own
+topic is gone, _TO_DELETE on the topic that it points to, which may be gone, too; or _TO_ALTER on the cluster."""
 _ACCEPTED = (int(ErrorCode.NONE), int(ErrorCode.TOPIC_ALREADY_EXISTS))
-"""Of a successor that is validated. Brokers look for the right first. Whether a topic that exists may be the successor,
+"""Of a new topic that is validated. Brokers check the right first. Whether an existing topic may be the new topic,
 as where a request is repeated, the controller decides."""
 
 
@@ -124,22 +124,22 @@ class ChangeRequest:
         )
 
     def creations(self) -> Iterator[dict[int, ReplaceTopicCommand]]:
-        """Yield the replacements that create a successor, by their place in ``commands``: as many as brokers validate
+        """Yield the replacements that create a new topic, by their place in ``commands``: as many as brokers validate
         at once."""
         numbered = ((n, c) for n, c in enumerate(self.commands) if isinstance(c, ReplaceTopicCommand))
         creating = ((n, c) for n, c in numbered if not (c.undo or c.forget))
-        yield from map(dict, in_requests(creating, lambda each: 1 + each[1].num_partitions + len(each[1].configs)))
+        yield from map(dict, in_requests(creating, lambda item: 1 + item[1].num_partitions + len(item[1].configs)))
 
     def creation_question(self, some: Mapping[int, ReplaceTopicCommand], correlation_id: int) -> bytes:
-        """Return the CreateTopics request, only to be validated, for the successors of ``some``."""
+        """Return the CreateTopics request, only to be validated, for the new topics of ``some``."""
         topics = (codec.NewTopic(c.successor, c.num_partitions, c.replication_factor, c.configs) for c in some.values())
         return codec.creation_question(correlation_id, self.header.client_id, topics)
 
     def judge_successors(self, some: Mapping[int, ReplaceTopicCommand], answer: bytes) -> None:
-        """Refuse those of ``some`` whose successors the broker's response (a whole frame) does not accept."""
-        found = {topic.name: topic for topic in codec.decode_creation(answer).topics}
+        """Refuse those of ``some`` whose new topics the broker's response (a whole frame) does not accept."""
+        topics = {topic.name: topic for topic in codec.decode_creation(answer).topics}
         for number, command in some.items():
-            created = found.get(command.successor)
+            created = topics.get(command.successor)
             if number not in self.refused and (created is None or created.error_code not in _ACCEPTED):
                 self.refused[number] = _successor_refusal(command, created)
 
@@ -153,7 +153,7 @@ class ChangeRequest:
 
     def answer(self, outcome: Outcome) -> bytes:
         """Return the response for the ``outcome`` of the allowed commands ([] where there was none)."""
-        if isinstance(outcome, ControllerFenced):  # its code is retriable in Kafka, and says that nothing was done
+        if isinstance(outcome, ControllerFenced):  # its code is retriable in Kafka: nothing was done
             return self._failed(ModeAwareError(f"{outcome.message}; {_LOOK}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
             unexpected = f"the controller failed ({type(outcome).__name__}); {_LOOK}"
@@ -275,7 +275,7 @@ def _clipped(result: CommandResult) -> CommandResult:
 
 
 def _successor_refusal(command: ReplaceTopicCommand, created: Any) -> CommandResult:
-    """Return the result of a replacement whose successor the broker would not create; ``created``: its own, or None."""
+    """Return the result of a replacement whose new topic the broker would not create; ``created``: its own, or None."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR) if created is None else created.error_code
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         why = (

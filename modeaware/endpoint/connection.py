@@ -61,14 +61,14 @@ class Ticket:
         what: str,
         future: concurrent.futures.Future[Any],
         timeout_s: float,
-        late: str,
+        timeout_text: str,
         resolve: Callable[[Outcome], None],
     ) -> None:
         self._loop = loop
         self._future: concurrent.futures.Future[Any] | None = future
         self._log = log
         self._what = what
-        self._late = late
+        self._timeout_text = timeout_text
         self._resolve: Callable[[Outcome], None] | None = resolve
         self._timer = loop.call_later(timeout_s, self._too_late)
         future.add_done_callback(self._done)
@@ -83,11 +83,11 @@ class Ticket:
             self._loop.call_soon_threadsafe(self._take, future)
         except RuntimeError:
             logger.debug("an outcome came after the endpoint had stopped")
-            _, level, text = _settled(future)
+            _, level, text = _outcome_of(future)
             logger.log(level, "%s %s", self._what, text)
 
     def _take(self, future: concurrent.futures.Future[Any]) -> None:
-        outcome, level, text = _settled(future)
+        outcome, level, text = _outcome_of(future)
         if level > logging.DEBUG:
             kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # one does not hide the other
             self._log.log(level, kind, "%s %s", self._what, text)
@@ -98,7 +98,7 @@ class Ticket:
         if isinstance(future, Expiring):
             future.expire()  # its callback has handed the outcome to the loop
             return
-        self._end(ClusterError(self._late, code=ErrorCode.REQUEST_TIMED_OUT))
+        self._end(ClusterError(self._timeout_text, code=ErrorCode.REQUEST_TIMED_OUT))
 
     def _end(self, outcome: Outcome) -> None:
         resolve = self._resolve
@@ -107,7 +107,7 @@ class Ticket:
             resolve(outcome)
 
 
-def _settled(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]:
+def _outcome_of(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]:
     """The outcome of a future that is done, and the level and text to log."""
     if future.cancelled():
         dropped = ClusterError("the controller has dropped it", code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -333,8 +333,8 @@ class Connection:
             self._deadlines.established = True
             self._shared.slots.keep(self)
         takes_more = self._takes_more(session)
-        if self._queued_s is None and (found := self._next(session)) is not None:
-            self._queued_s = found[1]
+        if self._queued_s is None and (batch := self._next(session)) is not None:
+            self._queued_s = batch[1]
             self._shared.turns.queue(self, self._share, self._queued_s)
         self._deadlines.working = bool(self._tickets)
         if self._broker_lost and not self._tickets and not self._answers:
@@ -354,8 +354,8 @@ class Connection:
         session = self._session
         if session is None:
             return
-        if (found := self._next(session)) is not None:
-            frames, expected_s = found
+        if (batch := self._next(session)) is not None:
+            frames, expected_s = batch
             if expected_s < LARGE_S or queued_s >= LARGE_S:
                 self._work(session.from_upstream if frames is self._answers else session.from_client, frames)
         self._go_on()
@@ -402,12 +402,12 @@ class Connection:
                 self._to_upstream(payload)
             case Submit(ticket, commands, timeout_ms):
                 logger.info("%s asks: %s", self.name, repr(list(commands))[:_LOGGED_CHARACTERS])
-                late = f"not done within {timeout_ms} ms; it may still be carried out: look at the topic first"
+                text = f"not done within {timeout_ms} ms; it may still be carried out: describe the topic first"
                 submit = partial(self._shared.submit, commands, timeout_ms)
-                self._wait_for(ticket, "a command", submit, timeout_ms / 1000, late)
+                self._wait_for(ticket, "a command", submit, timeout_ms / 1000, text)
             case Refresh(ticket):
-                late = f"the mode log was not read to its end within {REFRESH_TIMEOUT_S:g} s"
-                self._wait_for(ticket, "a reading of the mode log", self._shared.refresh, REFRESH_TIMEOUT_S, late)
+                text = f"the mode log was not read to its end within {REFRESH_TIMEOUT_S:g} s"
+                self._wait_for(ticket, "a reading of the mode log", self._shared.refresh, REFRESH_TIMEOUT_S, text)
             case Close(reason):
                 self._end(logging.WARNING, "closed a connection", reason)
 
@@ -444,7 +444,7 @@ class Connection:
             self._go_on()
 
     def _wait_for(
-        self, number: int, what: str, start: Callable[[], concurrent.futures.Future[Any]], timeout_s: float, late: str
+        self, number: int, what: str, start: Callable[[], concurrent.futures.Future[Any]], timeout_s: float, text: str
     ) -> None:
         session = self._session
         assert session is not None
@@ -460,7 +460,7 @@ class Connection:
         except ModeAwareError as error:  # it has not even been taken
             future = concurrent.futures.Future()
             future.set_exception(error)
-        self._tickets[number] = Ticket(self._shared.loop, self._shared.log, what, future, timeout_s, late, resolve)
+        self._tickets[number] = Ticket(self._shared.loop, self._shared.log, what, future, timeout_s, text, resolve)
 
     # Its end
 

@@ -60,7 +60,7 @@ class ControllerView(Protocol):
         """Return the controller of the claim in force; None when none is known."""
 
     def is_active(self) -> bool:
-        """Return whether this endpoint's own controller is the active one, as far as it knows."""
+        """Return whether this endpoint's own controller is the active one, as far as is known."""
 
 
 @dataclass(frozen=True)

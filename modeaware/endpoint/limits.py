@@ -87,7 +87,7 @@ class ConnectionSlots(Generic[T]):
         """
         loser = None
         if self._taken[host] >= self._most_per_peer:
-            loser = next((each for each in self._new if self._hosts[each] == host), None)
+            loser = next((other for other in self._new if self._hosts[other] == host), None)
             if loser is None:
                 return f"{self._taken[host]} of {host} are open, which is the limit of one address"
         elif len(self._hosts) >= self._most:
@@ -125,11 +125,11 @@ class RateLimitedLogger:
     def log(self, level: int, kind: str, message: str, *arguments: object, lines: int | None = None) -> None:
         """Log, unless ``kind`` (one of few) has been logged too often (``lines``, default: the log's)."""
         state = self._kinds.setdefault(kind, _Kind())
-        now = self._clock()
-        if now >= state.until_s:
+        now_s = self._clock()
+        if now_s >= state.until_s:
             if state.left_out:
                 logger.log(level, "%s: %d more", kind, state.left_out)
-            state.until_s, state.written, state.left_out = now + self._period_s, 0, 0
+            state.until_s, state.written, state.left_out = now_s + self._period_s, 0, 0
         if state.written < (self._lines if lines is None else lines):
             state.written += 1
             logger.log(level, message, *arguments)

@@ -264,8 +264,8 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
     A topic with an error is returned as it came, without a mode: the user may not be authorized to know. One whose
     record is of another topic id is returned without modes and epochs, and with its own id. One that is gone, and whose
-    name leads to a successor, is returned with the modes of its record: the broker has said "unknown" of it, which it
-    says to users who may know of that name.
+    name stands for a new topic, is returned with the modes of its record: the broker has returned "unknown" for it,
+    which it returns only to users that may describe the name.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -355,13 +355,13 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
         if added.known_only and error_code in _UNKNOWN:
             yield b""
             continue
-        partitions = _moded(partitions, view) if view.modes else [each + _READ_WRITE for each in partitions]
+        partitions = _moded(partitions, view) if view.modes else [p + _READ_WRITE for p in partitions]
         yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view, added.groups)])
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
     """The partitions of one topic as they came, without their tagged fields. The innermost loop: see the module."""
-    body, found = cursor.body, []
+    body, partitions = cursor.body, []
     count = cursor.count()
     at = cursor.at
     try:
@@ -375,7 +375,7 @@ def _listed(cursor: Cursor) -> list[bytes]:
                     length = cursor.count(4) + 1
                     at = cursor.at - 1
                 at += 4 * length - 3
-            found.append(body[start:at])
+            partitions.append(body[start:at])
             if body[at]:
                 cursor.at = at
                 cursor.skip_tags()
@@ -385,7 +385,7 @@ def _listed(cursor: Cursor) -> list[bytes]:
     except IndexError as error:
         raise MalformedFrame("a Metadata response that ends early") from error
     cursor.at = at
-    return found
+    return partitions
 
 
 def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:

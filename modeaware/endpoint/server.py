@@ -48,11 +48,11 @@ def resolve(listen: str) -> Target:
     """Resolve the address to bind, ``HOST:PORT`` (no host: 127.0.0.1)."""
     try:
         host, port = split_address(listen)
-        found = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot listen on {listen!r}: {error}") from error
-    addresses = [ipaddress.ip_address(address[0]) for *_, address in found]
-    family, *_, first = found[0]
+    addresses = [ipaddress.ip_address(address[0]) for *_, address in entries]
+    family, *_, first = entries[0]
     loopback = all(address.is_loopback for address in addresses)
     return Target(family, str(first[0]), port, loopback, everywhere=addresses[0].is_unspecified)
 

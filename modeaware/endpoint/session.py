@@ -170,7 +170,7 @@ class ClientSession:
         self._limits = limits
         self._answers = cache if cache is not None else Answers(limits)
         self._authentication = Authentication(mechanism_required)
-        self._queue: deque[bytes] = deque()  # requests that were not looked at
+        self._queue: deque[bytes] = deque()  # requests not handled yet
         self._queue_bytes = 0
         self._slots: deque[Slot] = deque()  # the first one always waits for the broker
         self._answer_bytes = 0  # of our own responses that wait in them

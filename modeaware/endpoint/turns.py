@@ -87,7 +87,7 @@ class Turns:
         if not self._by_address:
             return Share()
         if len(self._of_addresses) >= _MOST_ADDRESSES:
-            kept = {a: each for a, each in self._of_addresses.items() if each.waiting or each.charged_s > self._now_s}
+            kept = {a: s for a, s in self._of_addresses.items() if s.waiting or s.charged_s > self._now_s}
             self._of_addresses = kept
         return self._of_addresses.setdefault(address, Share())
 

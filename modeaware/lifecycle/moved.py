@@ -38,7 +38,12 @@ one of them has our metadata or lies behind the start. The mode log may be older
 
 *Taken out* is a group without members, in two looks, that has not read the old topic by these rules, and has nothing on
 the new topic or was set back on both: it begins anew. A seal that breaks later takes no group out: what it was given of
-the new topic cannot be taken back. With a closed list of groups, ``all`` are let through at the release.
+the new topic cannot be taken back, and a warning names these groups. With a closed list of groups, ``all`` are let
+through at the release.
+
+*Many groups.* A record has room for some thousands of names. The admission of a replacement finds room for the groups
+that use the topic, or is refused. Groups that come later and do not fit wait, until no required group is missing: then
+``all`` are let through, which is warned.
 
 *Time.* Since when something is unchanged is what this controller has seen, on its monotonic clock, and is on no record:
 the next controller waits anew.
@@ -46,16 +51,18 @@ the next controller waits anew.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.passes import earliest_ms
-from modeaware.lifecycle.state import moving
+from modeaware.lifecycle.state import held_up, moving
 from modeaware.modelog.moved import MovedRecord
-from modeaware.modelog.records import MAX_RECORD_BYTES, TopicRecord
+from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.notes import Note
 from modeaware.topic_view import Moved
@@ -385,24 +392,65 @@ def decide(
         for name in {*names, *moved}
         if name not in moved or name in seen.groups
     }
-    taken_out = sorted(name for name in moved if name in verdicts and verdicts[name].begins_anew)
-    added = sorted(n for n in names if n not in moved and (verdicts[n].has_read or verdicts[n].is_proved))
-    alarms = [_taken_out_alarm(record, name) for name in taken_out]
-    alarms += [alarm for name in added for alarm in _alarms(record, name, verdicts[name], facts, ends)]
-    after = replace(before, groups=tuple(sorted((moved - set(taken_out)) | set(added))))
+    taken_out = {name for name in moved if name in verdicts and verdicts[name].begins_anew}
+    may = {name for name in names if name not in moved and (verdicts[name].has_read or verdicts[name].is_proved)}
+    left = replace(before, groups=tuple(sorted(moved - taken_out)))
+    after = _with_room(left, may, record, requirement, facts)
+    alarms = [_taken_out_alarm(record, name) for name in sorted(taken_out)]
+    through = after.moved
+    for name in sorted(filter(through.lets, may)):
+        alarms += _alarms(record, name, verdicts[name], facts, ends)
+    if after.all:
+        alarms.append(_no_room_alarm(record))
     if requirement.is_closed and record.replacing.let_go_ms is not None:
         after = replace(after, groups=(), all=True)
-    elif len(after.to_json()) > MAX_RECORD_BYTES:
-        after = _shortened(before, after, requirement, facts)
-    waiting = {name: verdict for name, verdict in verdicts.items() if not after.moved.lets(name)}
+        through = after.moved
+    waiting = {name: verdict for name, verdict in verdicts.items() if not through.lets(name)}
     due_ms = earliest_ms(*(verdict.due_ms for verdict in waiting.values()))
     return Decision(None if after == before else after, waiting, due_ms, tuple(alarms))
 
 
-def _shortened(before: MovedRecord, after: MovedRecord, requirement: Requirement, facts: TopicFacts) -> MovedRecord:
-    """Return a record that fits: ``all`` where no required group is missing, else as it was before."""
-    missing = set(requirement.waited_for(facts.groups)).difference(after.groups)
-    return before if missing else replace(after, groups=(), all=True)
+def _with_room(
+    held: MovedRecord, may: Collection[str], record: TopicRecord, requirement: Requirement, facts: TopicFacts
+) -> MovedRecord:
+    """Return the record with the groups that ``may`` be let through now, or, where it has no room for all their names:
+    ``all`` if no required group is missing, else as many as fit, those of the switch first.
+
+    Room is kept for those of the switch: the topic's own record has their names too, and more (the admission and the
+    switch find room for it, :mod:`modeaware.lifecycle.record_size`).
+    """
+    whole, noted = _added(held, may), set(record.required_groups)
+    if _fits(_added(whole, noted)):
+        return whole
+    if set(requirement.waited_for(facts.groups)) <= set(whole.groups):
+        return replace(whole, groups=(), all=True)
+    in_order = sorted(may, key=lambda name: (name not in noted, name))
+    kept = _added(held, noted) if _fits(_added(held, noted)) else held  # more may have been noted since
+    room = bisect_left(range(len(in_order)), True, key=lambda last: not _fits(_added(kept, in_order[: last + 1])))
+    return _added(held, in_order[:room])
+
+
+def _added(held: MovedRecord, names: Iterable[str]) -> MovedRecord:
+    return replace(held, groups=tuple(sorted({*held.groups, *names})))
+
+
+def _fits(record: MovedRecord) -> bool:
+    return len(record.to_json()) <= MAX_RECORD_BYTES
+
+
+# When a topic is looked at again
+
+
+def drains_by_groups(record: TopicRecord, *, members_wait: bool) -> bool:
+    """Return whether a topic is looked at in the pace of its groups: they hold up the drain of a shrink or of a
+    replacement, or a group may still be let through.
+
+    Args:
+        members_wait: whether a group that is not let through has members.
+    """
+    if any(reasons.code_of(reason) in reasons.OF_READERS for reason in held_up(record)):
+        return True
+    return ends_of(record) is not None and (members_wait or record.replacing.let_go_ms is None)
 
 
 def append_due_ms(appended_ms: int | None, groups: int) -> int | None:
@@ -498,6 +546,43 @@ def _unread(name: str, partitions: Iterable[int], facts: TopicFacts, ends: Mappi
     group = facts.groups.get(name, _NO_GROUP)
     starts = {p: facts.partitions[p].log_start for p in partitions if p in facts.partitions}
     return sum(max(ends[p] - max(group.committed.get(p, 0), start), 0) for p, start in starts.items())
+
+
+def broken_seal_alarm(before: TopicRecord, after: TopicRecord, held: MovedRecord | None) -> str | None:
+    """Return the warning that groups were let through before a seal broke (invariant I9); None: there are none.
+
+    Args:
+        before, after: the record of the old topic, as a pass found it and as the pass leaves it.
+        held: the groups that were let through before the pass.
+    """
+    if held is None or not (held.all or held.groups):
+        return None
+    broken = [p for p, was in before.retired.items() if p in after.retired and _is_broken(was, after.retired[p])]
+    if not broken:
+        return None
+    more = f" and {len(held.groups) - _NAMED} more" if len(held.groups) > _NAMED else ""
+    some = f"groups {', '.join(map(repr, held.groups[:_NAMED]))}{more} were"
+    let = (
+        f"{'every group was' if held.all else some} let through from {before.topic!r} to {before.replacing.successor!r}"
+    )
+    when = f"before the seals of partitions {format_ranges(sorted(broken))} broke"
+    return f"{let} {when}: they may read what came behind the seals later than newer records of the same keys"
+
+
+_NAMED = 20
+"""How many groups a warning names."""
+
+
+def _is_broken(was: RetiredPartition, now: RetiredPartition) -> bool:
+    """Return whether a seal broke in a pass, in which it may have been made anew."""
+    seals = [(each.seal_offset, each.stragglers, each.truncated_to) for each in (was, now)]
+    return was.seal_offset is not None and seals[0] != seals[1]
+
+
+def _no_room_alarm(record: TopicRecord) -> str:
+    """Return the warning that groups which come later are let through without having read (invariant I9)."""
+    now = f"every group is let through from {record.topic!r} to {record.replacing.successor!r}"
+    return f"{now}, those that come later too: one record has no room for their names, and no required group is missing"
 
 
 def _taken_out_alarm(record: TopicRecord, name: str) -> str:

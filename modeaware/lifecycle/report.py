@@ -13,6 +13,7 @@ from typing import ClassVar
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.moved import LATEST_MS, drains_by_groups
 from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
@@ -171,6 +172,8 @@ class TopicReport:
         evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
         replacement: null where the topic is not being replaced, and was not.
         writable: the number of writable partitions.
+        looks_within_ms: in how long an active controller checks the topic's groups again, at the latest, unless checks
+            take more than a tenth of its time; null where no group holds it up.
     """
 
     topic: str
@@ -187,6 +190,7 @@ class TopicReport:
     evacuation_group: str | None = None
     replacement: ReplacementReport | None = None
     writable: int = 0
+    looks_within_ms: int | None = None
 
     @property
     def is_paused(self) -> bool:
@@ -218,6 +222,7 @@ def report_topic(
     groups = progress_of(record, facts, requirement, moved)
     must_move = tuple(name for name, group in groups.items() if group.must_move)
     each, view, phases = groups.values(), record.view(), partition_phases(record)
+    members_wait = any(group.let_through is False and group.has_members for group in each)
     return TopicReport(
         topic=record.topic,
         topic_id=record.topic_id,
@@ -236,6 +241,7 @@ def report_topic(
         groups=tuple(each),
         groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         writable=record.writable_count,
+        looks_within_ms=LATEST_MS if drains_by_groups(record, members_wait=members_wait) else None,
     )
 
 

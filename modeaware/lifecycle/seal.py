@@ -2,7 +2,7 @@
 
 The seal is the partition's end offset once no aware producer can still write there. A partition is sealed when its end
 has been quiet for ``modeaware.seal.quiet.ms`` since it was retired and no transaction is open. Quiet is no proof, for a
-paused producer may wake after any wait; it only avoids flapping (docs/how-it-works.md, "Quiet proves nothing"). Safety
+paused producer may wake after any wait; it only avoids flapping (docs/invariants.md, "Quiet proves nothing"). Safety
 is the recorded offset: a record at or after the seal is a *straggler*, an end before it a *truncation*. Either breaks
 the seal, and the partition is sealed and drained again.
 """

@@ -180,7 +180,7 @@ def engine_answers() -> bool:
 
 
 def _answers(address: str) -> bool:
-    """Any HTTP answer counts: an engine that requires TLS says so in one."""
+    """Any HTTP answer counts: an engine that requires TLS sends one."""
     kind, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     if kind not in ("unix", "tcp") or (kind == "tcp" and not port.isdigit()):

@@ -457,13 +457,13 @@ def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
         LocalKafkaError: it runs with another number of nodes, or does not start.
     """
     with locked(_lock()):
-        found = status()
-        if found.healthy:
-            if len(found.brokers) != nodes:
-                there = f"a local Kafka of {len(found.brokers)} node(s) runs already"
+        running = status()
+        if running.healthy:
+            if len(running.brokers) != nodes:
+                there = f"a local Kafka of {len(running.brokers)} node(s) runs already"
                 raise LocalKafkaError(f"{there}; for {nodes} node(s) first call `modeaware local down`")
-            return found, False
-        _remove(found.brokers)
+            return running, False
+        _remove(running.brokers)
         LocalKafka(nodes, configs=configs, folder=_folder(), detached=True).start()
         return status(), True
 
@@ -475,9 +475,9 @@ def down() -> DetachedKafka:
         LocalKafkaError: a broker cannot be killed.
     """
     with locked(_lock()):
-        found = status()
-        _remove(found.brokers)
-        return found
+        running = status()
+        _remove(running.brokers)
+        return running
 
 
 def status() -> DetachedKafka:

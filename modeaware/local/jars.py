@@ -69,8 +69,8 @@ def find_java() -> str:
 def java_candidates() -> list[str]:
     """Return the machine's own: ``$JAVA_HOME/bin/java`` before the one on PATH."""
     home = os.environ.get("JAVA_HOME")
-    found = [str(Path(home) / "bin" / "java") if home else None, shutil.which("java")]
-    return [java for java in found if java]
+    candidates = [str(Path(home) / "bin" / "java") if home else None, shutil.which("java")]
+    return [java for java in candidates if java]
 
 
 def java_version(java: str) -> int | None:
@@ -79,8 +79,8 @@ def java_version(java: str) -> int | None:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None  # not usable: the caller lists it as such
-    found = _JAVA_VERSION.search(done.stderr + done.stdout)
-    return int(found[1]) if found else None
+    version = _JAVA_VERSION.search(done.stderr + done.stdout)
+    return int(version[1]) if version else None
 
 
 def cache_folder() -> Path:

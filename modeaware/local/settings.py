@@ -47,7 +47,7 @@ def quick_defaults(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "4",
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # Groups settle at once, and tests may use short sessions.
+        # Groups become stable at once, and tests may use short sessions.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "500",

@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()
-    with contextlib.suppress(BrokenPipeError):  # that too says that the owner is gone
+    with contextlib.suppress(BrokenPipeError):  # that, too, shows that the owner is gone
         _reply(child.pid)
         _obey(owner, child)
     _last_word.acquire()  # held until this process ends

@@ -6,8 +6,8 @@ controller decides by :mod:`modeaware.lifecycle.moved` and appends the record; c
 with a tombstone when the old topic is gone.
 
 Names stand as they are, none as a hash: 1 000 names of 255 bytes take 256 000 bytes in ASCII and 766 000 in another
-script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. Names beyond that are left out, and the record
-says ``all`` once no required group is missing (:func:`modeaware.lifecycle.moved.decide`).
+script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. :mod:`modeaware.lifecycle.moved` has what
+becomes of names beyond that.
 """
 
 from __future__ import annotations

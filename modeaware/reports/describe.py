@@ -234,10 +234,22 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     if through := [group.group for group in topic.groups if group.let_through]:
         lines.append(f"Let through: {', '.join(through)}")
     lines += [f"Not let through: {group.group}: {group.gate}" for group in topic.groups if group.gate is not None]
+    if topic.looks_within_ms is not None:
+        lines += [
+            f"Still to read: {group.group}: {number(group.behind)} records of partitions {format_ranges(group.holding)}"
+            for group in topic.groups
+            if group.required and group.gate is None and group.behind
+        ]
+        lines.append(next_look_text(topic.looks_within_ms))
     lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]
     if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
         lines.append(f"Which groups use it is not certain: {topic.groups_doubt}")
     return lines
+
+
+def next_look_text(within_ms: int) -> str:
+    """Return when a controller checks again how far groups have read."""
+    return f"The active controller checks these groups again within {duration_text(within_ms)}"
 
 
 def _appearance(p: PartitionReport) -> Hashable:

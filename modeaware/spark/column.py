@@ -153,14 +153,14 @@ def _self_test(spark: SparkSession, which: Hash) -> str | None:
         column = F.col("key")
         rows = (
             spark.createDataFrame([(key,) for key in keys], "key binary")
-            .select("key", F.array(*[made(spark, column, count) for count in _TEST_COUNTS]).alias("found"))
+            .select("key", F.array(*[made(spark, column, count) for count in _TEST_COUNTS]).alias("indices"))
             .collect()
         )
     except (Py4JError, PySparkException, AttributeError, TypeError) as error:
         return f"the JVM cannot compute {name}: {str(error).splitlines()[0]}"
-    by_key = {bytes(row.key): list(row.found) for row in rows}
+    by_key = {bytes(row.key): list(row.indices) for row in rows}
     expected = zip(*(partition_column(keys, count, name).tolist() for count in _TEST_COUNTS), strict=True)
-    wrong = [key for key, found in zip(keys, expected, strict=True) if by_key.get(key) != list(found)]
+    wrong = [key for key, indices in zip(keys, expected, strict=True) if by_key.get(key) != list(indices)]
     return f"the JVM's {name} does not agree with ours, for example on {wrong[0]!r}" if wrong else None
 
 

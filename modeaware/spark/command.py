@@ -38,8 +38,8 @@ def evacuate_main(arguments: Sequence[str] | None = None) -> int:
     """Run an evacuation and print its report; 1, with a line on standard error, where it was refused or failed."""
     parser = _parser(
         "evacuate",
-        "Copy the latest values of a compacted topic to its successor, and commit the proof, so that a replacement "
-        "with --evacuate continues.",
+        "Copy the latest values of a compacted old topic to the new topic, and commit the proof. A replacement "
+        "with --evacuate then continues.",
         json_help(EvacuationReport),
     )
     option = parser.add_argument
@@ -92,11 +92,11 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
 
     def run(spark: SparkSession, conf: dict[str, Any]) -> None:
-        found = plan(spark, args.topic, conf, args.partitions, sample=args.sample, **dict(args.source_option))
-        text = json_text(found) if args.json else plan_text(found)
+        resize_plan = plan(spark, args.topic, conf, args.partitions, sample=args.sample, **dict(args.source_option))
+        text = json_text(resize_plan) if args.json else plan_text(resize_plan)
         print(encodable(text, sys.stdout.encoding or "utf-8"))
         if args.html is not None:
-            write_page(found, args.html)
+            write_page(resize_plan, args.html)
             if not args.json:  # spark-submit merges both outputs of a program
                 print(f"Written: {args.html}", file=sys.stderr)
 

@@ -107,16 +107,16 @@ def packages() -> str:
     """
     for name in ("pyspark", "pyspark-client", "pyspark-connect"):
         try:
-            found = version(name)
+            installed = version(name)
             break
         except PackageNotFoundError:
             continue
     else:
         raise ModeAwareError("modeaware.spark needs PySpark: install modeaware[spark]")
-    release = found.partition("+")[0]  # a vendor's build has a suffix of its own, and Spark's connector
+    release = installed.partition("+")[0]  # a vendor's build has a suffix of its own, and Spark's connector
     if int(release.partition(".")[0]) < _OLDEST:
         raise ModeAwareError(
-            f"modeaware.spark needs PySpark {_OLDEST}.0 or newer, not {found}: install modeaware[spark]"
+            f"modeaware.spark needs PySpark {_OLDEST}.0 or newer, not {installed}: install modeaware[spark]"
         )
     return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{release}"
 
@@ -203,21 +203,21 @@ def _security(conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _tls(conf: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     if location := conf.get("ssl.ca.location"):
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(location)}
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(location)}
     elif pem := conf.get("ssl.ca.pem"):
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": str(pem)}
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": str(pem)}
     certificate, key = _pem(conf, "ssl.certificate"), _pem(conf, "ssl.key")
     if bool(certificate) != bool(key):
         raise ConfigError("ssl.certificate.location and ssl.key.location (or .pem) belong together; one is missing")
     if certificate and key:
-        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
+        options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
         if password := conf.get("ssl.key.password"):
-            found["ssl.key.password"] = str(password)
+            options["ssl.key.password"] = str(password)
     if (algorithm := conf.get("ssl.endpoint.identification.algorithm")) is not None:
-        found["ssl.endpoint.identification.algorithm"] = "" if str(algorithm).lower() == "none" else str(algorithm)
-    return found
+        options["ssl.endpoint.identification.algorithm"] = "" if str(algorithm).lower() == "none" else str(algorithm)
+    return options
 
 
 def _pem(conf: Mapping[str, Any], name: str) -> str | None:

@@ -144,13 +144,13 @@ def _offsets(options: dict[str, str], name: str, topic: str | None) -> Wanted | 
     if value is None or value in _NAMED:
         return None if value is None else _NAMED[value]
     try:
-        found = {int(p): offset for p, offset in json.loads(value)[topic].items()}
-        if not all(type(offset) is int and offset >= EARLIEST for offset in found.values()):
+        offsets = {int(p): offset for p, offset in json.loads(value)[topic].items()}
+        if not all(type(offset) is int and offset >= EARLIEST for offset in offsets.values()):
             raise ValueError
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         example = json.dumps({topic: {"0": 23, "1": -2}})
         raise ConfigError(f"{name}: must be earliest, latest, or JSON such as {example}, not {value}") from error
-    return found
+    return offsets
 
 
 class ModeAwareDataSource(DataSource):
@@ -212,8 +212,8 @@ class _Reader:
         self._gone: list[TopicView] = []
 
     def read(self, partition: OffsetRange | RangesInOrder) -> Iterator[pa.RecordBatch]:
-        for each in partition.ranges if isinstance(partition, RangesInOrder) else (partition,):
-            yield from fetch(self._options.conf, each, strict=self._options.fail_on_data_loss)
+        for offset_range in partition.ranges if isinstance(partition, RangesInOrder) else (partition,):
+            yield from fetch(self._options.conf, offset_range, strict=self._options.fail_on_data_loss)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_clients": {}}
@@ -227,10 +227,10 @@ class _Reader:
         return self._clients[topic]
 
     def _views(self) -> tuple[TopicView, ...]:
-        """The views of the topics that the name leads through, without those that are gone."""
-        found = topic_segments(self._options.conf, self._topic, stale=True)
-        there = existing(found)
-        self._gone = [view for view in found if view not in there]
+        """The views of the topics in the name's chain, without those that are gone."""
+        segments = topic_segments(self._options.conf, self._topic, stale=True)
+        there = existing(segments)
+        self._gone = [view for view in segments if view not in there]
         return there
 
     def _wanted(self, name: str, wanted: Wanted, topic: str) -> Wanted:
@@ -241,7 +241,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
-    """Reads each readable partition in a task of its own; those of a topic before those of its successor."""
+    """Reads each readable partition in a task of its own; those of an old topic before those of the new topic."""
 
     def partitions(self) -> Sequence[OffsetRange]:
         """Return a range for each readable partition that has records to read."""
@@ -278,15 +278,15 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark.
 
-        Of a topic that is replaced, ``latest`` skips what its successor holds once the topic is let go, as in a group.
+        With a replaced topic, ``latest`` skips the new topic's records once the old topic is released, as in a group.
         """
-        found = {}
+        positions = {}
         for view in first_topics(self._views(), self._starting):
             topic, client, partitions = view.topic, self._client(view.topic), self._partitions(view.topic)
             starts, ends = client.starts(partitions), client.ends(partitions)
             name = "startingOffsets"
-            found[topic] = resolve(name, self._wanted(name, self._starting, topic), topic, starts, ends)
-        self._initial = Offsets(found, self._ids).to_json()
+            positions[topic] = resolve(name, self._wanted(name, self._starting, topic), topic, starts, ends)
+        self._initial = Offsets(positions, self._ids).to_json()
         return self._initial
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
@@ -302,7 +302,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         self._chain = self._views()
         ids = {view.topic: view.topic_id for view in self._chain}
         for view in looked_at:
-            if not view.applies_to(ids.get(view.topic)):  # the chain leads back to the name
+            if not view.applies_to(ids.get(view.topic)):  # a replacement has renamed back
                 ends.pop(view.topic, None)
         for view in self._chain:
             self._look(ends, view)
@@ -348,7 +348,7 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
         """Where a query that is new begins to read a topic."""
         if topic in skipped:
             return ends
-        if begin is None or skipped:  # a successor, of which retention may have taken the first records before
+        if begin is None or skipped:  # a new topic, of which retention may have taken the first records before
             return self._client(topic).starts(ends)
         if self._starting != LATEST:
             return begin
@@ -367,14 +367,14 @@ class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # rea
             ends[topic] = (self._position or {})[topic]
 
     def _goes(self, view: TopicView, error: ClusterError) -> bool:
-        """Return whether ``error`` says that a topic is not there which was replaced, and that is noted now or soon: it
-        may be deleted at any time once it is read."""
+        """Return whether ``error`` is of an old topic that is deleted, and the mode log has its deletion now or soon: a
+        topic that is read may be deleted at any time."""
         until_s = time.monotonic() + TIMEOUT_S
         while error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
-            found = [each for each in self._views() if each.topic == view.topic and each.applies_to(view.topic_id)]
-            if not found or not needs_look(found[0], self._position):
+            current = [v for v in self._views() if v.topic == view.topic and v.applies_to(view.topic_id)]
+            if not current or not needs_look(current[0], self._position):
                 return True
-            if not found[0].is_replaced:
+            if not current[0].is_replaced:
                 return False
             time.sleep(POLL_S)  # until the controller has noted it
         return False
@@ -472,10 +472,10 @@ def _batch(messages: list[Message], wanted: OffsetRange) -> pa.RecordBatch:
 
 def _headers(message: Message, wanted: OffsetRange) -> list[dict[str, Any]] | None:
     try:
-        found = message.headers()
+        headers = message.headers()
     except (UnicodeDecodeError, SystemError) as error:  # the client decodes the names, which may be any bytes
         raise _unreadable(wanted, f"the record at {message.offset()} has a header whose name is not UTF-8") from error
-    return [{"key": header[0], "value": header[1]} for header in found] if found else None
+    return [{"key": header[0], "value": header[1]} for header in headers] if headers else None
 
 
 class Writer(DataSourceArrowWriter, DataSourceStreamWriter):

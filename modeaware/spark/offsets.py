@@ -1,16 +1,16 @@
 """What a stream has read, and may read next: pure.
 
-A topic name leads to a chain of topics (:mod:`modeaware.chain`), nearly always of one. A query reads a topic to
-its end in every partition, and then the one that has replaced it, so it reads the records of each key in their order.
+A topic name stands for a chain of topics (:mod:`modeaware.chain`), nearly always of one. A query reads every partition
+of a topic to its end, and then the topic that has replaced it, so it reads the records of each key in their order.
 
-Its offsets, in checkpoints and in progress, name every partition of the topics that it has come to, and the topic ids
-that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":
+A query's offsets, in checkpoints and in progress, name every partition of the topics that the query has come to, and
+their topic ids (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_ids": {"<topic>": "<id>"}, "<topic>":
 {"<partition>": <offset>}}``. The end of a new query's first batch may also name the topics at whose ends the query
-begins, ``"modeaware:skipped": ["<topic>"]``: Spark asks for the beginning again where the batch is run again, and a
-topic may have been let go since.
+begins, ``"modeaware:skipped": ["<topic>"]``: Spark requests the beginning again where the batch is run again, and a
+topic may have been released since.
 
-Spark asks how far the next batch goes, and does not say where it begins. While the process of a query runs that is
-known from the batch before. The first batch after a start goes as far as any place in the chain requires. It may then
+Spark requests the end of the next batch without its beginning. While the process of a query runs, the beginning is the
+end of the batch before. The first batch after a start goes as far as any position in the chain requires. That batch may
 hold records of two topics, and one task reads them: the earlier topic's first.
 """
 
@@ -78,15 +78,15 @@ class Offsets:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what a checkpoint holds."""
         positions = {
-            topic: {int(p): int(offset) for p, offset in each.items()}
-            for topic, each in value.items()
-            if isinstance(each, Mapping) and topic != _ID_MARK
+            topic: {int(p): int(offset) for p, offset in offsets.items()}
+            for topic, offsets in value.items()
+            if isinstance(offsets, Mapping) and topic != _ID_MARK
         }
         return cls(positions, value.get(_ID_MARK) or {}, tuple(value.get(_SKIPPED_MARK) or ()))
 
     def to_json(self) -> dict[str, Any]:
         ids = {topic: self.ids[topic] for topic in self.positions if topic in self.ids}
-        by_topic = {topic: {str(p): offset for p, offset in each.items()} for topic, each in self.positions.items()}
+        by_topic = {topic: {str(p): o for p, o in offsets.items()} for topic, offsets in self.positions.items()}
         marks = {_ID_MARK: ids, _SKIPPED_MARK: list(self.skipped)}
         return {OUR_MARK: _FORMAT, **{mark: value for mark, value in marks.items() if value}, **by_topic}
 
@@ -104,13 +104,13 @@ def resolve(
 
 
 def existing(views: Sequence[TopicView]) -> tuple[TopicView, ...]:
-    """Return the topics of a chain that are still there."""
+    """Return the topics of a chain that exist."""
     return tuple(view for view in views if not view.is_alias)
 
 
 def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicView]:
-    """Return the topics of a chain in which ``startingOffsets`` says where a new query begins; it reads the others from
-    their start. ``latest`` skips what a topic holds whose predecessor is let go, as in a group."""
+    """Return the topics of a chain to which ``startingOffsets`` of a new query applies; it reads the others from their
+    start. ``latest`` skips the records of a new topic once the old topic is released, as in a group."""
     count = 1
     while count < len(views) and wanted == LATEST and (before := views[count - 1].successor) and before.let_go:
         count += 1
@@ -118,8 +118,8 @@ def first_topics(views: Sequence[TopicView], wanted: Wanted) -> Sequence[TopicVi
 
 
 def needs_look(view: TopicView, position: Positions | None) -> bool:
-    """Return whether a query has to know the ends of a topic: not of one that is let go and that it has read, because
-    the topic may be deleted at any time."""
+    """Return whether a query must request the ends of a topic. Not where the topic is released and the query has read
+    it: such a topic may be deleted at any time."""
     done = view.successor is not None and view.successor.let_go
     return not done or position is None or view.topic not in position or not has_read(view, position[view.topic], {})
 
@@ -134,29 +134,29 @@ def next_positions(
 
     Args:
         views: of the chain.
-        ends: of their logs, or the position in those that need no look.
+        ends: of their logs, or the position in topics whose ends are not requested.
         position: what the query has read; None: not known.
-        given: the last result. A topic that was in it stays: the query may have read it.
+        given: the last result. Its topics stay in the result: the query may have read them.
     """
-    found: dict[str, dict[int, int]] = {}
+    positions: dict[str, dict[int, int]] = {}
     for number, view in enumerate(views, 1):
-        found[view.topic] = readable_to(view, ends[view.topic], given.get(view.topic, {}))
-        if number == len(views) or not (views[number].topic in given or _is_read(view, found, position)):
+        positions[view.topic] = readable_to(view, ends[view.topic], given.get(view.topic, {}))
+        if number == len(views) or not (views[number].topic in given or _is_read(view, positions, position)):
             break
-    return found
+    return positions
 
 
-def _is_read(view: TopicView, found: Positions, position: Positions | None) -> bool:
+def _is_read(view: TopicView, positions: Positions, position: Positions | None) -> bool:
     """Whether the topic of ``view``, which is replaced, is read to its end: by the query, or else by its next batch.
 
-    Where the query's position is not known, it may lie in the successor already, and a seal of the topic may have been
-    broken since: then the seal before counts, or the batch would end before the position.
+    Where the query's position is not known, it may lie in the new topic already, and a seal of the old topic may have
+    been broken since: then the seal before counts, or the batch would end before the position.
     """
     if position is not None:
         return has_read(view, position.get(view.topic, {}), {})
     read_up_to = {} if view.successor is None else view.successor.read_up_to
     sealed = {**view.resume_offsets, **read_up_to}
-    reached = found[view.topic]
+    reached = positions[view.topic]
     return all(p in sealed and reached.get(p, 0) >= sealed[p] for p in range(len(view.modes)))
 
 
@@ -179,17 +179,17 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
         gone: the topics of the chain that were deleted once every group had read them.
 
     Raises:
-        ModeSourceError: the chain of ``name`` ends before a topic that the query has read: more of it was known then.
-        RecordsLost: ``strict``; the query has read a topic that is not in the chain any more, and had not come to the
-            one after it: not all of it was read.
+        ModeSourceError: the known chain of ``name`` ends before a topic that the query has read.
+        RecordsLost: ``strict``; the query has read part of a topic that is not in the chain any more, and had not come
+            to the topic after it.
     """
     *_, last = before.positions or (None,)
     if last is None or last in after.positions:
         return
     if any(is_continued(topic, before, after) for topic in before.positions):
         raise ModeSourceError(
-            f"the query has read {last}, to which {name} does not lead as far as is known now: the mode log cannot be "
-            f"read, or has lost records. A batch without {last} would have it read again. Start the query again when "
+            f"the query has read {last}, which is not in the chain of {name} now: the mode log cannot be read, or has "
+            f"lost records. A batch without {last} would have it read again. Start the query again when "
             f"'modeaware topics --describe' shows {last}. If the newest file in the folder 'offsets' of its checkpoint "
             f"lacks {last}, delete that file before",
             topic=name,
@@ -200,10 +200,10 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
     )
     if strict and not has_read_all and not before.positions.keys() & after.positions.keys():
         raise RecordsLost(
-            f"the query has read {', '.join(before.positions)}, which {name} does not lead through now: the topic was "
-            "deleted before the query had read all of it, or the option topic was changed, or the name has come back. "
-            f"It would go on with {', '.join(after.positions)}. Set the option topic to {last}, use a new checkpoint "
-            "location, or set failOnDataLoss to false",
+            f"the query has read {', '.join(before.positions)}, which is not in the chain of {name} now: the topic was "
+            "deleted before the query had read all of it, or the option topic was changed, or a replacement renamed "
+            f"back. The query would continue with {', '.join(after.positions)}. Set the option topic to {last}, use a "
+            "new checkpoint location, or set failOnDataLoss to false",
             topic=name,
         )
 
@@ -217,14 +217,14 @@ def is_continued(topic: str, before: Offsets, after: Offsets) -> bool:
 def check_id(topic: str, before: Offsets, after: Offsets) -> None:
     """
     Raises:
-        RecordsLost: the query has read an earlier topic of the name, and may not have read all of it. It has if it had
-            come to the one after it in the chain, which now leads back to the name.
+        RecordsLost: the query may not have read all of an earlier topic of the name. It has read all if it had come to
+            the topic after it in the chain, and the name stands for a later topic now.
     """
     if topic not in before.positions or is_continued(topic, before, after):
         return
     come_to = list(before.positions)[list(before.positions).index(topic) + 1 :]
-    earlier_now = list(after.positions)[: list(after.positions).index(topic)]
-    if not any(each in earlier_now and is_continued(each, before, after) for each in come_to):
+    earlier = list(after.positions)[: list(after.positions).index(topic)]
+    if not any(other in earlier and is_continued(other, before, after) for other in come_to):
         raise RecordsLost(
             f"topic {topic} was deleted and created again: its id is {after.ids.get(topic)}, and the query has read "
             f"{before.ids.get(topic)}. Start with another checkpoint, or set failOnDataLoss to false to read the new "
@@ -249,9 +249,9 @@ def ranges_between(
             the partition had no seal.
     """
     for partition, offset in sorted(start.items()) if strict else ():
-        now = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
-        if now is None or now < offset:
-            what = "no longer exists" if now is None else f"ends at offset {now}"
+        log_end = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
+        if log_end is None or log_end < offset:
+            what = "no longer exists" if log_end is None else f"ends at offset {log_end}"
             raise RecordsLost(
                 f"{topic}-{partition} {what}, but the query has read it to offset {offset}: the topic was recreated "
                 "or its log truncated. Use a new checkpoint location, or set failOnDataLoss to false",
@@ -269,7 +269,7 @@ def refuse_gone(topic: str, start: Mapping[int, int], end: Mapping[int, int], *,
     if strict and (left := ranges_between(topic, start, end, strict=False)):
         raise RecordsLost(
             f"{topic} was replaced and deleted before the query had read all of it: {', '.join(map(str, left))} are "
-            "missing (see ProgressListener). Set failOnDataLoss to false to go on with the topic that has replaced it",
+            "missing (see ProgressListener). Set failOnDataLoss to false to continue with the topic that replaced it",
             topic=topic,
         )
 

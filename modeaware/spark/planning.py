@@ -98,13 +98,13 @@ def plan(
     except KafkaException as error:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
     with Session(connection, config, ControllerConfig(), cluster) as session:
-        found = look(session, topic)
-    read = read_sample(connection, topic, found.facts.partition_count, found.logs, sample)
+        snapshot = look(session, topic)
+    read = read_sample(connection, topic, snapshot.facts.partition_count, snapshot.logs, sample)
     recognition = recognise(read)
     question = ask_for_counts(read, recognition, partitions)
-    counted = count(spark, topic, conf, question, found.logs, {name: str(value) for name, value in options.items()})
+    counted = count(spark, topic, conf, question, snapshot.logs, {name: str(value) for name, value in options.items()})
     now_ms = SYSTEM_CLOCK.now_ms()
-    return make_plan(found, read, partitions, now_ms, recognition=recognition, counted=counted)
+    return make_plan(snapshot, read, partitions, now_ms, recognition=recognition, counted=counted)
 
 
 def count(
@@ -208,7 +208,7 @@ class Tally:
         # Evidence of each placer over the topic's count, then the placements, each tried on what those before it left.
         self._candidates = [*(Candidate(name, question.count) for name in _PLACERS), *question.placements]
         lengths = {HELD: question.count, FITS: len(self._candidates), KEYS: 1}
-        lengths |= {str(over): over for over in question.counts}
+        lengths |= {str(count): count for count in question.counts}
         self._wholes = {what: np.zeros((length, WHOLES), np.int64) for what, length in lengths.items()}
         self._reals = {what: np.zeros((lengths[what], REALS)) for what in (FITS, KEYS)}
         self._first_ms = np.full(question.count, np.iinfo(np.int64).max)
@@ -297,12 +297,12 @@ class Tally:
         records, sizes = (_sums_of(of_case, column, len(cases)) for column in (rows.records, rows.sizes))
         key, placer = cases // len(_PLACERS), cases % len(_PLACERS)
         ones = np.ones(len(cases), np.int64)
-        now = places.of_cases(key, placer, self._question.base)
-        for over in self._question.counts:
-            then = now if over == self._question.base else places.of_cases(key, placer, over)
-            moved, stay = (now != then).astype(np.int64), (now < over).astype(np.int64)
+        before = places.of_cases(key, placer, self._question.base)
+        for count in self._question.counts:
+            after = before if count == self._question.base else places.of_cases(key, placer, count)
+            moved, stay = (before != after).astype(np.int64), (before < count).astype(np.int64)
             columns = (ones, moved, stay, stay * moved, records, records * moved, sizes, sizes * moved)
-            np.add.at(self._wholes[str(over)], then, np.stack(columns, axis=1))
+            np.add.at(self._wholes[str(count)], after, np.stack(columns, axis=1))
 
 
 class _Places:
@@ -318,13 +318,13 @@ class _Places:
 
         self.of = cache(of)
 
-    def of_cases(self, key: Integers, placer: Integers, over: int) -> Integers:
+    def of_cases(self, key: Integers, placer: Integers, count: int) -> Integers:
         """Return the partition of each case: a key by its number, a placer by its place among them."""
-        found = np.empty(len(key), np.int64)
+        partitions = np.empty(len(key), np.int64)
         for at in np.unique(placer).tolist():
             own = placer == at
-            found[own] = self.of(Candidate(_PLACERS[at], over))[key[own]]
-        return found
+            partitions[own] = self.of(Candidate(_PLACERS[at], count))[key[own]]
+        return partitions
 
 
 class Counting:
@@ -338,12 +338,12 @@ class Counting:
         waiting: list[Any] = []
         for batch in batches:
             waiting.append(batch)
-            if sum(each.num_rows for each in waiting) >= _AT_ONCE:
+            if sum(part.num_rows for part in waiting) >= _AT_ONCE:
                 table = pa.Table.from_batches(waiting)
                 whole = int(_key_starts(_keys(table))[-1])  # the rows of the last key may continue in the next batch
                 tally.add(_rows(table.slice(0, whole)))
                 waiting = table.slice(whole).to_batches()
-        if any(each.num_rows for each in waiting):
+        if any(part.num_rows for part in waiting):
             tally.add(_rows(pa.Table.from_batches(waiting)))
         yield pa.RecordBatch.from_pylist([sums._asdict() for sums in tally.sums()], SCHEMA)
 

@@ -72,8 +72,8 @@ class ProgressListener(StreamingQueryListener):
     After each batch, the offsets at which the query continues are committed for a group of its own, which becomes a
     required reader of the topic: no drain ends before the query has read a retired partition. Sources are Spark's own
     for Kafka and ``format("modeaware")``; of a topic that a query reads twice, the slower source counts. A query of
-    ``format("modeaware")`` on a topic that is replaced has both topics published: the old one is not let go before the
-    query has come to the new one.
+    ``format("modeaware")`` on a topic that is replaced has both topics published: the old topic is not released
+    before the query has come to the new topic.
 
     A stopped query stays required, because its checkpoint needs the records, until ``modeaware groups forget``. A new
     query is unknown until its first batch is done; call :meth:`require` before it starts. Do not combine the listener
@@ -294,9 +294,9 @@ class ProgressListener(StreamingQueryListener):
         consumer = self._consumers.get(group)
         if consumer is None:
             consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
-        offsets = [TopicPartition(t, p, offset) for t, each in positions.items() for p, offset in each.items()]
+        offsets = [TopicPartition(t, p, offset) for t, of_topic in positions.items() for p, offset in of_topic.items()]
         for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
-            # Of a topic that is gone nothing waits for offsets: it was replaced, and the query has read it.
+            # No drain waits for offsets of a topic that is gone: it was replaced, and the query has read it.
             if done.error is not None and done.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(done.error)
 
@@ -309,13 +309,13 @@ def _checked(group: str) -> str:
 
 def positions_of(sources: Iterable[tuple[str, str | None]]) -> Positions:
     """Return a query's positions by the description and end offset of each source, as in ``SourceProgress``."""
-    found: Positions = {}
+    positions: Positions = {}
     for description, end_offset in sources:
         for topic, offsets in _offsets(description, end_offset).items():
-            other = found.get(topic)
+            other = positions.get(topic)
             both = offsets if other is None else {p: min(o, other[p]) for p, o in offsets.items() if p in other}
-            found[topic] = both
-    return {topic: offsets for topic, offsets in found.items() if offsets}
+            positions[topic] = both
+    return {topic: offsets for topic, offsets in positions.items() if offsets}
 
 
 def _offsets(description: str, end_offset: str | None) -> Positions:
@@ -326,17 +326,17 @@ def _offsets(description: str, end_offset: str | None) -> Positions:
     if not isinstance(offsets, dict) or not (description.startswith(_KAFKA) or OUR_MARK in offsets):
         return {}
     return {
-        topic: {int(p): o for p, o in each.items() if p.isdecimal() and type(o) is int and o >= 0}
-        for topic, each in offsets.items()
-        if isinstance(each, Mapping)
+        topic: {int(p): o for p, o in by_partition.items() if p.isdecimal() and type(o) is int and o >= 0}
+        for topic, by_partition in offsets.items()
+        if isinstance(by_partition, Mapping)
     }
 
 
 def _answer(future: Future[Any], timeout_s: float) -> Any:
     try:
         error = future.exception(timeout_s + 5)
-    except TimeoutError as late:
-        raise ModeAwareError("the controller did not answer in time", code=ErrorCode.REQUEST_TIMED_OUT) from late
+    except TimeoutError as timeout:
+        raise ModeAwareError("the controller did not answer in time", code=ErrorCode.REQUEST_TIMED_OUT) from timeout
     if error is not None and not isinstance(error, ModeAwareError):
         raise ModeAwareError(f"request failed: {type(error).__name__}: {error}") from error
     return future.result()

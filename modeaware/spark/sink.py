@@ -100,11 +100,11 @@ def placement(view: TopicView, conf: Mapping[str, Any]) -> Placement | None:
     return Placement(view.topic, view.writable, partitioner, rule, refusal)
 
 
-def _take_the_same(before: TopicView, now: TopicView) -> bool:
+def _take_the_same(before: TopicView, after: TopicView) -> bool:
     """Whether the same partitions of the same topic take records; an epoch moves at each step of a shrink."""
-    same_topic = before.topic == now.topic and before.applies_to(now.topic_id)
-    listed = before.writable == now.writable or not before.modes  # without a record all of them do
-    return same_topic and before.all_writable == now.all_writable and listed
+    same_topic = before.topic == after.topic and before.applies_to(after.topic_id)
+    listed = before.writable == after.writable or not before.modes  # without a record all of them do
+    return same_topic and before.all_writable == after.all_writable and listed
 
 
 def foreach_batch_writer(
@@ -166,22 +166,22 @@ class BatchWriter:
                     raise
                 logger.warning("batch %d: %s; writing it again", batch_id, error)
                 continue
-            *earlier, now = topic_segments(self.conf, self.topic)
-            # A topic that was replaced has taken all of the batch, which is read before what its successor takes.
-            if _take_the_same(view, now) or was_replaced(view, earlier):
+            *earlier, current = topic_segments(self.conf, self.topic)
+            # A topic that was replaced has taken all of the batch, which is read before the records of the new topic.
+            if _take_the_same(view, current) or was_replaced(view, earlier):
                 return
             logger.warning(
                 "%s: modes moved from epoch %d to %d while batch %d was written%s",
-                now.topic,
+                current.topic,
                 view.epoch,
-                now.epoch,
+                current.epoch,
                 batch_id,
                 "; writing it again" if left else "",
             )
         raise EpochMoved(
             f"{self.topic}: its modes changed each of the {self.retries + 1} times that batch {batch_id} was written "
-            f"(now {now.describe()}); the batch is in the topic, partly under older modes. Start the query again from "
-            "its checkpoint, which writes the batch once more",
+            f"(now {current.describe()}); the batch is in the topic, partly under older modes. Start the query again "
+            "from its checkpoint, which writes the batch once more",
             topic=self.topic,
         )
 

@@ -85,17 +85,17 @@ def topic_segments(conf: Mapping[str, Any], topic: str, *, stale: bool = False) 
 def _verified_segments(topic: str, views: Views) -> tuple[TopicView, ...]:
     compared: set[str] = set()
     while True:
-        found = segments(topic, views.view)
-        names = {view.topic for view in found} - compared
+        segment_views = segments(topic, views.view)
+        names = {view.topic for view in segment_views} - compared
         if not names:
-            return found
+            return segment_views
         views.verify(names, VERIFY_TIMEOUT_S)
         compared |= names
 
 
 @contextmanager
 def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -> Iterator[TopicView]:
-    """``with written(conf, topic) as view``: the view of the topic that a job writes to who names it ``topic``.
+    """``with written(conf, topic) as view``: the view of the topic that a job for the name ``topic`` writes to.
 
     Args:
         acknowledged: brokers have appended every record of a job that succeeds. Not so with Spark's sink: Java's
@@ -103,7 +103,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
             3.9), so the task succeeds, and the error reaches a callback that is not read any more.
 
     Raises:
-        TopicReplaced: the name leads to another topic by then, so brokers refuse data for the one that the job was
+        TopicReplaced: the name stands for another topic by then, so brokers refuse data for the topic that the job was
             planned for; and the job in the block failed, or is not ``acknowledged``.
         ViewTimeout, ConfigError: as :func:`topic_segments`; also after a job that is not ``acknowledged``.
     """
@@ -114,10 +114,10 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
     meant = planned if acknowledged else _with_id(conf, planned)
 
     def replaced(*, stale: bool) -> TopicReplaced | None:
-        *earlier, now = topic_segments(conf, topic, stale=stale)
+        *earlier, current = topic_segments(conf, topic, stale=stale)
         if not _views(conf).ready:  # modeaware.on.unknown=writable: nothing is known of the topic
             return None
-        return _replaced(meant, earlier, now if acknowledged else _with_id(conf, now))
+        return _replaced(meant, earlier, current if acknowledged else _with_id(conf, current))
 
     try:
         yield planned
@@ -130,7 +130,7 @@ def written(conf: Mapping[str, Any], topic: str, *, acknowledged: bool = True) -
 
 
 def _with_id(conf: Mapping[str, Any], view: TopicView) -> TopicView:
-    """The view, with the topic's id on the cluster where no record has it: replacements may lead back to a name."""
+    """The view, with the topic's id on the cluster where no record has it: a replacement may rename back."""
     if view.topic_id is not None:
         return view
     return replace(view, topic_id=_views(conf).live_id(view.topic, VERIFY_TIMEOUT_S))
@@ -141,18 +141,18 @@ def _views(conf: Mapping[str, Any]) -> Views:
     return kept_views(rest, config).views
 
 
-def _replaced(planned: TopicView, earlier: Iterable[TopicView], now: TopicView) -> TopicReplaced | None:
-    """What to raise where the name leads to another topic than a job was planned for, which may be gone since."""
-    is_same = planned.topic == now.topic and now.applies_to(planned.topic_id)
+def _replaced(planned: TopicView, earlier: Iterable[TopicView], current: TopicView) -> TopicReplaced | None:
+    """The error where the name stands for another topic than the job's, which may be deleted since."""
+    is_same = planned.topic == current.topic and current.applies_to(planned.topic_id)
     if is_same and not was_replaced(planned, earlier):
         return None
-    other = now.topic if now.topic != planned.topic else "another topic of its name"
+    other = current.topic if current.topic != planned.topic else "another topic of its name"
     return TopicReplaced(
         f"{planned.topic} was replaced by {other} while a job wrote to it: brokers refuse records for the topic that "
         "the job was planned for, and may have refused some of the job's. Run it again under the same name: all of it "
-        f"goes to {now.topic}, and what was delivered before is written once more",
+        f"goes to {current.topic}, and what was delivered before is written once more",
         topic=planned.topic,
-        successor=now.topic,
+        successor=current.topic,
     )
 
 
@@ -261,8 +261,8 @@ class TopicClient:
 
     def describe(self) -> TopicDescription:
         topics = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
-        found = self._answer(topics[self.topic], "cannot be described")
-        return TopicDescription(sorted(each.id for each in found.partitions), known_id(found.topic_id))
+        description = self._answer(topics[self.topic], "cannot be described")
+        return TopicDescription(sorted(p.id for p in description.partitions), known_id(description.topic_id))
 
     def setting(self, name: str) -> str | None:
         """Return a configuration of the topic, its default included."""
@@ -284,7 +284,7 @@ class TopicClient:
         if not requested:
             return {}
         answers = self._admin.list_offsets(requested, isolation_level=self._isolation, request_timeout=TIMEOUT_S)
-        return {place.partition: self._answer(each, "has unknown offsets").offset for place, each in answers.items()}
+        return {p.partition: self._answer(answer, "has unknown offsets").offset for p, answer in answers.items()}
 
     def _answer(self, future: Future[Any], failure: str) -> Any:
         try:

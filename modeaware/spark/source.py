@@ -124,10 +124,10 @@ def only_partitions(options: Mapping[str, str], topic: str, readable: Mapping[st
             continue
         try:
             given, cut = json.loads(value), {}
-            for each, partitions in readable.items():
+            for segment, partitions in readable.items():
                 everything = dict.fromkeys(map(str, partitions), _BY_PARTITION[name.lower()])
-                of_topic = given[topic] if each == topic else given.get(each, everything)
-                cut[each] = {p: at for p, at in of_topic.items() if int(p) in partitions}
+                of_topic = given[topic] if segment == topic else given.get(segment, everything)
+                cut[segment] = {p: at for p, at in of_topic.items() if int(p) in partitions}
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             example = json.dumps({topic: {"0": 23}})
             raise ConfigError(f"option {name}: expected JSON such as {example}, not {value}", topic=topic) from error

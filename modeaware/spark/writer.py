@@ -309,7 +309,7 @@ class SharedProducer:
         self._config, rest = split_client_config(conf)
         self.producer = Producer(producer_conf(conf))
         self.views = acquire(rest, self._config)
-        # The producer explains a refusal only of records that were queued after the announcement of a successor.
+        # The producer explains a refusal only of records that were queued after the announcement of a new topic.
         self.deliveries = Deliveries(rest)
         self.deliveries.views = self.views
         self._turn = threading.Condition(InnerLock())
@@ -377,10 +377,10 @@ def give_back(key: str, shared: SharedProducer) -> None:
             closing.append(shared)
             if producers.held.get(key) is shared:
                 del producers.held[key]
-        unused = [name for name, each in producers.held.items() if not each.users]
+        unused = [name for name, producer in producers.held.items() if not producer.users]
         closing += [producers.held.pop(name) for name in unused[: max(len(unused) - MOST, 0)]]
-    for each in closing:
-        each.close()
+    for producer in closing:
+        producer.close()
 
 
 class Sender:

@@ -151,6 +151,6 @@ _REQUESTS: Mapping[tuple[str, int], BrokerFeature] = {
 def missing(name: str, min_version: int) -> str:
     """Explain why a broker does not support the request ``name`` from version ``min_version`` on."""
     for version in range(min_version, -1, -1):
-        if (found := _REQUESTS.get((name, version))) is not None:
-            return found.missing()
+        if (request := _REQUESTS.get((name, version))) is not None:
+            return request.missing()
     return f"the broker does not support {name} {min_version}; upgrade the brokers"

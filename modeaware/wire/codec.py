@@ -224,13 +224,13 @@ def creation_question(correlation_id: int, client_id: str | None, topics: Iterab
     request = CreateTopicsRequest(
         topics=[
             topic(
-                name=each.name,
-                num_partitions=each.num_partitions,
-                replication_factor=each.replication_factor,
+                name=new.name,
+                num_partitions=new.num_partitions,
+                replication_factor=new.replication_factor,
                 assignments=[],
-                configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in each.configs.items()],
+                configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in new.configs.items()],
             )
-            for each in topics
+            for new in topics
         ],
         timeout_ms=CREATION_TIMEOUT_MS,
         validate_only=True,

@@ -31,7 +31,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.replacement import FENCE_CONFIGS as FENCE_CONFIGS
 
 PROBE_ACKS: Final = 1
-"""With -1 a partition below ``min.insync.replicas`` is answered NOT_ENOUGH_REPLICAS before the batch is looked at."""
+"""With -1 a partition below ``min.insync.replicas`` is answered NOT_ENOUGH_REPLICAS before the batch is read."""
 
 # Base offset, length from here on, leader epoch, magic, CRC, attributes, last offset delta, first and last timestamp,
 # producer id, its epoch, base sequence, number of records.
@@ -44,7 +44,7 @@ _RECORD = b"\x22\x00\x00\x00\x01\x16fence probe\x00"
 
 
 class FenceState(Enum):
-    """What an answer says of the leader that gave it, at the time of the answer."""
+    """The state of a leader's fence at the time of its answer."""
 
     FENCED = "fenced"
     OPEN = "open"

@@ -88,7 +88,7 @@ def create_partitions_request(
             return None
         return [topic.CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in command.assignments]
 
-    topics = [topic(name=each.topic, count=each.total_count, assignments=assignments(each)) for each in commands]
+    topics = [topic(name=c.topic, count=c.total_count, assignments=assignments(c)) for c in commands]
     return codec.CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms, validate_only=validate_only)
 
 
@@ -97,20 +97,20 @@ def replace_topics_request(commands: Iterable[ReplaceTopicCommand], *, validate_
     topic = codec.ReplaceTopicsRequest.ReplaceTopicsTopic
     topics = [
         topic(
-            name=each.topic,
-            successor=each.successor,
-            num_partitions=each.num_partitions,
-            replication_factor=each.replication_factor,
-            configs=[topic.ReplaceTopicsConfig(name=name, value=value) for name, value in each.configs.items()],
-            delete_partitions_delay=_wire_delay(each.delay_ms),
-            fence=each.fence,
-            pause_before_switch=each.pause_before_switch,
-            undo=each.undo,
-            forget=each.forget,
-            accept_state_loss=list(each.accept_state_loss),
-            evacuate=each.evacuate,
+            name=command.topic,
+            successor=command.successor,
+            num_partitions=command.num_partitions,
+            replication_factor=command.replication_factor,
+            configs=[topic.ReplaceTopicsConfig(name=name, value=value) for name, value in command.configs.items()],
+            delete_partitions_delay=_wire_delay(command.delay_ms),
+            fence=command.fence,
+            pause_before_switch=command.pause_before_switch,
+            undo=command.undo,
+            forget=command.forget,
+            accept_state_loss=list(command.accept_state_loss),
+            evacuate=command.evacuate,
         )
-        for each in commands
+        for command in commands
     ]
     return codec.ReplaceTopicsRequest(timeout_ms=timeout_ms, validate_only=validate_only, topics=topics)
 
@@ -145,7 +145,7 @@ def commands_of(message: Any) -> list[Command]:
     if isinstance(message, codec.ReplaceTopicsRequest):
         replacements = [_replace_command(message, topic) for topic in message.topics]
         if repeated := _repeated(command.successor for command in replacements if not command.forget):
-            raise RequestRefused(f"successors named twice in one request: {', '.join(repeated)}", topic=repeated[0])
+            raise RequestRefused(f"new topics named twice in one request: {', '.join(repeated)}", topic=repeated[0])
         commands = [*replacements]
     elif isinstance(message, codec.DeletePartitionsRequest):
         commands = [_delete_command(message, topic) for topic in message.topics]
@@ -267,7 +267,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
     """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
-        return {each.name: _whole_result(each) for each in response.results}
+        return {result.name: _whole_result(result) for result in response.results}
     if response.error_code:
         raise _refusal(response.error_code, response.error_message)
     if isinstance(response, codec.AlterGroupRulesResponse):

@@ -100,7 +100,7 @@ class Round:
             return None
         reasons = "; ".join(f"{server}: {why}" for server, why in sorted(self.failures.items()))
         return ModeSourceError(
-            f"modes over the wire: no bootstrap server says whether it supports KIP-694 ({reasons}); retrying. "
+            f"modes over the wire: no bootstrap server reports whether it supports KIP-694 ({reasons}); retrying. "
             "modeaware.mode.source=log does without"
         )
 

@@ -61,12 +61,12 @@ def in_requests(changes: Iterable[_T], records: Callable[[_T], int]) -> Iterator
     """
     some: list[_T] = []
     count = 0
-    for each in changes:
-        count += records(each)
+    for change in changes:
+        count += records(change)
         if some and count > RECORDS_A_REQUEST:
             yield some
-            some, count = [], records(each)
-        some.append(each)
+            some, count = [], records(change)
+        some.append(change)
     if some:
         yield some
 
@@ -80,8 +80,10 @@ def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
     """The partitions of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
     if not assignment:
         return frozenset()
-    found = _decoded(ConsumerProtocolAssignment, assignment)
-    return frozenset((each.topic, partition) for each in found.assigned_partitions for partition in each.partitions)
+    decoded = _decoded(ConsumerProtocolAssignment, assignment)
+    return frozenset(
+        (topic.topic, partition) for topic in decoded.assigned_partitions for partition in topic.partitions
+    )
 
 
 def _decoded(schema: Any, data: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Retrying requests to a controller: when, how long, and what is said at the end.
+"""Retrying requests to a controller: when, how long, and the message at the end.
 
 Kafka's own clients retry a retriable error until the deadline of the call. Ours do the same, by three rules:
 
@@ -7,7 +7,7 @@ Kafka's own clients retry a retriable error until the deadline of the call. Ours
    milliseconds, and both are shorter than the deadline.
 2. *In doubt*: the request was sent, and its outcome is unknown. It is retried only where the call is repeatable:
    carried out twice, it does what it does once. A shrink to a count is; an ``immediate_delete`` is not retried. If no
-   later attempt succeeds, ``settle`` looks at what became of it, and otherwise the call ends in doubt.
+   later attempt succeeds, ``settle`` decides by the state of its key, and otherwise the outcome is unknown.
 3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation, yet a mistyped name gets the same
    answer. It is retried for ``unknown_topic_s`` after the first of an unbroken row of such answers, then it is final.
 
@@ -33,7 +33,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 NOTICE_AFTER_S = 2.0
-"""A call that has been retried for this long logs one line, so that a person who waits learns why."""
+"""A call that has been retried for this long logs one line with the reason, for a person who waits."""
 JITTER = 0.2
 """Waits differ by up to this share either way, as in Kafka (KIP-580): clients must not come back all at once."""
 
@@ -48,7 +48,7 @@ _NOT_DONE = frozenset(
 
 
 class Outcome(Enum):
-    """What an error says of the request it ends. See the rules at the top of the module."""
+    """The outcome of a request that ends in an error. See the rules at the top of the module."""
 
     FINAL = "final"
     NOT_DONE = "nothing was done"
@@ -129,7 +129,7 @@ def in_doubt(_: object, last: ModeAwareError) -> ModeAwareError:
     """Return the error of a call of which an attempt may have been carried out, given the last attempt's."""
     if isinstance(last, ClusterError) and outcome_of(last) is Outcome.IN_DOUBT:
         return last
-    text: str = last.message  # of a controller in doubt: it says what to do
+    text: str = last.message  # of a controller whose outcome is unknown: it names the remedy
     if outcome_of(last) is not Outcome.IN_DOUBT:
         text = (
             f"an earlier attempt got no answer; {text}; it may have been carried out: look at the topic ('modeaware "
@@ -177,7 +177,7 @@ class Retrying:
 
         Args:
             keys: topics, say. A key without an answer keeps the one before; without any, it is not attempted again.
-            settle: decides on a key that has been in doubt and did not succeed later, given its last error.
+            settle: decides on a key of unknown outcome that did not succeed later, given its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}
         doubtful: set[K] = set()
@@ -241,7 +241,7 @@ class Retrying:
         return error
 
     def _notice(self, error: object, left_s: float) -> None:
-        """An unknown topic ends soon, and says so itself."""
+        """An unknown topic ends soon, with an error of its own."""
         unknown = isinstance(error, ModeAwareError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not unknown and not self._noticed and self._now_s() - self._began_s >= NOTICE_AFTER_S:
             self._noticed = True

@@ -45,10 +45,10 @@ def bootstrap_servers(conf: Mapping[str, Any]) -> str:
 def servers(conf: Mapping[str, Any]) -> list[str]:
     """Return the bootstrap servers as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
     text = bootstrap_servers(conf)
-    found = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
-    if not found:
+    addresses = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
+    if not addresses:
         raise ConfigError("bootstrap.servers is missing")
-    return found
+    return addresses
 
 
 def split_address(address: str, default_port: int | None = None) -> tuple[str, int]:

@@ -170,7 +170,7 @@ class SaslLogFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         arguments = record.args if isinstance(record.args, tuple) else ()
         sending = "Send" in str(record.msg)
-        return not any(isinstance(each, self.SECRET) or (sending and _holds_sasl(each)) for each in arguments)
+        return not any(isinstance(a, self.SECRET) or (sending and _holds_sasl(a)) for a in arguments)
 
 
 def _holds_sasl(frames: object) -> bool:
@@ -217,8 +217,8 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # unt
         self._untried = 0
 
     def dns_lookup(self, host: str, port: int, raise_error: bool = False) -> list[Any]:
-        found = super().dns_lookup(host, port, raise_error)
-        wanted = [entry for entry in found if self._family in (None, entry[0])]
+        entries = super().dns_lookup(host, port, raise_error)
+        wanted = [entry for entry in entries if self._family in (None, entry[0])]
         self._untried = len(wanted)
         return wanted
 
@@ -280,8 +280,8 @@ class KafkaLink:
         self.net = NetworkSelector(**configs)
         self.manager = KafkaConnectionManager(self.net, **configs)
         cluster = self.manager.cluster
-        found = cluster.bootstrap_brokers()
-        in_turn = cycle(random.sample(found, len(found)))
+        bootstrap = cluster.bootstrap_brokers()
+        in_turn = cycle(random.sample(bootstrap, len(bootstrap)))
         # kafka-python picks one at random each time, and so may stay with one that never answers.
         cluster.bootstrap_brokers = lambda: [next(in_turn)]
 

@@ -126,7 +126,7 @@ def test_a_group_in_a_long_rebalance_elsewhere_is_forgiven_by_its_own_waiver(
         wait_for_phase(site, filled, "drain")
         eventually(lambda: blocked(site, filled) == {"groups-unknown"}, interval_s=0.5)
         told = site.run("groups", "waive", stuck, "--topic", filled, "--reason", "reads others", "--forever", "--yes")
-        assert (told.status, "is not known yet. That is not waited for any more" in told.err) == (0, True)
+        assert (told.status, "are not known yet. That is not waited for any more" in told.err) == (0, True)
         wait_for_phase(site, filled, "done")
         eventually(lambda: doubt() == "None", interval_s=0.5)  # other tests' groups may be in a rebalance
         assert site.describe(filled)["waived"] == {}, "nothing shows that it ever used the topic"

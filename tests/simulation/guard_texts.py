@@ -82,7 +82,7 @@ a compacted topic keeps its records  I1 9
     lifecycle.steps: if this.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None
     lifecycle.steps: if this.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n
 the topic id is checked before effects  I1 143
-    cluster.effects: if any(found.get(topic) != topic_id for found in each.values()) => if False
+    cluster.effects: if any(live_ids.get(topic) != topic_id for live_ids in ids_by_node.values()) => if False
 records go under the leader epoch that was seen  I1 10485
     tests.simulation.controller: if log is not None and log.epoch == effect.leader_epochs.get(partition):
         => if log is not None:
@@ -165,7 +165,7 @@ unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
         => return partition >= len(self.modes) or self.modes[partition].writable
 the lease is looked at right before a request for many topics  I5 213
-    cluster.cluster: isinstance(each, kind)], check)) => isinstance(each, kind)]))
+    cluster.cluster: isinstance(effect, kind)], check)) => isinstance(effect, kind)]))
 an older claim is dropped  I5 1
     modelog.replay: if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
 replaced controllers' rules are dropped  I5 49

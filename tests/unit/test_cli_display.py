@@ -29,7 +29,18 @@ from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Certificate, Evidence, ProofReport, certificate, check
 from modeaware.reports.describe import Description, TopicDescription, describe_text
 from modeaware.reports.serialise import json_help, to_json
+from modeaware.topic_view import Moved
+from tests.support.lifecycle import admitted, facts, group, log, shrink
 
+OLD_TOPIC = TopicRecord(
+    "orders",
+    "id",
+    1,
+    1,
+    (PartitionMode.READ_ONLY,) * 2,
+    retired={p: RetiredPartition(seal_offset=10, read_up_to=10) for p in (0, 1)},
+    replacement=Replacement("orders-v2", 2, 0, successor_id="id-2", announced_ms=1, switched_ms=2),
+)
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 DRAINED = ShrinkReport.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
 
@@ -178,6 +189,54 @@ def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
         f"orders: drain 4 ({reasons.text('group-lag:billing')}); seal 5",
         "orders: done 4-5",
     ]
+
+
+def test_what_is_left_to_read_is_shown_every_ten_seconds_and_a_change_at_once() -> None:
+    out, now_s = io.StringIO(), [0.0]
+    progress = Progress(out, monotonic_s=lambda: now_s[0])
+    for left, after_s in ((7_000, 0), (6_000, 2), (5_000, 7.9), (4_000, 0.1), (4_000, 60)):
+        now_s[0] += after_s
+        progress.show(replace(shrinking(draining(4, lag=left)), looks_within_ms=10_000))
+    progress.show(DONE)
+    told = [line.split(": ", 1)[1] for line in out.getvalue().splitlines()]
+    drain = f"drain 4 ({reasons.text('group-lag:billing')})"
+    again = "The active controller checks these groups again within 10s"
+    assert told == [
+        f"{drain}; 7 000 records still to read; {again}",
+        f"{drain}; 4 000 records still to read; {again}",
+        "done 4-5",
+    ]
+
+
+def test_groups_that_are_not_let_through_are_named_with_what_they_wait_for() -> None:
+    record = replace(OLD_TOPIC, required_groups=tuple("abcde"))
+    behind = {name: group({0: 7, 1: 10}, members=True) for name in "abcde"}
+    found = facts(2, {0: log(10), 1: log(10)}, behind, successor=facts(2))
+    report = report_topic(record, found, required_of(tuple("abcde"), found, (), (), 0), (0, 1), Moved())
+    assert report.looks_within_ms == 10_000
+    topic = TopicDescription(**vars(report))
+    waits = "it has 3 records of partitions 0 to read; it has committed all of partitions 1, and no member says"
+    lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
+    assert [line.split(":")[1].strip() for line in lines if line.startswith(f"Not let through: {'a'}")] == ["a"]
+    assert any(line.startswith(f"Not let through: e: {waits}") for line in lines)
+    assert "The active controller checks these groups again within 10s" in lines
+    out = io.StringIO()
+    Progress(out).show(topic)
+    assert f"not let through: c: {waits}" in out.getvalue()
+    assert "not let through: d" not in out.getvalue()
+    assert "; and 2 more groups; The active controller" in out.getvalue()
+
+
+def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
+    held_up = replace(
+        admitted(shrink(1)), retired={1: RetiredPartition(seal_offset=10, reason=reasons.of_group("group-lag", "g"))}
+    )
+    found = facts(2, {0: log(10), 1: log(10)}, {"g": group({0: 0, 1: 4}, members=True)})
+    report = report_topic(held_up, found, required_of(("g",), found, (), (), 0), (0, 1))
+    text = describe_text([TopicDescription(**vars(report))], expand=False)
+    assert "Still to read: g: 6 records of partitions 1\n  The active controller checks these groups again" in text
+    done = replace(held_up, retired={1: RetiredPartition(seal_offset=10)})
+    assert report_topic(done, found, Requirement(), (0, 1)).looks_within_ms is None
 
 
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:

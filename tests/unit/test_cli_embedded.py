@@ -169,7 +169,7 @@ def test_commands_are_submitted_together_and_again_those_that_were_refused_for_a
     [
         (ErrorCode.INVALID_REQUEST, RequestRefused, "no such rule"),
         (ErrorCode.REQUEST_TIMED_OUT, ClusterError, "no such rule"),  # RequestRefused says that nothing was changed
-        (None, ClusterError, "look"),
+        (None, ClusterError, "before a retry"),
     ],
     ids=["refused", "unknown", "no answer"],
 )

@@ -210,7 +210,7 @@ def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
         FRESH, record=TopicRecord("t", "id", 3, 1, (RW,) * 4), facts=replace(FRESH.facts, partition_count=6)
     )
     assert grown.writable_count == 6
-    assert any(line.startswith("      ReadOnly: 4-5; policy drained") for line in resize(SHRINK, grown.now).lines())
+    assert any(line.startswith("      ReadOnly: 4-5; policy drained") for line in resize(SHRINK, grown.current).lines())
     made: list[object] = []
 
     def altered(_: object, topic: str, command_of: CommandOf) -> SimpleNamespace:
@@ -225,7 +225,7 @@ def test_partitions_that_another_tool_added_take_writes_and_are_shown_to_retire(
 
 
 def test_accepted_loss_of_state_names_each_group() -> None:
-    warned = resize(DeletePartitionsCommand("t", 4, accept_state_loss=("app", "web")), FRESH.now).warnings[1:]
+    warned = resize(DeletePartitionsCommand("t", 4, accept_state_loss=("app", "web")), FRESH.current).warnings[1:]
     assert warned == tuple(
         f"group {group!r} loses the state of the keys that move, where it keeps any" for group in ("app", "web")
     )

@@ -82,14 +82,14 @@ def test_commands_that_are_named_are_there(document: Path) -> None:
 
 def test_the_table_of_mode_transitions_is_the_codes() -> None:
     # The first table with this heading names what clients do; the one of the transitions has one more cell.
-    documented = table(read("docs/how-it-works.md").partition("## The tables")[2], "mode")
+    documented = table(read("docs/invariants.md").partition("## The tables")[2], "mode")
     assert {mode: set(after[0].split(", ")) for mode, after in documented.items()} == {
         mode.label: {other.label for other in after} for mode, after in MODE_TRANSITIONS.items()
     }
 
 
 def test_the_table_of_replica_transitions_is_the_codes() -> None:
-    documented = table(read("docs/how-it-works.md"), "replica state")
+    documented = table(read("docs/invariants.md").partition("## The tables")[2], "replica state")
     assert {state: set(after[0].split(", ")) for state, after in documented.items()} == {
         state.value: {other.value for other in after} for state, after in REPLICA_TRANSITIONS.items()
     }

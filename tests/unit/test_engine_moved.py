@@ -66,6 +66,7 @@ class World:
         self.records = {record.topic: record for record in records}
         self.groups: dict[str, dict[str, GroupFacts]] = {topic: {} for topic in self.records}
         self.look_ms = 0
+        self.ends = {0: 10, 1: 10}
         self.looks: list[list[str]] = []
         self.log = MemoryLog()
         claim = ClaimRecord(1, None, "before").to_json()
@@ -87,7 +88,7 @@ class World:
             look.topic,
             f"id-{look.topic}",
             partition_count=count,
-            partitions={p: log(10, log_end=10, read_up_to=10) for p in range(count)},
+            partitions={p: log(self.ends[p], log_end=self.ends[p], read_up_to=self.ends[p]) for p in range(count)},
             groups=self.groups[look.topic],
             fence=FenceFacts(FENCE_CONFIGS, dict.fromkeys(range(count), 3), frozenset(range(count))),
         )
@@ -205,6 +206,33 @@ def test_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert world.let_through == {"id-orders": ("g",)}
     warned = [m for m in caplog.messages if "its application has not committed the last 6 records" in m]
     assert len(warned) == 1
+
+
+def test_groups_that_were_let_through_before_a_seal_broke_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(old_topic(groups=("a", "b", "c")))
+    for name, offset in (("a", 10), ("b", 10), ("c", 5)):
+        world.commit(name, offset)
+    world.serve(60_000)
+    assert world.let_through == {"id-orders": ("a", "b")}
+    world.ends[1] = 12
+    world.serve(120_000)
+    named = [message for message in caplog.messages if "were let through from 'orders' to 'orders-v2'" in message]
+    assert len(named) == 1
+    assert "groups 'a', 'b' were let through" in named[0]
+    assert "before the seals of partitions 1 broke" in named[0]
+    assert world.let_through == {"id-orders": ("a", "b")}
+
+
+def test_seal_that_breaks_while_no_group_is_let_through_is_no_alarm_about_groups(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(old_topic())
+    world.commit("g", 5)
+    world.serve(1_000)
+    world.ends[1] = 12
+    world.serve(120_000)
+    assert any("orders-1" in message for message in caplog.messages), "the seal broke"
+    assert not any("let through from" in message for message in caplog.messages)
 
 
 def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:

@@ -14,7 +14,7 @@ from modeaware.cluster import commits as commits_module
 from modeaware.cluster import group_listing, group_offsets
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits, without_records
 from modeaware.cluster.group_listing import partition_of
-from modeaware.cluster.groups import SETTLED_S, GroupsFound, SettledGroups, find_groups, group_commits
+from modeaware.cluster.groups import NEW_MEMBERS_S, GroupsFound, StableGroups, find_groups, group_commits
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
@@ -153,19 +153,19 @@ class TestWhoUsesATopic:
         assert found.any_doubt is None
 
     def test_a_pattern_is_not_read_here(self, brokers: FakeBrokers) -> None:
-        """This one would take Python's engine longer than the world lasts; a settled group's assignments tell."""
+        """This one would take Python's engine longer than the world lasts; a stable group's assignments tell."""
         pattern = r"([a-z]+[-_.]?)+\.cdc"
-        settled = new_member(regex=pattern, assigned=["x"], target=["x"])
-        running(brokers, "not", settled, new_member(regex=f"{TOPIC}|y"), kind="consumer")
+        stable = new_member(regex=pattern, assigned=["x"], target=["x"])
+        running(brokers, "not", stable, new_member(regex=f"{TOPIC}|y"), kind="consumer")
         long = TOPIC + "a" * 60
         found = find_groups(brokers, {long: PARTITIONS})[long]
         assert (found.groups, found.any_doubt) == ({}, None)
 
     @pytest.mark.parametrize("state", ["Stable", "Reconciling", "Assigning"])
-    def test_a_pattern_of_a_group_that_is_not_settled(self, brokers: FakeBrokers, state: str) -> None:
+    def test_a_pattern_of_a_group_that_is_not_stable(self, brokers: FakeBrokers, state: str) -> None:
         target = ["x"] if state == "Stable" else []
         running(brokers, "g", new_member(regex="x.*", target=target), kind="consumer", state=state)
-        assert "'g' subscribes by a pattern and is not settled" in doubt(brokers).detail
+        assert "'g' subscribes by a pattern and is not stable" in doubt(brokers).detail
         group = running(brokers, "g", new_member(regex="x.*", target=target), kind="consumer", state=state)
         group.committed[TOPIC] = {0: (5, 3)}
         assert find(brokers).any_doubt is None, "it is known to use the topic"
@@ -326,66 +326,66 @@ def test_a_group_whose_name_begins_like_that_of_an_election_is_one_like_any_othe
     assert list(find(brokers).unclear) == ["modeaware-controller.billing"]
 
 
-class TestGroupsThatWereSettledBefore:
+class TestGroupsThatWereStableBefore:
     """Of hundreds of groups one always is in a rebalance."""
 
-    def find(self, brokers: FakeBrokers, settled: SettledGroups) -> GroupsFound:
-        return find_groups(brokers, {TOPIC: PARTITIONS}, None, settled)[TOPIC]
+    def find(self, brokers: FakeBrokers, stable: StableGroups) -> GroupsFound:
+        return find_groups(brokers, {TOPIC: PARTITIONS}, None, stable)[TOPIC]
 
     def test_one_that_consumed_other_topics_is_no_doubt_in_its_rebalance(self, brokers: FakeBrokers) -> None:
-        settled = SettledGroups(SimClock())
+        stable = StableGroups(SimClock())
         group = running(brokers, "elsewhere", member(["other"]))
-        assert self.find(brokers, settled).any_doubt is None
+        assert self.find(brokers, stable).any_doubt is None
         group.state = "PreparingRebalance"
-        assert self.find(brokers, settled).any_doubt is None
-        assert self.find(brokers, SettledGroups(SimClock())).any_doubt is not None, (
+        assert self.find(brokers, stable).any_doubt is None
+        assert self.find(brokers, StableGroups(SimClock())).any_doubt is not None, (
             "by a controller that saw nothing yet"
         )
 
     @pytest.mark.parametrize("topics", [[TOPIC], ["other", TOPIC]])
     def test_one_that_consumed_the_topic_is_a_doubt(self, brokers: FakeBrokers, topics: list[str]) -> None:
-        settled = SettledGroups(SimClock())
+        stable = StableGroups(SimClock())
         group = running(brokers, "here", member(topics))
-        assert "here" in self.find(brokers, settled).groups
+        assert "here" in self.find(brokers, stable).groups
         group.state = "PreparingRebalance"
-        found = self.find(brokers, settled).any_doubt
+        found = self.find(brokers, stable).any_doubt
         assert found.settling == "here"
 
     def test_one_that_had_no_members_is_a_doubt(self, brokers: FakeBrokers) -> None:
         """It begins, and its first rebalance says nothing of what it consumes."""
-        settled = SettledGroups(SimClock())
+        stable = StableGroups(SimClock())
         group = running(brokers, "new", member(["other"]))
-        self.find(brokers, settled)
+        self.find(brokers, stable)
         group.state, members, group.describe["members"] = "Empty", group.describe["members"], []
-        assert self.find(brokers, settled).any_doubt is None
+        assert self.find(brokers, stable).any_doubt is None
         group.state, group.describe["members"] = "PreparingRebalance", members
-        assert self.find(brokers, settled).any_doubt is not None
+        assert self.find(brokers, stable).any_doubt is not None
 
     def test_what_was_seen_of_a_group_with_new_members_is_forgotten(self, brokers: FakeBrokers) -> None:
         clock = SimClock()
-        settled = SettledGroups(clock)
+        stable = StableGroups(clock)
         group = running(brokers, "elsewhere", member(["other"]))
-        self.find(brokers, settled)
+        self.find(brokers, stable)
         group.state = "PreparingRebalance"
         group.describe["members"] = [member(["other"]), member(["unknown"])]
-        clock.advance(int(SETTLED_S * 1000) - 1)
-        assert self.find(brokers, settled).any_doubt is None
+        clock.advance(int(NEW_MEMBERS_S * 1000) - 1)
+        assert self.find(brokers, stable).any_doubt is None
         clock.advance(1)
-        assert self.find(brokers, settled).any_doubt is not None
+        assert self.find(brokers, stable).any_doubt is not None
 
     def test_a_long_rebalance_of_the_same_members_is_no_doubt_for_an_hour(self, brokers: FakeBrokers) -> None:
         """Those with a max.poll.interval.ms of an hour: another member may have left the group since."""
         clock = SimClock()
-        settled = SettledGroups(clock)
+        stable = StableGroups(clock)
         group = running(brokers, "elsewhere", member(["other"]), member(["another"]))
-        self.find(brokers, settled)
+        self.find(brokers, stable)
         group.state = "PreparingRebalance"
         group.describe["members"] = [member(["other"])]
         for _ in range(11):
-            clock.advance(int(SETTLED_S * 1000))
-            assert self.find(brokers, settled).any_doubt is None
-        clock.advance(int(SETTLED_S * 1000))
-        assert self.find(brokers, settled).any_doubt is not None, "they may have subscribed to the topic since"
+            clock.advance(int(NEW_MEMBERS_S * 1000))
+            assert self.find(brokers, stable).any_doubt is None
+        clock.advance(int(NEW_MEMBERS_S * 1000))
+        assert self.find(brokers, stable).any_doubt is not None, "they may have subscribed to the topic since"
 
 
 class TestTopicNames:

@@ -298,23 +298,58 @@ def test_letting_through(story: Story) -> None:
     story.run(Topic)
 
 
-def test_names_beyond_the_limit_wait_until_no_required_group_is_missing() -> None:
-    names = tuple(f"{number:04}-{'n' * 250}" for number in range(1_000))
-    topic = Topic(required=names)
-    for name in names[:-1]:
-        topic.commits(10, 10, note=READ_NOTE, of=name)
-    topic.look()
-    topic.lets(*names[:-1])
-    assert len((topic.held or MovedRecord("")).to_json()) < 300_000
-    many = tuple(f"late-{number:04}-{'n' * 250}" for number in range(4_000))
-    for name in many:
-        topic.commits(10, 10, note=READ_NOTE, of=name)
-    topic.look()
-    topic.lets(*names[:-1])
-    topic.commits(10, 10, note=READ_NOTE, of=names[-1])
-    topic.look()
-    topic.lets(every=True)
-    assert len(MovedRecord(TOPIC_ID, (*names, *many)).to_json()) > MAX_RECORD_BYTES
+class TestNamesBeyondTheRoomOfTheRecord:
+    SWITCH = tuple(f"{number:04}-{'n' * 250}" for number in range(1_000))
+    LATE = tuple(f"0-late-{number:04}-{'n' * 250}" for number in range(4_000))
+
+    def topic(self) -> Topic:
+        """All groups but the last one of the switch and the last late one have read."""
+        topic = Topic(required=self.SWITCH)
+        for name in (*self.LATE[:-1], *self.SWITCH[:-1]):
+            topic.commits(10, 10, note=READ_NOTE, of=name)
+        topic.commits(10, 9, of=self.LATE[-1])
+        assert len(MovedRecord(TOPIC_ID, (*self.SWITCH, *self.LATE)).to_json()) > MAX_RECORD_BYTES
+        return topic
+
+    def test_as_many_as_fit_are_let_through_those_of_the_switch_first(self) -> None:
+        topic = self.topic()
+        topic.look()
+        held = topic.held or MovedRecord("")
+        assert set(self.SWITCH[:-1]) < set(held.groups)
+        assert MAX_RECORD_BYTES - 600 < len(held.to_json()) < MAX_RECORD_BYTES - 250, "room is kept for the last"
+        assert self.LATE[-2] in topic.decision.verdicts
+        topic.look()
+        topic.lets(*held.groups)
+        assert topic.decision.record is None
+
+    def test_nothing_is_said_of_a_group_that_is_not_let_through(self) -> None:
+        topic = self.topic()
+        topic.commits(10, 7, note=GIVEN_NOTE, of=self.LATE[-2])
+        topic.look()
+        topic.look(GATE_TIMEOUT_MS)
+        topic.warns()
+
+    def test_group_that_begins_anew_is_taken_out_meanwhile(self) -> None:
+        topic = self.topic()
+        topic.look()
+        gone = self.LATE[0]
+        del topic.groups[gone]
+        topic.look()
+        topic.look()
+        assert gone not in (topic.held or MovedRecord("")).groups
+        topic.warns("no members and nothing on")
+
+    def test_all_are_let_through_once_no_required_group_is_missing(self) -> None:
+        topic = self.topic()
+        topic.look()
+        topic.commits(10, 10, note=READ_NOTE, of=self.SWITCH[-1])
+        topic.look()
+        assert self.SWITCH[-1] in (topic.held or MovedRecord("")).groups
+        topic.commits(10, 10, note=READ_NOTE, of=self.LATE[-1])
+        topic.look()
+        topic.lets(every=True)
+        topic.warns("every group is let through from 'orders' to 'orders-v2', those that come later too")
+        assert topic.decision.verdicts == {}
 
 
 def test_reports_say_what_a_group_waits_for() -> None:

@@ -26,7 +26,7 @@ from modeaware.cli.reassign import (
     parse_assignment,
     status,
     verify,
-    wait_until_settled,
+    wait_until_final,
 )
 from modeaware.errors import ErrorCode, RequestRefused
 from tests.support.fake_brokers import FakeCluster
@@ -72,7 +72,7 @@ def test_what_kafkas_tool_prints_is_read_and_printed_to_the_letter() -> None:
 
 
 def test_log_directories_are_ignored_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Kafka's tool prints the directories of the present replicas in the file for the way back."""
+    """Kafka's tool prints the directories of the present replicas in the file to return to them."""
     file, absent = tmp_path / "plan.json", str(tmp_path / "absent.json")
     command = ["reassign-partitions", *SERVER, "--reassignment-json-file", str(file)]
     file.write_text(json.dumps(plan_of({**ENTRY, "log_dirs": ["any", "/b"]})))
@@ -156,7 +156,7 @@ def test_cancellations_that_were_refused_are_named(cluster: FakeCluster) -> None
 def test_the_progress_is_shown_until_nothing_moves(cluster: FakeCluster) -> None:
     cluster.in_progress = [{("t", 0): MOVING}, {("u", 0): MOVING}]
     out = io.StringIO()
-    wait_until_settled(cluster, {("t", 0): (3, 2), ("t", 1): (1, 2)}, Progress(out))
+    wait_until_final(cluster, {("t", 0): (3, 2), ("t", 1): (1, 2)}, Progress(out))
     [line] = out.getvalue().splitlines()
     assert line.endswith("1 of 2 partitions done; moving: t-0")
 
@@ -170,7 +170,7 @@ def test_commands_after_an_interruption_can_be_typed_as_they_are(
         seen.append(written.getvalue())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reassign, "wait_until_settled", interrupt)
+    monkeypatch.setattr(reassign, "wait_until_final", interrupt)
     config, file = Path("my client.conf"), Path("it's.json")
     args = argparse.Namespace(bootstrap_server="one:1,two:2", command_config=config, reassignment_json_file=file)
     with io.TextIOWrapper(written) as out, monkeypatch.context() as patch:

@@ -7,10 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from modeaware.config import ControllerConfig
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons, record_size
+from modeaware.lifecycle.admission import admit
+from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.record_size import fitted, largest_bytes
 from modeaware.lifecycle.state import held_up, topic_phase
+from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, Replacement, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from tests.support.lifecycle import (
@@ -163,6 +168,23 @@ def test_bound_of_a_replaced_topic_holds_from_its_switch_on_and_is_close() -> No
     now = Replacement("orders-v2", 1, 5, successor_id="i" * 22, own_configs={"compression.type": "producer"}, **times)
     switched = replace(begun, modes=(RO,) * count, retired=rows, replacement=now, epoch=10**6)
     assert 0.8 * bound < len(switched.to_json()) <= min(bound, largest_bytes(switched))
+
+
+def test_groups_of_a_replacement_that_is_admitted_fit_the_record_of_those_that_are_let_through() -> None:
+    command, new, admitted_counts = ReplaceTopicCommand("orders", "orders-v2", 1), TopicFacts("orders-v2", None, 0), []
+    for count in (1_000, 3_400, 3_450, 3_500, 4_000):
+        groups = [f"{name}-{'x' * 250}" for name in names(count, 5)]
+        try:
+            admit(command, None, seen(1, groups, 0, successor=new), ControllerConfig(), LATER_MS)
+        except RequestRefused as error:
+            refused = error
+            continue
+        admitted_counts.append(count)
+        assert len(MovedRecord("i" * 22, tuple(groups)).stamped(2**31, 2**53).to_json()) <= MAX_RECORD_BYTES
+    assert 1_000 in admitted_counts
+    assert 4_000 not in admitted_counts
+    assert refused.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "beside its 4000 groups. Delete groups that are not needed" in str(refused)
 
 
 def test_names_of_late_groups_give_way_and_hold_nothing_up() -> None:

@@ -249,7 +249,7 @@ STORIES = {
     ),
     "a topic that is deleted unread fails the query": Story(
         (do.write("a", 5), do.step(), do.write("b", 2), do.delete("a"), do.restart()),
-        do.is_lost(r"has read a, which a does not lead through now: .*It would go on with b"),
+        do.is_lost(r"has read a, which is not in the chain of a now: .*The query would continue with b"),
     ),
     "a topic that is deleted unread fails no query that may lose records": Story(
         (do.write("a", 5), do.step(), do.write("b", 2), do.delete("a"), do.restart(), do.reads(("b", 0, 0, 2))),
@@ -262,7 +262,7 @@ STORIES = {
     "a query that has not read the topic between fails": Story(
         (do.write("a", 5), do.step(), do.write("b", 2)),
         (do.seal("a", let_go=True, gone=True), do.seal("b", let_go=True, gone=True), do.is_deleted("a", "b")),
-        (do.restart(), do.is_lost("It would go on with c")),
+        (do.restart(), do.is_lost("The query would continue with c")),
     ),
     "a batch of a topic that is gone is lost": Story(
         (do.step(), do.write("a", 5), do.step(until="planned"), do.seal("a", let_go=True, gone=True)),
@@ -415,7 +415,7 @@ def test_a_chain_that_is_known_too_short_fails_the_query_and_nothing_is_read_twi
     query.step()
     known, world.views = world.views, {}
     world.write("b")
-    with pytest.raises(ModeSourceError, match="has read b, to which a does not lead as far as is known now"):
+    with pytest.raises(ModeSourceError, match="has read b, which is not in the chain of a now"):
         query.step()
     assert len(query.offsets) == query.done, "no batch is noted while the process knows where it is"
     query.restart()

@@ -69,7 +69,7 @@ def altering(*add: GroupRule, remove: tuple[tuple[str, str, str], ...] = ()) -> 
     [
         (codec.DeletePartitionsRequest(timeout_ms=1, topics=[("a", 1), ("b", 1), ("a", 2)]), "twice in one request: a"),
         (replacing(("a", "a2"), ("a", "a3")), "topics named twice in one request: a"),
-        (replacing(("a", "c"), ("b", "c")), "successors named twice in one request: c"),
+        (replacing(("a", "c"), ("b", "c")), "new topics named twice in one request: c"),
         (altering(WAIVE, replace(WAIVE, reason="another")), "twice in one request: waive tmp-* orders"),
         (altering(remove=(("waive", "g", "t"),) * 2), "twice in one request: waive g t"),
         (altering(replace(WAIVE, created_ms=-5)), "negative time"),

@@ -13,7 +13,15 @@ let offsetMs = 0; // what the controller's clock says more than this one's
 const at = (id) => document.getElementById(id);
 
 function since(ms) {
-  const s = Math.max(0, Math.round((Date.now() + offsetMs - ms) / 1000));
+  return lasting(Date.now() + offsetMs - ms);
+}
+
+function until(ms) {
+  return lasting(ms - Date.now() - offsetMs);
+}
+
+function lasting(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
   if (s < 90) return `${s} s`;
   const m = Math.round(s / 60);
   if (m < 90) return `${m} min`;
@@ -62,6 +70,7 @@ function keep(id, wanted) {
     const known = shown.get(key);
     if (known && known.text === text) {
       known.node.querySelector("[data-looked]")?.setAttribute("data-since", data.looked_ms);
+      known.node.querySelector("[data-due]")?.setAttribute("data-until", data.due_ms);
       return known.node;
     }
     const node = build(data);
@@ -90,8 +99,8 @@ function show(status) {
 }
 
 function tick() {
-  for (const node of document.querySelectorAll("[data-since]")) {
-    const text = since(Number(node.dataset.since));
+  for (const node of document.querySelectorAll("[data-since], [data-until]")) {
+    const text = node.dataset.until === undefined ? since(Number(node.dataset.since)) : until(Number(node.dataset.until));
     if (node.textContent !== text) node.textContent = text;
   }
   const age = lastMs === null ? null : performance.now() - lastMs;

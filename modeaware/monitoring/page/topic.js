@@ -158,7 +158,9 @@ function replaced(topic) {
 function looked(topic) {
   if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  return element("p", { class: "soft" }, ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago", more]);
+  const parts = ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
+  if (topic.due_ms !== null) parts.push(", the next look is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
+  return element("p", { class: "soft" }, [...parts, more]);
 }
 
 function does(topic) {

@@ -291,7 +291,7 @@ class TargetLog:
         """Return key -> its first offset that others have written, committed or not, between the position of
         :meth:`catch_up` and ``last``, the last of our ``own`` offsets."""
         self._all.go_to(self._committed.position)
-        found: dict[bytes, int] = {}
+        offsets: dict[bytes, int] = {}
         self._clean_up_to = last + 1
         for message in self._all.read_to(last + 1):
             key, offset = message.key(), message.offset()
@@ -299,8 +299,8 @@ class TargetLog:
                 continue
             self._clean_up_to = self._committed.position
             if key is not None:
-                found.setdefault(_bytes(key), offset)
-        return found
+                offsets.setdefault(_bytes(key), offset)
+        return offsets
 
     def pass_over(self) -> None:
         """Our own records that :meth:`others` has just passed are committed: unless others lie among them, they need
@@ -320,8 +320,8 @@ class TargetLog:
         with suppress(UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
             headers = [(str(h[0]), None if h[1] is None else _bytes(h[1])) for h in message.headers() or []]
         sources = (
-            OldRecord.parse(found, self._old_id, digest(key, value))
-            for name, found in reversed(headers)
+            OldRecord.parse(header_value, self._old_id, digest(key, value))
+            for name, header_value in reversed(headers)
             if name == HEADER
         )
         kind, timestamp_ms = message.timestamp()
@@ -384,5 +384,5 @@ class _Reader:
         return self._job.failed(self._place.partition, f"cannot be read: {why}")
 
 
-def _bytes(found: str | bytes) -> bytes:
-    return found if isinstance(found, bytes) else found.encode()
+def _bytes(data: str | bytes) -> bytes:
+    return data if isinstance(data, bytes) else data.encode()

@@ -77,14 +77,14 @@ class EvacuationReport:
         group: the consumer group whose commits are the proof.
         seals: partition -> the offset up to which it is evacuated. Empty: nothing was left to do.
         keys: how many keys these partitions hold.
-        copied: how many of them were copied to the successor.
+        copied: how many of them were copied to the new topic.
         tombstones: how many of those are deleted keys (null values).
-        placed: keys whose copy an earlier run has made.
-        newer: keys that have a newer value in the successor.
+        placed: keys that an earlier run has copied.
+        newer: keys that have a newer value in the new topic.
         repaired: values written once more, because an aborted copy lies behind them.
         retries: how many transactions of copies were aborted because a producer had written one of their keys.
-        unkeyed: records without a key; compaction does not apply to them, they stay behind.
-        passes: how often the partitions were read: more than once where a seal was broken meanwhile.
+        unkeyed: records without a key, which are not copied: compaction does not apply to them.
+        passes: how often the partitions were read; more than once where a seal was broken meanwhile.
     """
 
     topic: str
@@ -106,7 +106,7 @@ class EvacuationReport:
         lines = [
             f"{self.topic}: partitions {format_ranges(sorted(self.seals))} are evacuated, each up to its seal.",
             f"  {self.keys} keys: {self.copied} copied ({self.tombstones} of them as deleted ones).",
-            f"  {self.placed} were copied before, {self.newer} have a newer value in the successor.",
+            f"  {self.placed} were copied before, {self.newer} have a newer value in the new topic.",
         ]
         if self.retries:
             lines.append(
@@ -129,27 +129,27 @@ def evacuate(
     check_partitioner: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> EvacuationReport:
-    """Copy the latest value of each key of a topic that is replaced to its successor, and prove that.
+    """Copy the latest value of each key of an old topic to the new topic, and commit the proof.
 
-    For the replacement of a compacted topic that was requested with ``--evacuate``: the topic is not let go before this
-    has run. A key that has a value of a producer in the successor is left alone, whenever that value arrives.
+    For the replacement of a compacted topic that was requested with ``--evacuate``, which releases the old topic only
+    after the evacuation. A key that a producer writes to the new topic keeps that value, whenever it arrives.
 
     Deleted keys are copied as null values. Keys, headers and timestamps are kept (not with ``LogAppendTime``), and one
     header is added. Producers and consumers continue meanwhile.
 
     Run it within ``delete.retention.ms`` of the switch (24 h by default): later, the tombstone of a key deleted in the
-    meantime may be gone. It may be stopped and run again at any time, and copies nothing twice. Of two at once the
-    later one stops the other. The proof is the offsets that it commits at the end for the evacuation's group.
+    meantime may be gone. An evacuation may be stopped and run again at any time, and copies nothing twice. Of two
+    evacuations at once the later one stops the other. The proof is the offsets committed for the evacuation's group.
 
-    The user needs, beside reading the topic and the mode log, and reading and writing the successor: READ on the group
-    ``modeaware-evacuation-<topic>-*``, WRITE and DESCRIBE on the transactional ids
-    ``modeaware-evacuation-<successor>-*``.
+    The user must be allowed to read the old topic and the mode log, and to read and write the new topic. The user also
+    needs READ on the group ``modeaware-evacuation-<old topic>-*``, and WRITE and DESCRIBE on the transactional ids
+    ``modeaware-evacuation-<new topic>-*``.
 
     Args:
         conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
         wait_s: how long to wait for the seals, in seconds.
-        passes: how often to begin again where a seal is broken meanwhile, and how often to try the copy of a key that
-            producers keep writing.
+        passes: how often to begin again after a seal was broken, and how often to try the copy of a key that producers
+            keep writing.
         check_partitioner: refuse where less than 99 % of the keys lie where ``partitioner`` places them.
         options: more options of Spark's Kafka source, such as ``minPartitions``.
 
@@ -177,14 +177,14 @@ def evacuate(
         frame = judged(spark, conf, work, places, starts, ends, dict(options or {}))
         job = CopyJob(work.successor, work.topic_id, work.epoch, dict(conf), ends, passes)
         report = _copy(frame, job, work, places if check_partitioner else None)
-        now, _ = read_evacuation(conf, topic)
-        if work.still_holds(now):
+        current, _ = read_evacuation(conf, topic)
+        if work.still_holds(current):
             check_topic_id(client, work)
             _prove(conf, work, report)
             return replace(report, passes=attempt)
-        logger.warning("%s: its seals or its successor have changed meanwhile; reading again", topic)
+        logger.warning("%s: its seals or its new topic changed meanwhile; reading again", topic)
     raise EvacuationFailed(
-        f"{topic}: its seals or its successor changed in each of {passes} passes (a producer that honours no modes?); "
+        f"{topic}: its seals or its new topic changed in each of {passes} passes (does a producer ignore the modes?); "
         "no proof is committed",
         topic=topic,
     )
@@ -195,7 +195,7 @@ def evacuate(
 
 @dataclass(frozen=True)
 class Evacuation:
-    """What is to be done. Work done for it counts while the record says the same.
+    """The evacuation that the mode log requires. Work done for it counts while the record requires the same.
 
     Attributes:
         topic_id: in Kafka's base64 form.
@@ -203,11 +203,11 @@ class Evacuation:
         epoch: the evacuation's, which is in the group's name and in the header of each copy.
         count: how many partitions the topic has.
         seals: partition -> the offset up to which to evacuate it; without those that are evacuated.
-        starts: where to begin in partitions that were evacuated up to there before. For a key without later records the
-            successor is complete: its tombstone there may be compacted away by now.
+        starts: partition -> the offset up to which an earlier run has evacuated it, where this one begins. For a key
+            without later records the new topic is complete: its tombstone there may be compacted away by now.
         seal_epochs: the leader epochs of the seals, where known.
-        switched_ms: since when producers write to the successor.
-        homes: the writable partitions of the successor, ascending: where keys belong now.
+        switched_ms: since when producers write to the new topic.
+        homes: the writable partitions of the new topic, ascending: where keys belong now.
     """
 
     topic: str
@@ -223,13 +223,13 @@ class Evacuation:
     successor_id: str | None
     homes: tuple[int, ...]
 
-    def still_holds(self, now: Evacuation | None) -> bool:
-        """Return whether work done for this is what ``now`` requires. Partitions may have been emptied meanwhile."""
-        if now is None or (now.topic_id, now.group) != (self.topic_id, self.group):
+    def still_holds(self, current: Evacuation | None) -> bool:
+        """Return whether work done for this fulfils ``current``. Partitions may have been emptied meanwhile."""
+        if current is None or (current.topic_id, current.group) != (self.topic_id, self.group):
             return False
-        if (now.homes, now.successor_id) != (self.homes, self.successor_id):
+        if (current.homes, current.successor_id) != (self.homes, self.successor_id):
             return False
-        return now.seals.items() <= self.seals.items()
+        return current.seals.items() <= self.seals.items()
 
 
 def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | None, TopicRecord]:
@@ -240,24 +240,24 @@ def read_evacuation(conf: Mapping[str, Any], topic: str) -> tuple[Evacuation | N
     if record is None or record.replacement is None:
         why = "it is not being replaced; start that with modeaware replace --evacuate"
         raise NothingToEvacuate(f"topic {topic!r}: {why}", topic=topic)
-    now = record.replacement
-    successor = next((r for r in replay.records_of(now.successor) if r.topic_id == now.successor_id), None)
-    is_sealed = now.switched_ms is not None and all(r.seal_offset is not None for r in record.retired.values())
-    homes = successor_partitions(conf, now, successor) if is_sealed and now.gone_ms is None else ()
-    return evacuation_in(record, now, homes), record
+    replacement = record.replacement
+    new = next((r for r in replay.records_of(replacement.successor) if r.topic_id == replacement.successor_id), None)
+    is_sealed = replacement.switched_ms is not None and all(r.seal_offset is not None for r in record.retired.values())
+    homes = successor_partitions(conf, replacement, new) if is_sealed and replacement.gone_ms is None else ()
+    return evacuation_in(record, replacement, homes), record
 
 
 def successor_partitions(
     conf: Mapping[str, Any], replacement: Replacement, record: TopicRecord | None
 ) -> tuple[int, ...]:
-    """Return the writable partitions of the successor, which has ``record``; EvacuationFailed while it is changed: keys
-    would be copied to where producers do not write them."""
+    """Return the writable partitions of the new topic, which has ``record``; EvacuationFailed while that topic is
+    changed: keys would be copied to where producers do not write them."""
     name = replacement.successor
-    found = TopicClient(conf, name).describe()
+    topic = TopicClient(conf, name).describe()
     view = TopicView.unlisted(name) if record is None else record.view()
-    writable = tuple(p for p in found.partitions if view.mode(p).writable)
-    if found.topic_id != replacement.successor_id or in_progress(record) or not writable:
-        why = "another topic has its name" if found.topic_id != replacement.successor_id else "it is changed itself"
+    writable = tuple(p for p in topic.partitions if view.mode(p).writable)
+    if topic.topic_id != replacement.successor_id or in_progress(record) or not writable:
+        why = "another topic has its name" if topic.topic_id != replacement.successor_id else "it is changed itself"
         raise EvacuationFailed(f"topic {name!r} cannot take copies now: {why}; run the evacuation later", topic=name)
     return writable
 
@@ -267,12 +267,12 @@ def evacuation_in(record: TopicRecord, replacement: Replacement, homes: tuple[in
     NothingToEvacuate where its replacement evacuates nothing, or the topic is gone.
 
     Args:
-        homes: the writable partitions of the successor.
+        homes: the writable partitions of the new topic.
     """
     group = evacuation_of(record)
     if group is None or replacement.evacuation_epoch is None or replacement.gone_ms is not None:
-        found = "its replacement evacuates nothing" if group is None else "it is replaced and gone"
-        raise NothingToEvacuate(f"topic {record.topic!r}: {found}", topic=record.topic)
+        reason = "its replacement evacuates nothing" if group is None else "it is replaced and gone"
+        raise NothingToEvacuate(f"topic {record.topic!r}: {reason}", topic=record.topic)
     ends = {p: r.seal_offset for p, r in record.retired.items() if r.seal_offset is not None}
     if replacement.switched_ms is None or len(ends) < len(record.retired):
         return None
@@ -320,20 +320,20 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> Evacuatio
 
 def check_topic_id(client: TopicClient, work: Evacuation) -> None:
     """Verify that the live topic is the one of the mode log; NothingToEvacuate where another has its name now."""
-    found = client.describe().topic_id
-    if found is None:
+    live_id = client.describe().topic_id
+    if live_id is None:
         raise ClusterError(f"topic {work.topic!r}: the brokers return no topic ids", topic=work.topic)
-    if found != work.topic_id:
+    if live_id != work.topic_id:
         raise NothingToEvacuate(
-            f"topic {work.topic!r} was deleted and recreated: its id is {found}, and {work.topic_id} in the mode log",
+            f"topic {work.topic!r} was deleted and recreated: its id is {live_id}, and {work.topic_id} in the mode log",
             topic=work.topic,
         )
 
 
 def warn_of_lost_tombstones(client: TopicClient, switched_ms: int) -> None:
-    """Log a warning where the switch is longer ago than the successor, the client's topic, keeps tombstones.
+    """Log a warning where the switch is longer ago than the new topic, the client's, keeps tombstones.
 
-    The tombstone of a key deleted since then lies in the successor, its value in the old topic. Once compaction has
+    The tombstone of a key deleted since then lies in the new topic, its value in the old topic. Once compaction has
     dropped the tombstone, nothing shows that the value is deleted, and the evacuation copies it.
     """
     try:
@@ -472,10 +472,10 @@ def _copy(frame: DataFrame, job: CopyJob, work: Evacuation, checked: KeyPlaces |
                 frame.where(f"verdict = '{Verdict.COPY.value}'")
                 .repartition(len(work.homes), "home")  # all of a partition in one task: one transactional id
                 .sortWithinPartitions("home")
-                .mapInArrow(_Copier(job), ", ".join(f"{each.name} long" for each in fields(Copied)))
+                .mapInArrow(_Copier(job), ", ".join(f"{field.name} long" for field in fields(Copied)))
                 .collect()
             )
-            done = Copied(*(sum(row[each.name] for row in copied) for each in fields(Copied)))
+            done = Copied(*(sum(row[field.name] for row in copied) for field in fields(Copied)))
     finally:
         frame.unpersist()
     return EvacuationReport(
@@ -500,11 +500,11 @@ def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: i
     stretches = {p: Stretch(0, len(records)) for p in range(count)}
     known = recognise(Sample(places.topic, count, len(records), stretches, records))
     keys, ours, shares = list(known.numbers), 0.0, dict[str, float]()
-    for found in known.placements:
-        share = found.matched / max(known.keys, 1)
-        shares[found.name] = shares.get(found.name, 0.0) + share
-        expected = [found.candidate.puts(known.numbers[key]) for key in keys]
-        ours += share * (places.indices(keys, found.over).tolist() == expected)
+    for placement in known.placements:
+        share = placement.matched / max(known.keys, 1)
+        shares[placement.name] = shares.get(placement.name, 0.0) + share
+        expected = [placement.candidate.puts(known.numbers[key]) for key in keys]
+        ours += share * (places.indices(keys, placement.over).tolist() == expected)
     if ours >= LEAST_SHARE:
         return
     fitting = ", ".join(f"{name} ({share:.1%})" for name, share in shares.items())
@@ -527,7 +527,7 @@ class _Copier:
         rows = (row for batch in batches for row in batch.to_pylist())
         for home, own in groupby(rows, lambda row: int(row["home"])):
             done = copy_all(self.job, home, map(_copy_of, own))
-            yield pa.RecordBatch.from_pylist([{each.name: getattr(done, each.name) for each in fields(Copied)}])
+            yield pa.RecordBatch.from_pylist([{field.name: getattr(done, field.name) for field in fields(Copied)}])
 
 
 def _copy_of(row: Mapping[str, Any]) -> Copy[OldRecord]:

@@ -38,7 +38,7 @@ DIGEST_SQL = "substring(sha2(concat_ws('@', hex(key), hex(value)), 256), 1, 16)"
 
 
 def digest(key: bytes, value: bytes | None) -> str:
-    """Return what the header of a copy says of its key and value."""
+    """Return the digest of a key and value in the header of a copy."""
     parts = [part.hex().upper() for part in (key, value) if part is not None]
     return hashlib.sha256("@".join(parts).encode()).hexdigest()[:16]
 
@@ -121,15 +121,15 @@ def decide(old: Sequence[OldRecord], new: Sequence[NewRecord], home: int) -> tup
     return Verdict.PLACED if newest.source == newest_old else Verdict.NEWER, newest_old
 
 
-def is_newer(found: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
-    """Return whether ``found``, which came to ``home`` after the decision to write ``than`` there, is as new or newer.
+def is_newer(record: NewRecord, than: OldRecord | NewRecord, home: int) -> bool:
+    """Return whether ``record``, which came to ``home`` after the decision to write ``than`` there, is as new or newer.
 
     Then ``than`` must not be written behind it. A producer's record always is.
     """
-    source, other = found.source, than if isinstance(than, OldRecord) else than.source
+    source, other = record.source, than if isinstance(than, OldRecord) else than.source
     if source is not None and other is not None and source.partition == other.partition:
         return source.offset >= other.offset
-    return rank(found, home) >= rank(than, home)
+    return rank(record, home) >= rank(than, home)
 
 
 @dataclass(frozen=True)

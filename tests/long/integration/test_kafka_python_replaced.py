@@ -68,7 +68,7 @@ def test_two_replacements(
             }
         )
 
-    for number, (name, work_s) in enumerate([*[("even", 0.0)] * 3, ("slow", 0.004)]):
+    for number, (name, work_s) in enumerate([*[("even", 0.0)] * 3, ("slow", 0.002)]):
         load.reader(partial(member, name, number), [topic], name, KafkaPythonReader, work_s=work_s)
     if kind == "mixed":
         for name in groups:
@@ -155,7 +155,7 @@ def test_topics_are_deleted_under_clients_that_name_the_first(
     topic, load = make_topic(12), Load()
     chain = (topic, f"{topic}-v2", f"{topic}{last}")
     conf: dict[str, Any] = {"bootstrap_servers": served.servers, "modeaware_mode_log_topic": served.log}
-    consumer = partial(KafkaConsumer, **conf, **FAST, metadata_max_age_ms=500, group_id=make_group())
+    consumer = partial(KafkaConsumer, **conf, **FAST, metadata_max_age_ms=2_000, group_id=make_group())
     for _ in range(2):
         load.reader(consumer, [named.format(topic)], kind=KafkaPythonReader)
         load.writer(lambda: KafkaProducer(**conf, linger_ms=5), topic, KafkaPythonWriter, per_s=50)

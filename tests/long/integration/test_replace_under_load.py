@@ -66,7 +66,7 @@ def test_two_replacements(
 
     for _ in range(2):
         load.writer(producer, topic)
-    for name, work_s in (*[("even", 0.0)] * 3, ("slow", 0.004)):
+    for name, work_s in (*[("even", 0.0)] * 3, ("slow", 0.002)):
         load.reader(partial(member, name), [topic], name, work_s=work_s, batch=0)
     chain = {topic: 12, f"{topic}-v2": 4, f"{topic}-v3": 9}
     with load.running():

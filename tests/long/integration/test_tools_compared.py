@@ -148,7 +148,7 @@ def test_a_move_from_its_start_to_its_end(
                 shows_the_same(*(each(*look) for each in both))
                 shown.append(tool(*look))
             again = tool("--execute", *file, "--additional")
-            # The way back from a move in progress: Kafka's tool prints all replicas, ours those from before.
+            # The assignment before a move in progress: Kafka's tool prints all replicas, ours those from before.
             back = replicas(again.json_after(CURRENT))[topic, 0]
             assert sorted(back) == ([1, 2, 3] if tool is both[0] else [1, 2])
             shown.append(Shown(again.status, "\n".join(line for line in again.lines if not line.startswith("{"))))

@@ -42,6 +42,7 @@ def test_a_guard_that_is_gone_is_missed(guard: Guard) -> None:
         for at in range(0, count, AT_A_TIME)
     ],
 )
+@pytest.mark.timeout(900)  # 150 s on two idle cores
 def test_no_schedule_breaks_an_invariant(first: int) -> None:
     assert MOST_SEEDS <= SCHEDULES + MORE, "the unchanged code has to pass where guards are searched for"
     report = run_many(first, AT_A_TIME, processes=2)
