@@ -8,6 +8,8 @@ retired partition of a topic that was shrunk.
   wipe a note.
   No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
   but for a start where the group has none.
+* *A start is committed* where nothing was delivered and the group has no commit: a library makes none there, and the
+  drain of a retired partition waits for it. It is requested before whether there is one by now.
 * *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
   and has not committed all: once for each topic. It sees its partitions revoked, commits, and has them again from the
   committed offsets, as in a rebalance. An application that commits every N records would hold up its group for ever;
@@ -16,6 +18,7 @@ retired partition of a topic that was shrunk.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
@@ -27,7 +30,12 @@ from modeaware.notes import Note, kind_of
 from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
-"""How long an application that was given all is waited for to commit, before it is shown a revocation."""
+"""How long an application that was given all is waited for to commit, before it is shown a revocation; anew after each
+assignment, as a group that joins again may do so in several rounds."""
+TRIES = 3
+"""How often a revocation is shown at most where the application's callback raises."""
+
+_Subject = tuple[str, int, int]
 
 
 class Ended(NamedTuple):
@@ -36,6 +44,7 @@ class Ended(NamedTuple):
     Attributes:
         is_old: of an old topic, of which the group has a word to say; else of one that was shrunk.
         is_final: the application may be shown no revocation (any more).
+        owes_start: its start is to be committed, unless the group has a commit by now.
     """
 
     key: Key
@@ -44,6 +53,7 @@ class Ended(NamedTuple):
     is_old: bool
     paused: bool
     is_final: bool
+    owes_start: bool
 
 
 class Ends:
@@ -59,7 +69,8 @@ class Ends:
     def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
         self._partitions = partitions
         self._paused = paused
-        self._shown: set[tuple[str, int, int]] = set()  # that a revocation was shown for
+        self._shown: set[_Subject] = set()  # that a revocation was shown for
+        self._raised: Counter[_Subject] = Counter()
         self._short_s: dict[str, float] = {}
         self.sees_revocations = False
 
@@ -73,8 +84,9 @@ class Ends:
                 continue
             if (end := topic.ends.get(key[1])) is not None:
                 is_due = may_show and (topic.awaits_word or topic.view.successor is None)
-                is_final = not is_due or self._subject(topic.view, key, end) in self._shown
-                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
+                is_final = not is_due or _subject(topic.view, key, end) in self._shown
+                owes_start = topic.view.successor is None and each.owes_start
+                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final, owes_start))
         return found
 
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
@@ -102,7 +114,7 @@ class Ends:
             and (each.is_old or not each.is_final)
             and not each.partition.needs_flush(each.end, how, paused=each.paused)
             and max(each.partition.furthest, each.partition.given_up_to or 0) >= each.end
-        ]
+        ] + [each.key for each in ended if each.owes_start and not each.partition.asked]
 
     def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
         """Return the commit that is to be made of what is said; first that of what is stored."""
@@ -114,6 +126,8 @@ class Ends:
                 note = each.partition.note(each.end, how, paused=each.paused, says_given=each.is_final)
                 if note is not None:
                     notes[each.key] = note
+            elif each.owes_start and each.partition.asked:
+                notes[each.key] = Committed(each.partition.start or 0)
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
@@ -123,10 +137,21 @@ class Ends:
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
         revoked = [each for each in ended if each.key[0] in due]
-        self._shown |= {self._subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
+        self._shown |= {_subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
         return {each.key for each in revoked}, min(
             (at_s for topic, at_s in self._short_s.items() if topic not in due), default=None
         )
+
+    def repeat(self, reading: Reading, keys: Iterable[Key]) -> None:
+        """The application's callback has raised when it was shown that ``keys`` are revoked."""
+        ends = {key: reading.topic(key[0]).ends.get(key[1]) for key in keys}
+        subjects = {_subject(reading.view(key[0]), key, end) for key, end in ends.items() if end is not None}
+        self._raised.update(subjects)
+        self._shown -= {subject for subject in subjects if self._raised[subject] < TRIES}
+
+    def assigned(self) -> None:
+        """The group has given this member an assignment."""
+        self._short_s.clear()
 
     def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
         """The topics of which the application was given all that this member owns, and has not committed all."""
@@ -138,8 +163,8 @@ class Ends:
         busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
         return may_be - busy
 
-    @staticmethod
-    def _subject(view: TopicView, key: Key, end: int) -> tuple[str, int, int]:
-        """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
-        topic = view.topic_id or key[0]
-        return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)
+
+def _subject(view: TopicView, key: Key, end: int) -> _Subject:
+    """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
+    topic = view.topic_id or key[0]
+    return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)
