@@ -6,6 +6,7 @@ retired partition of a topic that was shrunk.
 * *The group is told once*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`), until the
   controller has let it through. With automatic commits the library commits first what is stored: its own commit would
   wipe a note.
+  Of a partition that was retired and that delivered nothing, it commits the start, which the drain waits for.
   No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
   but for a start where the group has none.
 * *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
@@ -81,10 +82,12 @@ class Ends:
         """Return whether more is to be learned of what the application was given of a partition, and has committed."""
         topic, each = reading.topic(key[0]), self._partitions[key]
         end = topic.ends.get(key[1])
-        if end is None or (topic.view.successor is not None and not topic.awaits_word):
+        if end is None or reading.reader.is_let_through(topic.view):
             return False
         if not each.is_handled(end, paused=key in self._paused):
             return True
+        if not reading.reader.group:
+            return False
         if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
             return False
         at = each.committed
@@ -112,8 +115,10 @@ class Ends:
                 return CommitStored()
             if each.is_old:
                 note = each.partition.note(each.end, how, paused=each.paused, says_given=each.is_final)
-                if note is not None:
-                    notes[each.key] = note
+            else:
+                note = each.partition.idle_start(each.end)
+            if note is not None:
+                notes[each.key] = note
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:

@@ -215,6 +215,7 @@ class Member:
 
     def unassigned_by_application(self, keys: Collection[Key] | None = None) -> None:
         """The application takes ``keys`` (None: all) out of its assignment."""
+        self._is_assigned = self._is_assigned and (keys is not None or self._is_subscribed)
         self._forget(set(self.partitions) if keys is None else set(keys))
 
     def _add(self, keys: Iterable[Key]) -> None:
@@ -435,7 +436,7 @@ class Member:
 
     def _to_say(self, now_s: float) -> Action | None:
         """Say what the group has read of topics that take no writes any more, and show revocations."""
-        if not self._is_assigned:
+        if not self._is_assigned or not self.reading.reader.group:
             return None
         ended = self._ends.ended(self.reading, self.committing)
         if now_s < self._commit_s:

@@ -215,6 +215,12 @@ class Partition:
             said = "" if kind is Note.GIVEN else commit.metadata
         return None if said == commit.metadata.rstrip("\0") else Committed(commit.offset, said.rstrip("\0"))
 
+    def idle_start(self, end: int) -> Committed | None:
+        """Return what is to be committed of a partition that was taken up at its end and has no commit: a client
+        library commits nothing where nothing was delivered."""
+        is_idle = self.position is None and self.start is not None and self.start >= end
+        return Committed(self.start or 0) if is_idle and self.knows_commit and self.committed is None else None
+
     def rides(
         self, offset: int, position: int | None, end: int, how: Committing, *, paused: bool, in_transaction: bool
     ) -> str:

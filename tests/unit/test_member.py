@@ -441,6 +441,11 @@ STORIES = {
         (do.poll(50.0, a1=END), do.does()),
         automatic=False, sees_revocations=True, traits=COMMON,
     ),
+    "start of a retired partition that delivered nothing is committed": Story(
+        (do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, READ_ONLY), {1: 0})), do.poll()),
+        (do.assign(A0, A1), do.set(done=[]), do.poll(), do.does("commit a1=0")),
+        (do.poll(50.0), do.does()),
+    ),
     "library that stores nothing by itself is flushed before a revocation is shown": Story(
         (*joined(A0), do.set(stored={A0: 3}), do.poll(a0=END), do.does("CommitStored")),
         (do.poll(SHORT_S, a0=END)),
