@@ -19,7 +19,7 @@ from modeaware.clients.subscription import Reader
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import _gateway
 from modeaware.kafka_python._gateway import RebalanceProtocol, TopicPartition
-from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
+from modeaware.kafka_python.assignors import aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
 from modeaware.kafka_python.group import Membership
 from modeaware.kafka_python.offsets import Offsets, Partition, Parts
@@ -66,19 +66,17 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         with acquired({**settings.conf, "group.id": theirs.get("group_id")}, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
             super().__init__(**theirs)
+            parts = Parts(self._coordinator, self._subscription, self._fetcher, self._cluster, self._net)
+            creates = self.config["allow_auto_create_topics"]
+            self._topics = Topics(parts, views, self.config["group_id"] or "", creates=creates)
+            self._topics.create(False)  # until it is known what has become of the topics
             if topics:
                 super().subscribe(topics)
         self._views = views
         self._first_view = FirstView(settings.config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
-        parts = Parts(self._coordinator, self._subscription, self._fetcher, self._cluster, self._net)
-        self._topics = Topics(
-            parts, views, self.config["group_id"] or "", creates=self.config["allow_auto_create_topics"]
-        )
-        self._topics.create(False)  # until it is known what has become of the topics
         self._starts = Starts(views, self.config["auto_offset_reset"], self._topics.group_id)
         self._membership = self._make_membership(parts, settings.config.on_replace)
-        self._rejoins = 0
         self._in_position = False
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
@@ -266,7 +264,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         return {
             "state": "direct" if self._first_view.over or self._views.ready else "waiting",
             **self._membership.views.stats(),
-            "rejoins": self._rejoins,
+            "rejoins": self._membership.rejoins,
             "views": self._views.stats(),
         }
 
@@ -282,8 +280,6 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     def _poll_once(self, timer: Any, max_records: int, update_offsets: bool = True) -> Any:
         if not self._first_view.over and not self._first_view.arrived(min(timer.timeout_ms / 1000, _VIEW_POLL_S)):
             return {}
-        if self._membership.noted:
-            self._rejoin_if_stale()
         self._membership.apply(timer.timeout_ms)
         self._topics.forget_deleted()
         if self._membership.in_group and self._topics.names and self._coordinator.rejoin_needed:
@@ -293,18 +289,6 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             # it believe that it need not join, it never takes its assignment, and its heartbeats stay off.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
-
-    def _rejoin_if_stale(self) -> None:
-        """Request a rebalance, if this member leads the group and other partitions are readable than it assigned by."""
-        coordinator = self._coordinator
-        if not coordinator._is_leader or coordinator.rejoin_needed:
-            return
-        # The other assignors may be of earlier generations, by another protocol.
-        assignor = coordinator._assignors.get(coordinator._generation.protocol)
-        if isinstance(assignor, ReadableAssignor) and assignor.stale():
-            log.info("%s: requesting a rebalance, the readable partitions have changed", self.config["group_id"])
-            self._rejoins += 1
-            coordinator.request_rejoin()
 
     def _refresh_committed_offsets(self, timeout_ms: float | None = None) -> bool:
         # kafka-python calls this after a rebalance and before it fetches, in the polling thread; and where the

@@ -56,6 +56,7 @@ from modeaware.kafka_python._gateway import (
     NoOffsetForPartitionError,
     TopicPartition,
 )
+from modeaware.kafka_python.assignors import ReadableAssignor
 from modeaware.kafka_python.commits import CommitNotes, Commits, metadata_key
 from modeaware.kafka_python.offsets import (
     KafkaPythonOffsets,
@@ -97,6 +98,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         inner: the application's listener, of either kind, or None.
         noted: there is something to be looked at.
         changed: topics whose modes have changed since the last assignment.
+        rejoins: rebalances that were requested.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.inner: Any = None
         self.noted = True
         self.changed: set[str] = set()
+        self.rejoins = 0
         self._arrived: set[Partition] | None = None  # assigned, and not taken yet
         self._paused: set[Key] = set()  # what the application had paused of what is revoked under an eager protocol
         self._is_lost = False  # the group has dropped this member since its last join
@@ -235,7 +238,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         """The application assigns ``partitions``, and kafka-python has done it."""
         keys = set(partitions)
         paused = set(self.member.paused)
-        self.views.before_assignment({topic for topic, _ in keys})
+        self.views.verify({topic for topic, _ in keys})
+        self.views.follow()
         self._starts.keep(keys)
         self.member.assigned_by_application(dict.fromkeys(keys))
         self._keep_pauses(keys, paused)
@@ -309,6 +313,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self._take_arrived()
             self.views.follow()
             self._commit_leaving()
+            self._rejoin_if_stale()
             self._look()
             self._run()
             is_done = True
@@ -327,6 +332,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         assigned = self._subscription.assigned_partitions()
         if gone := self.member.partitions.keys() - assigned:
             self.member.revoked(gone)
+            self.noted = True
         if new := assigned - self.member.partitions.keys():
             self._arrived = new
 
@@ -383,6 +389,18 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         kafka-python commits all positions."""
         if self._is_grouped and self.member.traits.incremental and not self._auto_commit and (idle := self._leaving()):
             self._parts.net.run(self._commit_starts, idle, self._answer_ms)
+
+    def _rejoin_if_stale(self) -> None:
+        """Request a rebalance, if this member leads the group and other partitions are readable than it assigned by."""
+        coordinator = self._parts.coordinator
+        if not coordinator._is_leader or coordinator.rejoin_needed:
+            return
+        # The other assignors may be of earlier generations, by another protocol.
+        assignor = coordinator._assignors.get(coordinator._generation.protocol)
+        if isinstance(assignor, ReadableAssignor) and assignor.stale():
+            log.info("%s: requesting a rebalance, the readable partitions have changed", self._topics.group_id)
+            self.rejoins += 1
+            coordinator.request_rejoin()
 
     @property
     def _is_grouped(self) -> bool:
