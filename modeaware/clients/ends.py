@@ -6,10 +6,9 @@ retired partition of a topic that was shrunk.
 * *The group is told once*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`), until the
   controller has let it through. With automatic commits the library commits first what is stored: its own commit would
   wipe a note.
+  Of a partition that was retired and that delivered nothing, it commits the start, which the drain waits for.
   No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
   but for a start where the group has none.
-* *A start is committed* where nothing was delivered and the group has no commit: a library makes none there, and the
-  drain of a retired partition waits for it. It is requested before whether there is one by now.
 * *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
   and has not committed all: once for each topic. It sees its partitions revoked, commits, and has them again from the
   committed offsets, as in a rebalance. An application that commits every N records would hold up its group for ever;
@@ -44,7 +43,6 @@ class Ended(NamedTuple):
     Attributes:
         is_old: of an old topic, of which the group has a word to say; else of one that was shrunk.
         is_final: the application may be shown no revocation (any more).
-        owes_start: its start is to be committed, unless the group has a commit by now.
     """
 
     key: Key
@@ -53,7 +51,6 @@ class Ended(NamedTuple):
     is_old: bool
     paused: bool
     is_final: bool
-    owes_start: bool
 
 
 class Ends:
@@ -85,18 +82,19 @@ class Ends:
             if (end := topic.ends.get(key[1])) is not None:
                 is_due = may_show and (topic.awaits_word or topic.view.successor is None)
                 is_final = not is_due or _subject(topic.view, key, end) in self._shown
-                owes_start = topic.view.successor is None and each.owes_start
-                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final, owes_start))
+                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
         return found
 
     def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
         """Return whether more is to be learned of what the application was given of a partition, and has committed."""
         topic, each = reading.topic(key[0]), self._partitions[key]
         end = topic.ends.get(key[1])
-        if end is None or (topic.view.successor is not None and not topic.awaits_word):
+        if end is None or reading.reader.is_let_through(topic.view):
             return False
         if not each.is_handled(end, paused=key in self._paused):
             return True
+        if not reading.reader.group:
+            return False
         if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
             return False
         at = each.committed
@@ -114,7 +112,7 @@ class Ends:
             and (each.is_old or not each.is_final)
             and not each.partition.needs_flush(each.end, how, paused=each.paused)
             and max(each.partition.furthest, each.partition.given_up_to or 0) >= each.end
-        ] + [each.key for each in ended if each.owes_start and not each.partition.asked]
+        ]
 
     def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
         """Return the commit that is to be made of what is said; first that of what is stored."""
@@ -124,10 +122,10 @@ class Ends:
                 return CommitStored()
             if each.is_old:
                 note = each.partition.note(each.end, how, paused=each.paused, says_given=each.is_final)
-                if note is not None:
-                    notes[each.key] = note
-            elif each.owes_start and each.partition.asked:
-                notes[each.key] = Committed(each.partition.start or 0)
+            else:
+                note = each.partition.idle_start(each.end)
+            if note is not None:
+                notes[each.key] = note
         return Commit(notes) if notes else None
 
     def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:

@@ -94,10 +94,10 @@ class Traits:
 
 
 class _Begun(NamedTuple):
-    """A commit that is under way, with the partitions of that moment, and up to where each was given."""
+    """A commit that is under way, with the partitions of that moment: up to where each was given, and committed."""
 
     action: Commit | CommitStored
-    partitions: Mapping[Key, tuple[Partition, int | None]]
+    partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,7 @@ class Member:
 
     def unassigned_by_application(self, keys: Collection[Key] | None = None) -> None:
         """The application takes ``keys`` (None: all) out of its assignment."""
+        self._is_assigned = self._is_assigned and (keys is not None or self._is_subscribed)
         self._forget(set(self.partitions) if keys is None else set(keys))
 
     def _add(self, keys: Iterable[Key]) -> None:
@@ -315,6 +316,13 @@ class Member:
         for key, at in offsets.items():
             if (each := self.partitions.get(key)) is not None:
                 each.committed, each.knows_commit = at, True
+
+    def doubted(self, keys: Iterable[Key]) -> None:
+        """Commits of the application have failed, or were not seen: what is committed is to be requested, where it
+        matters."""
+        for key in keys:
+            if (each := self.partitions.get(key)) is not None:
+                each.knows_commit = False
 
     def stored(self, keys: Iterable[Key]) -> None:
         """The application has stored offsets, which the library commits later."""
@@ -458,7 +466,7 @@ class Member:
 
     def _to_say(self, now_s: float) -> Action | None:
         """Say what the group has read of topics that take no writes any more, and show revocations."""
-        if not self._is_assigned:
+        if not self._is_assigned or not self.reading.reader.group:
             return None
         ended = self._ends.ended(self.reading, self.committing)
         if self._begun is not None:
@@ -515,16 +523,17 @@ class Member:
 
     def begun(self, action: Commit | CommitStored) -> None:
         """``action`` is under way; :meth:`done` or :meth:`failed` follows later, and no other commit before."""
-        self._begun = _Begun(action, {key: (each, each.position) for key, each in self.partitions.items()})
+        now = {key: (each, each.position, each.committed) for key, each in self.partitions.items()}
+        self._begun = _Begun(action, now)
 
     def _same(self, action: Action) -> dict[Key, Partition]:
-        """Take the answer of a commit; return the partitions that it is about: those still of the same assignment, and
-        of which the application was given nothing since, as far as it was looked at."""
+        """Take the answer of a commit; return the partitions that it is about: those still of the same assignment, of
+        which the application was given nothing and has committed nothing since, as far as is known."""
         begun, self._begun = self._begun, None
         if begun is None or begun.action is not action:
             return dict(self.partitions)
-        then = begun.partitions
-        return {k: each for k, each in self.partitions.items() if k in then and then[k] == (each, each.position)}
+        then, now = begun.partitions, self.partitions
+        return {k: each for k, each in now.items() if then.get(k) == (each, each.position, each.committed)}
 
     def done(self, action: Action, answer: Any, now_s: float) -> None:
         """``action`` was carried out.
@@ -668,7 +677,6 @@ class Member:
             if key not in answer:
                 each.retry_s = self._again_s
                 continue
-            each.asked = True
             if each.step is Step.REWIND:
                 each.committed, each.knows_commit = answer[key], True
                 at = answer[key]

@@ -102,7 +102,6 @@ class Partition:
         furthest: the offset behind the last record that it was given in this assignment.
         polled: the application has polled since it was given the last record.
         committed: what the group has committed; ``knows_commit``: whether that is known.
-        asked: with its end, it was requested what the group has committed.
         flushed: the library has committed all that is stored, and was given nothing to store since.
         retry_s: not requested, nor sought, before.
     """
@@ -118,7 +117,6 @@ class Partition:
     polled: bool = False
     committed: Committed | None = None
     knows_commit: bool = False
-    asked: bool = False
     flushed: bool = False
     retry_s: float = 0.0
 
@@ -176,13 +174,6 @@ class Partition:
         at = self.committed
         return self.knows_commit and self.position is not None and (at is None or at.offset < end)
 
-    @property
-    def owes_start(self) -> bool:
-        """Whether nothing was delivered and the group has no commit, as far as is known: a drain, and the opening of a
-        new partition, wait for one, and ``latest`` would decide again for the next owner."""
-        is_idle = self.position is None and self.furthest < 0 and self.committed is None
-        return is_idle and self.start is not None and self.start >= 0
-
     def needs_flush(self, end: int, how: Committing, *, paused: bool) -> bool:
         """Return whether the library is to commit what is stored before anything is said: its own commit, by a timer or
         at a revocation, would wipe a note."""
@@ -223,6 +214,12 @@ class Partition:
         else:  # it was taken up, or gone back in: records come that a note of before does not cover
             said = "" if kind is Note.GIVEN else commit.metadata
         return None if said == commit.metadata.rstrip("\0") else Committed(commit.offset, said.rstrip("\0"))
+
+    def idle_start(self, end: int) -> Committed | None:
+        """Return what is to be committed of a partition that was taken up at its end and has no commit: a client
+        library commits nothing where nothing was delivered."""
+        is_idle = self.position is None and self.start is not None and self.start >= end
+        return Committed(self.start or 0) if is_idle and self.knows_commit and self.committed is None else None
 
     def rides(
         self, offset: int, position: int | None, end: int, how: Committing, *, paused: bool, in_transaction: bool

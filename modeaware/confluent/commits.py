@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 from modeaware.clients.actions import Committed
 from modeaware.clients.member import Member
 from modeaware.clients.named import PairedName
 from modeaware.clients.starts import Key
+from modeaware.clients.taken_metadata import notes_of
 from modeaware.confluent.offsets import key_of, metadata_of, parts_of
 from modeaware.confluent.retarget import Target
 from modeaware.librdkafka import Message, TopicPartition
@@ -116,18 +116,9 @@ def behind(message: Message, topic: str) -> TopicPartition:
     return TopicPartition(name, partition, offset + 1, **known)
 
 
-_taken: WeakValueDictionary[bytes, CommitNotes] = WeakValueDictionary()
-
-
-def metadata_taken(metadata: Any, notes: CommitNotes) -> None:
-    """The application has taken the metadata of a consumer's group, to commit with transactions (any thread)."""
-    if isinstance(metadata, bytes):
-        _taken[metadata] = notes
-
-
 def transactional_offsets(offsets: Any, metadata: Any) -> Any:
     """Return ``offsets``, which a producer sends to its transaction with a group's metadata, with the notes of the
     consumer that has returned this; as they are where there is none (any thread)."""
-    notes = _taken.get(metadata) if isinstance(metadata, bytes) else None
+    notes = notes_of(metadata) if isinstance(metadata, bytes) else None
     is_usual = isinstance(offsets, list) and all(isinstance(each, TopicPartition) for each in offsets)
     return notes.for_transaction(offsets) if notes is not None and is_usual else offsets

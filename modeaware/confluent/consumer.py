@@ -14,9 +14,10 @@ from modeaware.clients.named import NamedTopics
 from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
 from modeaware.clients.subscription import read
+from modeaware.clients.taken_metadata import metadata_taken
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent import named
-from modeaware.confluent.commits import CommitNotes, metadata_taken
+from modeaware.confluent.commits import CommitNotes
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.group import Callback, Membership, Subscription, member_of
 from modeaware.confluent.names import LogicalNames, physical_topic

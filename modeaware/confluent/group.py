@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 from modeaware.callouts import get_logger
-from modeaware.chain import predecessors
 from modeaware.clients.actions import (
     Action,
     Assign,
@@ -39,6 +38,7 @@ from modeaware.clients.actions import (
     Subscribe,
 )
 from modeaware.clients.member import Member, Traits
+from modeaware.clients.member_views import MemberViews
 from modeaware.clients.partition import Committing, State
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.subscription import Gate, Reader
@@ -52,7 +52,6 @@ from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
 from modeaware.confluent.patterns import Patterns, matches
 from modeaware.confluent.requests import Requests
 from modeaware.confluent.retarget import weakly
-from modeaware.errors import ModeSourceError
 from modeaware.librdkafka import (
     OFFSET_INVALID,
     OFFSET_STORED,
@@ -61,14 +60,12 @@ from modeaware.librdkafka import (
     Message,
     TopicPartition,
 )
-from modeaware.modes import format_ranges
-from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from modeaware.views.source import Views
 
 log = get_logger(__name__)
 
 LOOK_S = 0.1
 """How often positions are looked at, where a topic is read to its end."""
-REFRESH_S = 3.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
 _UNTIMELY = (
@@ -148,7 +145,7 @@ class Membership:
         self._onlooker = onlooker
         self._commits = commits
         commits.answered, commits.reported = weakly(self._was_committed), weakly(self._was_reported)
-        self._views = views
+        self._views = MemberViews(member, views, conf.group_id)
         self._look_again = look_again
         self._now_s = now_s
         self._offsets = LibrdkafkaOffsets(stock, conf.group_id, onlooker)
@@ -157,7 +154,7 @@ class Membership:
             member.reading.reader.match, onlooker, conf.refresh_s, keeps_patterns=conf.creates_topics, now_s=now_s
         )
         self.member = member
-        self.ends = PartitionEnds(stock, member, self._seek_one, wanted=conf.wants_ends)
+        self.ends = PartitionEnds(stock, member, weakly(self._seek_one), wanted=conf.wants_ends)
         self._showing: Show | None = None
         self._rebalancing = False
         self._begun: Commit | CommitStored | None = None
@@ -166,10 +163,8 @@ class Membership:
         self._closing = False
         self._subscribed: tuple[str, ...] = ()
         self._looked_s = 0.0
-        self._known: set[str] = set()
-        self._warned: set[str] = set()
+        self._watched: set[Key] = set()
         self._added: set[str] = set()  # topics that this member has subscribed to for itself
-        self._open: set[str] = set()
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
         self.watches = self.sees_absences = False
@@ -222,8 +217,7 @@ class Membership:
         if self._closing:
             return  # librdkafka gives them back at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
-        self._views.verify(topics_of(new), VERIFY_TIMEOUT_S)  # before anything is decided by a view (invariant I8)
-        self._refresh(topics_of(new))
+        self._views.before_assignment(topics_of(new))
         if self._conf.incremental:
             self.given = (self.given or set()) | new
         else:
@@ -236,17 +230,6 @@ class Membership:
         finally:
             if self._ownership.unsettled or self._conf.static or self.due_s() is not None:
                 self._look_again()
-
-    def _refresh(self, topics: set[str]) -> None:
-        """Read the mode log to its end where topics are new to this consumer: one may replace another by now."""
-        unknown = topics - self._known
-        unknown -= self._views.recorded(unknown) | predecessors(self._views.views()).keys()
-        if unknown and self._views.ready:
-            try:
-                self._views.refresh(REFRESH_S)
-            except ModeSourceError as error:
-                log.warning("%s: %s assigned by the last known modes: %s", self._conf.group_id, sorted(unknown), error)
-        self._known |= topics
 
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
@@ -310,7 +293,7 @@ class Membership:
                     log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
             self.member.done(show, places, self._now_s())
         else:
-            self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
+            self._views.verify({p.topic for p in partitions})
             self._view()
             self.ends.forget(places if incremental else self.member.partitions.keys())
             self.member.assigned_by_application(places, incremental=incremental)
@@ -318,7 +301,7 @@ class Membership:
                 self._stock.assign([])
         self._run(rebalancing=True)
         if self.member.manual:
-            self._warn_of_manual()
+            self._views.follow()  # which warns of it
         if self.due_s() is not None:
             self._look_again()
 
@@ -392,9 +375,7 @@ class Membership:
         self._view()
         if not inside:
             self._look()
-        if self.member.manual:
-            self._warn_of_manual()
-        elif self.given is not None and not self._conf.incremental:
+        if not self.member.manual and self.given is not None and not self._conf.incremental:
             self._ownership.settle(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
                 if self._ownership.my_turn(self.given):
@@ -412,19 +393,18 @@ class Membership:
             self._onlooker.close()
 
     def _view(self) -> None:
-        views = self._views.views()
-        self._patterns.viewed(views)
-        self.member.viewed(views)
-        reading = self.member.reading
-        now_open = {topic for topic in reading.new_topics if reading.gate(topic) is Gate.OPEN}
-        for topic in sorted(now_open - self._open):
-            log.info("%s: the gate before %s is open", self._conf.group_id, topic)
-        self._open = now_open
+        self._views.follow()
+        self._patterns.viewed(self.member.reading.views)
 
     def _look(self) -> None:
         self._looked_s = self._now_s()
-        if watched := self.member.watched():
-            self.member.polled(positions(self._stock, watched))
+        watched = self.member.watched()
+        at = positions(self._stock, watched)
+        # What the application has committed before that was of interest has not passed this package.
+        self.member.doubted(key for key in watched - self._watched if at.get(key) is not None)
+        self._watched = watched
+        if watched:
+            self.member.polled(at)
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
@@ -459,6 +439,8 @@ class Membership:
                 self.member.done(action, answer, self._now_s())
         self.ends.run_to_end()
         self.watches = bool(self.member.watched())
+        if self.watches:
+            self._commits.listen()
         self.sees_absences = bool(self._patterns.listed) or any(
             map(self._is_hidden, self._added.union(self._subscribed))
         )
@@ -559,11 +541,14 @@ class Membership:
             self.member.failed(action, self._now_s())
         self._look_again()
 
-    def _was_reported(self, parts: list[TopicPartition]) -> None:
+    def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
         """Other commits have their result; within a call of librdkafka. The application's are known when it makes them,
         and may be later ones by now."""
-        if self._conf.auto_commit:
-            done = [p for p in parts if p.error is None and p.offset >= 0]
+        done = [p for p in parts if p.error is None and p.offset >= 0]
+        if error is not None:
+            self.member.doubted(map(key_of, parts))
+            self._look_again()
+        elif self._conf.auto_commit:
             self.member.reported({key_of(p): Committed(p.offset, metadata_of(p)) for p in done})
 
     def _commit_now(self, offsets: Mapping[Key, Committed]) -> None:
@@ -602,33 +587,6 @@ class Membership:
         known = {topic for topic, _ in tuple(self.member.partitions)}
         return not topics.isdisjoint(known.union(self._subscribed))
 
-    def _warn_of_manual(self) -> None:
-        """An assignment that the application made itself is left as it is."""
-        reading = self.member.reading
-        for topic in sorted({topic for topic, _ in self.member.partitions} - self._warned):
-            view = reading.view(topic)
-            hidden = [p for t, p in self.member.partitions if t == topic and not view.is_readable(p)]
-            if hidden:
-                log.warning(
-                    "%s: partitions %s are in mode None and left out until they are readable",
-                    topic, format_ranges(hidden),
-                )  # fmt: skip
-            if view.successor is not None:
-                log.warning(
-                    "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
-                    "%s when these are read to their end, or subscribe instead",
-                    self._conf.group_id, topic, view.successor.topic, view.successor.topic,
-                )  # fmt: skip
-            if hidden or view.successor is not None:
-                self._warned.add(topic)
-
     def stats(self) -> dict[str, Any]:
-        """Return what ``modeaware_stats`` has of the group."""
-        states = [each.state for each in tuple(self.member.partitions.values())]
-        reading = self.member.reading
-        gates = [
-            {"topic": reading.old[topic].topic, "new_topic": topic, "state": reading.gate(topic).value}
-            for topic in sorted(reading.new_topics)
-        ]
-        held = states.count(State.SHOWN)
-        return {"assigned": held, "hidden": len(states) - held, "gates": gates}
+        """Return what ``modeaware_stats`` has of the group (any thread)."""
+        return self._views.stats()

@@ -11,7 +11,7 @@ and gives all others to the application's:
   commit has the same, and may be taken in its place: then the application is given the other one, which says no less.
   But an automatic commit is silent where nothing is stored, so such a result is never given to the application.
 
-Until this package has committed anything, the callback is the application's own, or a function in C
+Until there is something to listen for, the callback is the application's own, or a function in C
 (:mod:`modeaware.confluent.retarget` says why). All of it is for the polling thread.
 """
 
@@ -50,7 +50,7 @@ class OwnCommits:
 
     Attributes:
         answered: is called with the result of each own commit.
-        reported: is called with the other results that are no errors.
+        reported: is called with the results of others.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ class OwnCommits:
         self._sent: list[_Sent] = []
         self._flushes = 0  # of what is stored, whose results may say that nothing was
         self.answered: Answer = lambda _action, _error, _parts: None
-        self.reported: Callable[[list[TopicPartition]], None] = lambda _parts: None
+        self.reported: Callable[[KafkaError | None, list[TopicPartition]], None] = lambda _error, _parts: None
 
     def listening(self, conf: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the consumer with a callback that takes the results."""
@@ -73,13 +73,17 @@ class OwnCommits:
         """Whether a result is to come."""
         return bool(self._sent)
 
+    def listen(self) -> None:
+        """Take the results of others as well from now on."""
+        self._switch.point_to(self._taking)
+
     def send(self, stock: Any, action: Commit | CommitStored) -> None:
         """Commit what ``action`` says; its result follows at a later poll.
 
         Raises:
             KafkaException: nothing was sent.
         """
-        self._switch.point_to(self._taking)
+        self.listen()
         if isinstance(action, Commit):
             parts = [TopicPartition(*key, *at) for key, at in sorted(action.offsets.items())]
             sent = _Sent(action, frozenset((key, at.offset, at.metadata) for key, at in action.offsets.items()))
@@ -98,7 +102,6 @@ class OwnCommits:
             self._sent.remove(sent)
             self.answered(sent.action, error, parts)
         elif not is_empty:
-            if error is None:
-                self.reported(parts)
+            self.reported(error, parts)
             if self._on_commit is not None:
                 self._on_commit(error, parts)

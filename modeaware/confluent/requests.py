@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modeaware.clients.actions import Asked, Place, Start
+from modeaware.clients.actions import Asked, Start
 from modeaware.clients.member import Member
+from modeaware.clients.places import find_places
 from modeaware.clients.starts import Key, Starts
 from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, parts_of, positions
 from modeaware.confluent.ownership import Ownership
 from modeaware.confluent.patterns import NewTopicProbe
-from modeaware.librdkafka import OFFSET_BEGINNING
 
 
 class Requests:
@@ -60,7 +60,9 @@ class Requests:
             case Asked.OTHER_STARTS:
                 return self._find_starts(keys, self._other_offsets)
             case Asked.PLACES:
-                return self._places(keys)
+                return find_places(
+                    positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
+                )
             case Asked.COMMITTED:
                 # Another client's request may overtake this one's commits. Of others librdkafka would keep each.
                 own = keys & self._member.partitions.keys()
@@ -84,24 +86,3 @@ class Requests:
             return dict.fromkeys(keys, Start(None))
         starts = self._starts.find(keys, offsets).starts
         return {key: Start(starts.get(key), at) for key, at in offsets.commits.items()}
-
-    def _places(self, keys: frozenset[Key]) -> dict[Key, Place]:
-        """Where hidden partitions go on: at their position, or at their start where they delivered nothing; never below
-        the log start, and where the name is another topic's by now, where that starts."""
-        read = positions(self._stock, keys)
-        replaced = {key for key in read if self._starts.is_of_another_topic(key)}
-        places = {
-            key: Place(self._starts.start_of(key) if at is None else at, at is not None)
-            for key, at in read.items()
-            if key not in replaced
-        }
-        if replaced:
-            found = self._starts.find(replaced, self._offsets).starts
-            places |= {key: Place(found.get(key, OFFSET_BEGINNING)) for key in replaced}
-        behind = {key for key, each in places.items() if each.offset and self._starts.may_be_behind(key, each.offset)}
-        behind |= {key for key, each in places.items() if each.offset == 0 and self._starts.may_be_behind(key, 0)}
-        log_starts = self._offsets.log_starts_now(behind)
-        for key, at in log_starts.items():
-            if at > (places[key].offset or 0):
-                places[key] = Place(at, places[key].has_begun)
-        return {key: each for key, each in places.items() if key not in behind or key in log_starts}

@@ -165,10 +165,10 @@ def test_the_start_of_an_idle_read_only_partition_is_committed_once_it_can_be(ca
     world = Reader("latest")
     world.view = view(1, 4, 4)
     world.ends(5, 5, 5, 5)
-    world.resolve(*[OFFSET_INVALID] * 4)
-    world.view = view(2, 4, 1, dict.fromkeys((1, 2, 3), 30))
-    world.stock.positions = {T2: 30}  # delivered something: its own commit will come
     world.commits(t3=8)
+    world.resolve(*[OFFSET_INVALID] * 4)
+    world.view = view(2, 4, 1, dict.fromkeys((1, 2, 3), 5))
+    world.stock.positions = {T2: 6}  # delivered something: its own commit will come
     world.stock.failures["commit"] = [KafkaError.ILLEGAL_GENERATION]
     world.poll()
     assert "not committed" in caplog.text

@@ -418,6 +418,17 @@ STORIES = {
         (do.poll(a0=END), do.does("commit a0=3 given")),  # the application has not committed the rest yet
         automatic=False,
     ),
+    "result of a commit is of no account once the application has committed more": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(3, GIVEN)}), do.set(answers_later=True), do.poll(a0=4)),
+        (do.does("commit a0=3"), do.call("committed", {A0: Committed(END)}), do.hears()),
+        (do.poll(a0=END), do.does("commit a0=5 read")),
+        automatic=False,
+    ),
+    "failed commit of the application is looked up": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(END)}), do.call("doubted", [A0]), do.poll(a0=END)),
+        do.does("committed a0", "commit a0=0 given"),
+        automatic=False,
+    ),
     "note that an automatic commit has wiped is made again": Story(
         (*joined(A0), do.set(stored={A0: END}), do.poll(a0=END), do.does("CommitStored", "commit a0=5 read")),
         (do.call("reported", {A0: Committed(END)}), do.poll(a0=END), do.does("commit a0=5 read")),
@@ -506,19 +517,10 @@ STORIES = {
         (do.poll(50.0, a1=END), do.does()),
         automatic=False, sees_revocations=True, traits=COMMON,
     ),
-    "start of an idle partition is committed once it is retired, unless the group has a commit by now": Story(
-        (do.view(), do.poll(), do.assign(A0, A1), do.set(done=[])),
-        do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, READ_ONLY), {1: END})),
-        (do.poll(), do.does("committed a1", "commit a1=0"), do.poll(5.0), do.does()),
-        do.view(TopicView("a", "id-a", (1, 2), (READ_ONLY, READ_ONLY), {0: END, 1: END})),
-        (do.set(committed={A0: Committed(3)}), do.poll(), do.does("committed a0"), do.poll(5.0), do.does()),
-        automatic=False, transactional=True, traits=COMMON,
-    ),
-    "start of a retired partition that has delivered is not committed": Story(
-        (do.view(), do.poll(), do.assign(A1), do.set(done=[])),
-        do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, READ_ONLY), {1: END})),
-        (do.poll(a1=3), do.does(), do.poll(5.0, a1=3), do.does()),
-        traits=COMMON,
+    "start of a retired partition that delivered nothing is committed": Story(
+        (do.view(TopicView("a", "id-a", (1, 1), (PartitionMode.READ_WRITE, READ_ONLY), {1: 0})), do.poll()),
+        (do.assign(A0, A1), do.set(done=[]), do.poll(), do.does("commit a1=0")),
+        (do.poll(50.0), do.does()),
     ),
     "library that stores nothing by itself is flushed before a revocation is shown": Story(
         (*joined(A0), do.set(stored={A0: 3}), do.poll(a0=END), do.does("CommitStored")),

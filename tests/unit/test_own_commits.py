@@ -30,7 +30,7 @@ class Consumer:
         conf = {"on_commit": lambda error, parts: self.seen.append("application")} if calls_back else {}
         self.commits = OwnCommits(conf)
         self.commits.answered = lambda action, error, parts: self.seen.append(type(action).__name__)
-        self.commits.reported = lambda parts: self.seen.append("reported")
+        self.commits.reported = lambda error, parts: self.seen.append("reported" if error is None else "failed")
         self.on_commit = self.commits.listening({"group.id": "g"})["on_commit"]
 
     def assignment(self) -> list[TopicPartition]:
@@ -63,7 +63,7 @@ STORIES = {
     "results of others come in between": Story(
         (do.send(NOTE), do.result(ONE), do.sees("reported", "application", pending=True)),
         (do.result(NOTED, MOVED), do.sees("Commit")),
-        (do.result(NOTED, MOVED), do.sees("application")),  # an error reports nothing
+        (do.result(NOTED, MOVED), do.sees("failed", "application")),
     ),
     "result of what is stored": Story((do.send(CommitStored()), do.result(STORED), do.sees("CommitStored"))),
     "what is stored without an assignment": Story(
@@ -75,7 +75,7 @@ STORIES = {
     "nothing stored is never the application's, also where an automatic commit was taken for its result": Story(
         (do.send(CommitStored()), do.result(STORED), do.sees("CommitStored")),
         (do.result(NOTHING, EMPTY), do.sees()),
-        (do.result(NOTHING, EMPTY), do.sees("application")),  # of a commit of its own
+        (do.result(NOTHING, EMPTY), do.sees("failed", "application")),  # of a commit of its own
     ),
     "application without a callback": Story(
         (do.result(ONE), do.sees(), do.send(NOTE), do.result(NOTED), do.sees("Commit")),

@@ -14,6 +14,7 @@ from modeaware.clients.named import PairedName
 from modeaware.confluent.offsets import Onlooker, metadata_of
 from modeaware.confluent.ownership import GroupConf
 from modeaware.confluent.patterns import NewTopicProbe
+from modeaware.notes import READ
 from modeaware.topic_view import Moved, Successor, TopicView
 from tests.support.fake_views import modes_of
 from tests.support.librdkafka_member import SomeOnlooker, Stock, World
@@ -233,6 +234,18 @@ def test_start_is_not_committed_over_what_the_application_has_just_committed() -
     for _ in range(3):
         world.poll(ASK_S)
     assert world.stock.committed_offsets["b", 0] == (3, "")
+
+
+def test_commits_of_the_application_from_before_the_end_was_known_are_not_set_back() -> None:
+    world = Subscriber(auto_commit=False)
+    world.reads("a")
+    world.assign(("a", 0))
+    world.stock.positions["a", 0] = 5
+    world.stock.committed_offsets["a", 0] = (5, "")
+    world.replaced(switched=True, groups=frozenset({"g"}), read_up_to={0: 5, 1: 5})
+    for _ in range(3):
+        world.poll(ASK_S)
+    assert world.stock.committed_offsets["a", 0] == (5, READ)
 
 
 def test_assignment_by_the_application_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
