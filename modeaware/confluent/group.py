@@ -217,7 +217,7 @@ class Membership:
         if self._closing:
             return  # librdkafka gives them back at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
-        self._views.before_assignment(topics_of(new))
+        self._views.before_assignment(topics_of(new))  # before anything is decided by a view (invariant I8)
         if self._conf.incremental:
             self.given = (self.given or set()) | new
         else:
