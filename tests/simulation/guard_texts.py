@@ -46,7 +46,7 @@ a doubtful listing blocks  I2 9
 a doubtful snapshot is marked  I1 11
     lifecycle.admission: groups_complete=requirement.doubt is None => groups_complete=True
 a doubtful snapshot is completed  I1 4
-    lifecycle.steps: if record.groups_complete or requirement.doubt is not None: => if True:
+    lifecycle.passes: if record.groups_complete or this.requirement.doubt is not None: => if True:
 lag blocks  I2 25
     lifecycle.drain: return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG => return None
 a group without a commit blocks  I2 66
