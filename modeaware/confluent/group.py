@@ -48,7 +48,7 @@ from modeaware.clients.subscription import Gate, Reader
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.config import ClientConfig
 from modeaware.confluent.ends import PartitionEnds
-from modeaware.confluent.names import physical_topic
+from modeaware.confluent.names import first_offsets, physical_topic
 from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, key_of, parts_of
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
 from modeaware.confluent.patterns import NewTopicProbe, Patterns, matches
@@ -367,16 +367,17 @@ class Membership:
 
     # Changes of views, and polls
 
-    def apply(self, *, inside: bool) -> None:
+    def apply(self, *, inside: bool, taken: Iterable[Message] = ()) -> None:
         """Do what is due, by the views in force.
 
         Args:
             inside: within a call of librdkafka, which may have taken records that the application was not given yet.
+            taken: what a call that is under way has of librdkafka, and the application was not given yet.
         """
         self._inside = inside
         self._view()
         if not inside:
-            self._look()
+            self._look(taken)
         if self.member.manual:
             self._warn_of_manual()
         elif self.given is not None and not self._conf.incremental:
@@ -406,10 +407,34 @@ class Membership:
             log.info("%s: the gate before %s is open", self._conf.group_id, topic)
         self._open = now_open
 
-    def _look(self) -> None:
+    def _look(self, taken: Iterable[Message]) -> None:
         self._looked_s = time.monotonic()
         if watched := self.member.watched():
-            self.member.polled(self._positions(watched))
+            positions = self._positions(watched)
+            for key, offset in first_offsets(taken).items():
+                if key in positions:
+                    positions[key] = None if offset == self.member.partitions[key].base else offset
+            self.member.polled(positions)
+
+    def is_ending(self, topic: str | None) -> bool:
+        """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
+        has yet to read it. After a rebalance another member would find it committed to its end, and take it for read.
+        """
+        return (
+            topic is not None
+            and self.member.reading.topic(topic).awaits_word
+            and bool(self.member.reading.topic(topic).ends)
+        )
+
+    def take_back(self, messages: Iterable[Message]) -> None:
+        """Have librdkafka return ``messages`` again, which the application was not given."""
+        for key, offset in first_offsets(messages).items():
+            if key not in self.member.partitions:
+                continue  # the group's commit decides where the next owner begins
+            try:
+                self._stock.seek(TopicPartition(*key, offset))
+            except KafkaException as error:
+                log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
 
     def _positions(self, keys: Collection[Key]) -> dict[Key, int | None]:
         if not keys:
