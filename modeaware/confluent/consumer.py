@@ -90,7 +90,10 @@ class Consumer(_Slots):
         poll, consume, commit, store_offsets = (
             stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
         )
-        self._hook = hook = PollHook(poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish))
+        self._hook = hook = PollHook(
+            poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish),
+            may_wait=weakly(self._may_wait), give_back=weakly(self._give_back),
+        )  # fmt: skip
         member = member_of(group, config)
         self._notes = CommitNotes(commit, store_offsets, member, stock)
         self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
@@ -174,6 +177,7 @@ class Consumer(_Slots):
         else:
             self._pending = False
             self._membership.join()
+            self._finish_what_is_needed()
 
     def unsubscribe(self) -> None:
         """As ``confluent_kafka.Consumer.unsubscribe``."""
@@ -351,13 +355,14 @@ class Consumer(_Slots):
 
     def _act(self) -> None:
         if not self._pending:
-            self._membership.apply(inside=self._hook.inside or self._hook.polling)
+            self._membership.apply(inside=self._hook.inside or self._hook.polling, taken=self._hook.taken)
             self._finish_what_is_needed()
             return
         self._look_again_s = time.monotonic() + _VIEW_POLL_S
         if self._first_view.arrived(0.0):
             self._pending = False
             self._membership.join()
+            self._finish_what_is_needed()
 
     def _finish(self, result: Message | list[Message] | None) -> bool:
         """Rename records and drop events about hidden topics; return whether there was nothing else."""
@@ -371,6 +376,12 @@ class Consumer(_Slots):
         count = len(result)
         result[:] = [message for message in result if not self._membership.is_absence(message)]
         return not result and count > 0
+
+    def _may_wait(self, taken: list[Message]) -> bool:
+        return not any(map(self._membership.is_ending, {physical_topic(message) for message in taken}))
+
+    def _give_back(self, taken: list[Message]) -> None:
+        self._membership.take_back(taken)
 
     def _due_s(self) -> float | None:
         return self._look_again_s if self._pending else self._membership.due_s()

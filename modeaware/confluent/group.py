@@ -45,7 +45,7 @@ from modeaware.clients.subscription import Gate, Reader
 from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.config import ClientConfig
 from modeaware.confluent.ends import PartitionEnds
-from modeaware.confluent.names import physical_topic
+from modeaware.confluent.names import first_offsets, physical_topic
 from modeaware.confluent.offsets import LibrdkafkaOffsets, Onlooker, key_of, metadata_of, parts_of, positions
 from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
@@ -365,16 +365,17 @@ class Membership:
 
     # Changes of views, and polls
 
-    def apply(self, *, inside: bool) -> None:
+    def apply(self, *, inside: bool, taken: Iterable[Message] = ()) -> None:
         """Do what is due, by the views in force.
 
         Args:
             inside: within a call of librdkafka, which may have taken records that the application was not given yet.
+            taken: what a call that is under way has of librdkafka, and the application was not given yet.
         """
         self._inside = inside
         self._view()
         if not inside:
-            self._look()
+            self._look(taken)
         if not self.member.manual and self.given is not None and not self._conf.incremental:
             self._ownership.settle(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
@@ -396,15 +397,38 @@ class Membership:
         self._views.follow()
         self._patterns.viewed(self.member.reading.views)
 
-    def _look(self) -> None:
+    def _look(self, taken: Iterable[Message]) -> None:
         self._looked_s = self._now_s()
         watched = self.member.watched()
         at = positions(self._stock, watched)
+        for key, offset in first_offsets(taken).items():
+            if key in at:
+                at[key] = None if offset == self.member.partitions[key].base else offset
         # What the application has committed before that was of interest has not passed this package.
-        self.member.doubted(key for key in watched - self._watched if at.get(key) is not None)
+        self.member.doubted(key for key in watched - self._watched if at[key] is not None)
         self._watched = watched
         if watched:
             self.member.polled(at)
+
+    def is_ending(self, topic: str | None) -> bool:
+        """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
+        has yet to read it. After a rebalance another member would find it committed to its end, and take it for read.
+        """
+        return (
+            topic is not None
+            and self.member.reading.topic(topic).awaits_word
+            and bool(self.member.reading.topic(topic).ends)
+        )
+
+    def take_back(self, messages: Iterable[Message]) -> None:
+        """Have librdkafka return ``messages`` again, which the application was not given."""
+        for key, offset in first_offsets(messages).items():
+            if key not in self.member.partitions:
+                continue  # the group's commit decides where the next owner begins
+            try:
+                self._stock.seek(TopicPartition(*key, offset))
+            except KafkaException as error:
+                log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""

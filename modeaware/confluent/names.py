@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from modeaware.callouts import InnerLock
 from modeaware.clients.named import PairedName
+from modeaware.clients.starts import Key
 from modeaware.confluent.commits import behind
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.librdkafka import KafkaError, KafkaException, Message
@@ -27,6 +28,16 @@ def physical_topic(message: Message) -> str | None:
     """Return the topic that the record of ``message`` is in, whichever name the message has."""
     topic = message.topic()
     return topic.physical if isinstance(topic, PairedName) else topic
+
+
+def first_offsets(messages: Iterable[Message]) -> dict[Key, int]:
+    """Return the offset of the first record of each partition in ``messages``."""
+    first: dict[Key, int] = {}
+    for message in messages:
+        topic, partition, offset = physical_topic(message), message.partition(), message.offset()
+        if message.error() is None and topic is not None and partition is not None and offset is not None:
+            first.setdefault((topic, partition), offset)
+    return first
 
 
 class LogicalNames:
