@@ -463,8 +463,7 @@ class Membership:
                 self.member.done(action, answer, self._now_s())
         self.ends.run_to_end()
         self.watches = bool(self.member.watched())
-        if self.watches:
-            self._commits.listen()
+        self._commits.listen(self.watches)
         self.sees_absences = bool(self._patterns.listed) or any(
             map(self._is_hidden, self._added.union(self._subscribed))
         )

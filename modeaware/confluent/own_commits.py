@@ -11,7 +11,7 @@ and gives all others to the application's:
   commit has the same, and may be taken in its place: then the application is given the other one, which says no less.
   But an automatic commit is silent where nothing is stored, so such a result is never given to the application.
 
-Until there is something to listen for, the callback is the application's own, or a function in C
+While there is nothing to listen for, the callback is the application's own, or a function in C
 (:mod:`modeaware.confluent.retarget` says why). All of it is for the polling thread.
 """
 
@@ -57,6 +57,7 @@ class OwnCommits:
         given: Any = conf.get(_ON_COMMIT)
         self._on_commit: Target | None = given if callable(given) else None
         self._switch = Switch(self._on_commit or operator.is_)
+        self._own = self._switch.target
         self._taking = weakly(self._take)
         self._sent: list[_Sent] = []
         self._flushes = 0  # of what is stored, whose results may say that nothing was
@@ -73,9 +74,9 @@ class OwnCommits:
         """Whether a result is to come."""
         return bool(self._sent)
 
-    def listen(self) -> None:
-        """Take the results of others as well from now on."""
-        self._switch.point_to(self._taking)
+    def listen(self, wanted: bool) -> None:
+        """Take the results of others as well; else those of own commits alone."""
+        self._switch.point_to(self._taking if wanted or self._sent else self._own)
 
     def send(self, stock: Any, action: Commit | CommitStored) -> None:
         """Commit what ``action`` says; its result follows at a later poll.
@@ -83,7 +84,7 @@ class OwnCommits:
         Raises:
             KafkaException: nothing was sent.
         """
-        self.listen()
+        self.listen(True)
         if isinstance(action, Commit):
             parts = [TopicPartition(*key, *at) for key, at in sorted(action.offsets.items())]
             sent = _Sent(action, frozenset((key, at.offset, at.metadata) for key, at in action.offsets.items()))

@@ -43,6 +43,7 @@ class Application:
         self.calls: list[tuple[str, set[str]]] = []
         self.records: dict[str, set[tuple[int, int]]] = {OLD: set(), NEW: set()}
         self.uncommitted: dict[tuple[str, int], int] = {}
+        self.results: list[tuple[object, set[Note]]] = []  # of asynchronous and automatic commits
         self.consumer = modeaware.Consumer(
             {
                 "bootstrap.servers": mock.bootstrap_servers,
@@ -52,11 +53,15 @@ class Application:
                 "session.timeout.ms": 6_000,  # so long the mock broker waits for members that join again
                 "heartbeat.interval.ms": 300,
                 "enable.auto.commit": commits == "automatically",
+                "on_commit": self._committed,
                 **settings,
             }
         )
         views.set(OLD, modes_of(COUNT, COUNT))
         self.consumer.subscribe([OLD], on_assign=self._assigned, on_revoke=self._revoked)
+
+    def _committed(self, error: object, partitions: list[TopicPartition]) -> None:
+        self.results.append((error, {kind_of(p.metadata) for p in partitions}))
 
     def _assigned(self, _: object, partitions: list[TopicPartition]) -> None:
         self.calls.append(("assigned", {p.topic for p in partitions}))
@@ -121,6 +126,7 @@ def test_new_topic_is_read_once_the_group_is_let_through(application: Applicatio
     application.let_through()
     application.until(lambda: len(application.records[NEW]) == COUNT * RECORDS)
     assert len(application.records[OLD]) == COUNT * RECORDS
+    assert application.results == [(None, {Note.NONE})] * len(application.results), "notes are none of its commits"
 
 
 @pytest.mark.parametrize("application", [("when revoked", each) for each in PROTOCOLS], indirect=True)

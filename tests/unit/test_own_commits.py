@@ -46,6 +46,9 @@ class Consumer:
     def result(self, parts: list[TopicPartition], error: KafkaError | None = None) -> None:
         self.on_commit(error, parts)
 
+    def listen(self, wanted: bool) -> None:
+        self.commits.listen(wanted)
+
     def sees(self, *expected: str, pending: bool = False) -> None:
         seen, self.seen = self.seen, []
         assert (seen, self.commits.pending) == (list(expected), pending)
@@ -59,6 +62,12 @@ STORIES = {
     "result of a note is not given to the application": Story(
         (do.send(NOTE), do.sees(pending=True), do.result(NOTED), do.sees("Commit")),
         (do.result(ONE), do.sees("reported", "application")),
+    ),
+    "results of others are taken while they are wanted": Story(
+        (do.listen(True), do.result(ONE), do.sees("reported", "application")),
+        (do.listen(False), do.result(ONE), do.sees("application")),
+        (do.send(NOTE), do.listen(False), do.result(NOTED), do.sees("Commit")),
+        (do.listen(False), do.result(ONE), do.sees("application")),
     ),
     "results of others come in between": Story(
         (do.send(NOTE), do.result(ONE), do.sees("reported", "application", pending=True)),
