@@ -1,8 +1,8 @@
 """The chain of topics that a name leads to: each one has replaced the one before it.
 
 Producers write to the last one that has been switched to (:mod:`modeaware.lifecycle.replacement`). What a group reads
-of the chain is decided at the gates (:mod:`modeaware.clients.gate`). A chain may lead back to an earlier name, to a
-topic of another id: a step is a name, and :func:`walk` passes each topic id once.
+of the chain is decided at the gates (:mod:`modeaware.clients.subscription`). A chain may lead back to an earlier name,
+to a topic of another id: a step is a name, and :func:`walk` passes each topic id once.
 """
 
 from __future__ import annotations

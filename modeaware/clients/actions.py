@@ -1,7 +1,8 @@
 """What a member has its client library do: the outputs of :class:`~modeaware.clients.member.Member`.
 
 A shell carries out one action at a time, in the polling thread, and answers it: with what :meth:`Member.done` expects
-for it, or with :meth:`Member.failed`, after which the member repeats what is still to be done.
+for it, or with :meth:`Member.failed`, after which the member repeats what is still to be done. Commits may be answered
+later (:meth:`Member.begun`), so that no commit blocks the polling thread.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Event(Enum):
 @dataclass(frozen=True)
 class Show:
     """Call the application's callback. Answer: None; of ``ASSIGNED``, where the application has made the assignment
-    itself, the partitions that it took, each with the offset that it chose, or None."""
+    itself, the partitions that it took, each with the offset that it chose, or None. It has failed where the callback
+    has raised."""
 
     event: Event
     keys: frozenset[Key]
@@ -94,14 +96,14 @@ class Show:
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit offsets and wait for the answer: the partitions that are committed."""
+    """Commit offsets. Answer: the partitions that are committed."""
 
     offsets: Mapping[Key, Committed]
 
 
 @dataclass(frozen=True)
 class CommitStored:
-    """Commit what the library would commit automatically, and wait. Answer: the offsets that were committed; without
+    """Commit what the library would commit automatically. Answer: what was committed (a Committed each); without
     partitions for which there was nothing to commit."""
 
 

@@ -17,6 +17,7 @@ retired partition of a topic that was shrunk.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
@@ -28,7 +29,12 @@ from modeaware.notes import Note, kind_of
 from modeaware.topic_view import TopicView
 
 SHORT_S = 1.0
-"""How long an application that was given all is waited for to commit, before it is shown a revocation."""
+"""How long an application that was given all is waited for to commit, before it is shown a revocation; anew after each
+assignment, as a group that joins again may do so in several rounds."""
+TRIES = 3
+"""How often a revocation is shown at most where the application's callback raises."""
+
+_Subject = tuple[str, int, int]
 
 
 class Ended(NamedTuple):
@@ -60,7 +66,8 @@ class Ends:
     def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
         self._partitions = partitions
         self._paused = paused
-        self._shown: set[tuple[str, int, int]] = set()  # that a revocation was shown for
+        self._shown: set[_Subject] = set()  # that a revocation was shown for
+        self._raised: Counter[_Subject] = Counter()
         self._short_s: dict[str, float] = {}
         self.sees_revocations = False
 
@@ -74,7 +81,7 @@ class Ends:
                 continue
             if (end := topic.ends.get(key[1])) is not None:
                 is_due = may_show and (topic.awaits_word or topic.view.successor is None)
-                is_final = not is_due or self._subject(topic.view, key, end) in self._shown
+                is_final = not is_due or _subject(topic.view, key, end) in self._shown
                 found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
         return found
 
@@ -128,10 +135,21 @@ class Ends:
         self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
         due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
         revoked = [each for each in ended if each.key[0] in due]
-        self._shown |= {self._subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
+        self._shown |= {_subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
         return {each.key for each in revoked}, min(
             (at_s for topic, at_s in self._short_s.items() if topic not in due), default=None
         )
+
+    def repeat(self, reading: Reading, keys: Iterable[Key]) -> None:
+        """The application's callback has raised when it was shown that ``keys`` are revoked."""
+        ends = {key: reading.topic(key[0]).ends.get(key[1]) for key in keys}
+        subjects = {_subject(reading.view(key[0]), key, end) for key, end in ends.items() if end is not None}
+        self._raised.update(subjects)
+        self._shown -= {subject for subject in subjects if self._raised[subject] < TRIES}
+
+    def assigned(self) -> None:
+        """The group has given this member an assignment."""
+        self._short_s.clear()
 
     def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
         """The topics of which the application was given all that this member owns, and has not committed all."""
@@ -143,8 +161,8 @@ class Ends:
         busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
         return may_be - busy
 
-    @staticmethod
-    def _subject(view: TopicView, key: Key, end: int) -> tuple[str, int, int]:
-        """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
-        topic = view.topic_id or key[0]
-        return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)
+
+def _subject(view: TopicView, key: Key, end: int) -> _Subject:
+    """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
+    topic = view.topic_id or key[0]
+    return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)

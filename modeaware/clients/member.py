@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.clients.actions import (
     Action,
@@ -67,6 +67,12 @@ from modeaware.topic_view import TopicView
 
 RETRY_S = 0.1
 """How long to wait for a missing answer at least; longer where the request itself took longer."""
+LONGEST_RETRY_S = 10.0
+"""How long to wait at most before a commit is repeated: twice as long each time that it fails."""
+JOIN_S = 10.0
+"""How long no revocation is shown after the member has joined its group again, until it is assigned partitions: what
+an application commits meanwhile is of another generation. Not for ever, as a group that assigns one by one may have
+nothing new for this member."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,13 @@ class Traits:
     static: bool = False
     keeps_pauses: bool = True
     waits_for_starts: bool = False
+
+
+class _Begun(NamedTuple):
+    """A commit that is under way, with the partitions of that moment: up to where each was given, and committed."""
+
+    action: Commit | CommitStored
+    partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
 
 
 @dataclass(frozen=True)
@@ -135,7 +148,10 @@ class Member:
         self._joining = Joining(static=traits.static)
         self._new = NewTopics()
         self._ends = Ends(self.partitions, self.paused)
+        self._begun: _Begun | None = None
         self._commit_s = 0.0
+        self._commit_wait_s = RETRY_S
+        self._joining_until_s: float | None = None
         self._asked_s = 0.0
         self._again_s = 0.0
 
@@ -170,7 +186,8 @@ class Member:
         Args:
             withheld: those of all its partitions of which it is not certain that this member owns them.
         """
-        self.manual = False
+        self.manual, self._joining_until_s = False, None
+        self._ends.assigned()
         if not self.traits.incremental:
             self._forget(set(self.partitions))
         self.withheld = frozenset(withheld)
@@ -293,6 +310,19 @@ class Member:
         for key, at in offsets.items():
             if (each := self.partitions.get(key)) is not None:
                 each.committed, each.knows_commit = at, True
+
+    def reported(self, offsets: Mapping[Key, Committed]) -> None:
+        """The library reports what it has committed by its timer: it may have wiped a note."""
+        for key, at in offsets.items():
+            if (each := self.partitions.get(key)) is not None:
+                each.committed, each.knows_commit = at, True
+
+    def doubted(self, keys: Iterable[Key]) -> None:
+        """Commits of the application have failed, or were not seen: what is committed is to be requested, where it
+        matters."""
+        for key in keys:
+            if (each := self.partitions.get(key)) is not None:
+                each.knows_commit = False
 
     def stored(self, keys: Iterable[Key]) -> None:
         """The application has stored offsets, which the library commits later."""
@@ -439,12 +469,17 @@ class Member:
         if not self._is_assigned or not self.reading.reader.group:
             return None
         ended = self._ends.ended(self.reading, self.committing)
-        if now_s < self._commit_s:
+        if self._begun is not None:
+            pass  # its answer comes as an input
+        elif now_s < self._commit_s:
             self._wait(self._commit_s)
         elif unknown := self._due(self._ends.unknown(ended, self.committing), now_s):
             return Request(Asked.COMMITTED, unknown)
         elif (said := self._ends.to_say(ended, self.committing)) is not None:
             return said
+        if self._joining_until_s is not None and now_s < self._joining_until_s:
+            self._wait(self._joining_until_s)
+            return None
         revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
         if revoked and not self.traits.incremental:
             revoked = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
@@ -469,7 +504,7 @@ class Member:
 
     def _to_start(self, now_s: float) -> Action | None:
         reader = self.reading.reader
-        if not self._is_assigned or not reader.group or not reader.follows:
+        if not self._is_assigned or not reader.group or not reader.follows or self._begun is not None:
             return None
         return self._or_later(*self._new.to_do(self.reading, self.partitions, now_s))
 
@@ -485,6 +520,20 @@ class Member:
         return action
 
     # Answers
+
+    def begun(self, action: Commit | CommitStored) -> None:
+        """``action`` is under way; :meth:`done` or :meth:`failed` follows later, and no other commit before."""
+        now = {key: (each, each.position, each.committed) for key, each in self.partitions.items()}
+        self._begun = _Begun(action, now)
+
+    def _same(self, action: Action) -> dict[Key, Partition]:
+        """Take the answer of a commit; return the partitions that it is about: those still of the same assignment, of
+        which the application was given nothing and has committed nothing since, as far as is known."""
+        begun, self._begun = self._begun, None
+        if begun is None or begun.action is not action:
+            return dict(self.partitions)
+        then, now = begun.partitions, self.partitions
+        return {k: each for k, each in now.items() if then.get(k) == (each, each.position, each.committed)}
 
     def done(self, action: Action, answer: Any, now_s: float) -> None:
         """``action`` was carried out.
@@ -505,23 +554,38 @@ class Member:
             case Resume(keys):
                 self._held_back -= keys
             case Commit(offsets):
-                self._was_committed({key: offsets[key] for key in answer}, offsets)
+                same = self._same(action)
+                self._was_committed({key: offsets[key] for key in answer}, offsets, same, now_s)
             case CommitStored():
-                self._was_flushed(answer)
+                self._was_flushed(answer, self._same(action))
             case Subscribe():
                 self._joining.subscribed = action
+                self._joining_until_s = now_s + JOIN_S
             case Rejoin():
                 self._joining.rejoined()
+                self._joining_until_s = now_s + JOIN_S
             case Request(what, keys):
                 self._was_answered(what, keys, answer, now_s)
 
     def failed(self, action: Action, now_s: float) -> None:
         """``action`` was not carried out, or not answered. What is still to be done of it is repeated after a while; a
-        start that is not found within librdkafka's callback is left to the library."""
+        start that is not found within librdkafka's callback is left to the library.
+
+        A callback that has raised was called: what it was called for holds. But a revocation that was shown for the
+        application to commit is shown again.
+        """
         if isinstance(action, CommitStored):
-            self._commit_s = now_s + max(RETRY_S, now_s - self._asked_s)
+            self._same(action)
+            self._commit_later(now_s)
+        elif isinstance(action, Show):
+            self._ends.repeat(self.reading, self._turns[0].rewinds)
+            self.done(action, None, now_s)
         elif isinstance(action, Seek | Commit | Request):
             self.done(action, {}, now_s)
+
+    def _commit_later(self, now_s: float) -> None:
+        self._commit_s = now_s + max(self._commit_wait_s, now_s - self._asked_s)
+        self._commit_wait_s = min(2 * self._commit_wait_s, LONGEST_RETRY_S)
 
     def _apply(self, turn: _Turn, choice: Mapping[Key, int | None] | None) -> None:
         for key in turn.hides | turn.rewinds:
@@ -557,17 +621,25 @@ class Member:
             else:
                 each.retry_s = self._again_s
 
-    def _was_committed(self, offsets: Mapping[Key, Committed], sent: Mapping[Key, Committed]) -> None:
-        self.committed(offsets)
+    def _was_committed(
+        self,
+        offsets: Mapping[Key, Committed],
+        sent: Mapping[Key, Committed],
+        same: Mapping[Key, Partition],
+        now_s: float,
+    ) -> None:
+        self.committed({key: at for key, at in offsets.items() if key in same})
         self._new.sent(sent)
-        if offsets.keys() != sent.keys():
-            self._commit_s = self._again_s
+        if offsets.keys() == sent.keys():
+            self._commit_wait_s = RETRY_S
+        else:
+            self._commit_later(now_s)
 
-    def _was_flushed(self, stored: Mapping[Key, int]) -> None:
-        for key, each in self.partitions.items():
+    def _was_flushed(self, stored: Mapping[Key, Committed], same: Mapping[Key, Partition]) -> None:
+        for key, each in same.items():
             each.flushed = True
             if key in stored:
-                each.committed, each.knows_commit = Committed(stored[key]), True
+                each.committed, each.knows_commit = stored[key], True
             elif each.furthest >= 0:  # the library may have committed before, by its timer
                 each.knows_commit = False
 

@@ -22,6 +22,7 @@ from modeaware.confluent.errors import FirstViewTimeout, StaleHints
 from modeaware.confluent.group import Callback, Membership, Subscription, member_of
 from modeaware.confluent.names import LogicalNames, physical_topic
 from modeaware.confluent.offsets import Onlooker
+from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
 from modeaware.confluent.retarget import PollHook, Stock, following, idle_stats, stock_method, weakly
 from modeaware.confluent.route_table import partition_count
@@ -76,7 +77,8 @@ class Consumer(_Slots):
         stats = idle_stats()
         hints = StaleHints()
         watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}
-        super().__init__(hints.listening(watched))
+        self._commits = commits = OwnCommits(rest)
+        super().__init__(hints.listening(commits.listening(watched)))
         self._views = views = hints.views = registry.acquire(rest, config)
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         self._first_view = FirstView(config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
@@ -98,7 +100,7 @@ class Consumer(_Slots):
         self._describer = GroupDescriber(rest, group.group_id)
         self._ownership = ownership = Ownership(stock, group, views, self._describer)
         self._membership = Membership(
-            stock, weakref.ref(self), group, member, ownership, starts, onlooker, views, hook.call
+            stock, weakref.ref(self), group, member, ownership, starts, onlooker, commits, views, hook.call
         )
         self._reader = member.reading.reader
         self._wants_ends = group.wants_ends

@@ -22,26 +22,23 @@ from functools import partial
 from typing import Any
 
 from modeaware.callouts import get_logger
-from modeaware.chain import predecessors
 from modeaware.clients.actions import (
     Action,
-    Asked,
     Assign,
     Commit,
     CommitStored,
     Committed,
     Event,
     Pause,
-    Place,
     Rejoin,
     Request,
     Resume,
     Seek,
     Show,
-    Start,
     Subscribe,
 )
 from modeaware.clients.member import Member, Traits
+from modeaware.clients.member_views import MemberViews
 from modeaware.clients.partition import Committing, State
 from modeaware.clients.starts import Key, Starts
 from modeaware.clients.subscription import Gate, Reader
@@ -49,12 +46,13 @@ from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TA
 from modeaware.config import ClientConfig
 from modeaware.confluent.ends import PartitionEnds
 from modeaware.confluent.names import first_offsets, physical_topic
-from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, key_of, parts_of
+from modeaware.confluent.offsets import LibrdkafkaOffsets, Onlooker, key_of, metadata_of, parts_of, positions
+from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
-from modeaware.confluent.patterns import NewTopicProbe, Patterns, matches
-from modeaware.errors import ModeSourceError
+from modeaware.confluent.patterns import Patterns, matches
+from modeaware.confluent.requests import Requests
+from modeaware.confluent.retarget import weakly
 from modeaware.librdkafka import (
-    OFFSET_BEGINNING,
     OFFSET_INVALID,
     OFFSET_STORED,
     KafkaError,
@@ -62,16 +60,21 @@ from modeaware.librdkafka import (
     Message,
     TopicPartition,
 )
-from modeaware.modes import format_ranges
-from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from modeaware.views.source import Views
 
 log = get_logger(__name__)
 
 LOOK_S = 0.1
 """How often positions are looked at, where a topic is read to its end."""
-REFRESH_S = 3.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _UNSET = (OFFSET_INVALID, OFFSET_STORED)
+_UNTIMELY = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+)
+"""What the coordinator returns for a commit while the group joins again."""
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -129,8 +132,10 @@ class Membership:
         ownership: Ownership,
         starts: Starts,
         onlooker: Onlooker,
+        commits: OwnCommits,
         views: Views,
         look_again: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stock = stock
         self._client = client
@@ -138,27 +143,28 @@ class Membership:
         self._ownership = ownership
         self._starts = starts
         self._onlooker = onlooker
-        self._views = views
+        self._commits = commits
+        commits.answered, commits.reported = weakly(self._was_committed), weakly(self._was_reported)
+        self._views = MemberViews(member, views, conf.group_id)
         self._look_again = look_again
+        self._now_s = now_s
         self._offsets = LibrdkafkaOffsets(stock, conf.group_id, onlooker)
-        self._other_offsets = LibrdkafkaOffsets(onlooker, conf.group_id)
-        self._probe = NewTopicProbe(stock, onlooker)
+        self._requests = Requests(stock, onlooker, member, starts, self._offsets, ownership)
         self._patterns = Patterns(
-            member.reading.reader.match, onlooker, conf.refresh_s, keeps_patterns=conf.creates_topics
+            member.reading.reader.match, onlooker, conf.refresh_s, keeps_patterns=conf.creates_topics, now_s=now_s
         )
         self.member = member
-        self.ends = PartitionEnds(stock, member, self._seek_one, wanted=conf.wants_ends)
+        self.ends = PartitionEnds(stock, member, weakly(self._seek_one), wanted=conf.wants_ends)
         self._showing: Show | None = None
         self._rebalancing = False
+        self._begun: Commit | CommitStored | None = None
         self._revoking: set[Key] = set()
         self._inside = False
         self._closing = False
         self._subscribed: tuple[str, ...] = ()
         self._looked_s = 0.0
-        self._known: set[str] = set()
-        self._warned: set[str] = set()
+        self._watched: set[Key] = set()
         self._added: set[str] = set()  # topics that this member has subscribed to for itself
-        self._open: set[str] = set()
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
         self.watches = self.sees_absences = False
@@ -211,8 +217,7 @@ class Membership:
         if self._closing:
             return  # librdkafka gives them back at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
-        self._views.verify(topics_of(new), VERIFY_TIMEOUT_S)  # before anything is decided by a view (invariant I8)
-        self._refresh(topics_of(new))
+        self._views.before_assignment(topics_of(new))
         if self._conf.incremental:
             self.given = (self.given or set()) | new
         else:
@@ -220,20 +225,11 @@ class Membership:
         self._view()
         self.ends.forget(self.member.partitions.keys() if not self._conf.incremental else ())
         self.member.assigned(new, withheld=self._ownership.withheld)
-        self._rebalance()
-        if self._ownership.unsettled or self._conf.static or self.due_s() is not None:
-            self._look_again()
-
-    def _refresh(self, topics: set[str]) -> None:
-        """Read the mode log to its end where topics are new to this consumer: one may replace another by now."""
-        unknown = topics - self._known
-        unknown -= self._views.recorded(unknown) | predecessors(self._views.views()).keys()
-        if unknown and self._views.ready:
-            try:
-                self._views.refresh(REFRESH_S)
-            except ModeSourceError as error:
-                log.warning("%s: %s assigned by the last known modes: %s", self._conf.group_id, sorted(unknown), error)
-        self._known |= topics
+        try:
+            self._rebalance()
+        finally:
+            if self._ownership.unsettled or self._conf.static or self.due_s() is not None:
+                self._look_again()
 
     def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
@@ -275,10 +271,12 @@ class Membership:
         owner, or the application by other means, may have committed since."""
         auto = self._conf.auto_commit
         due = {key: at for key, at in idle.items() if auto or self._ownership.changed(key[0])}
-        due = {key: due[key] for key, position in self._positions(due).items() if position is None}
+        due = {key: due[key] for key, position in positions(self._stock, due).items() if position is None}
         without = {key: Committed(due[key]) for key, at in self._offsets.committed(due).items() if at is None}
-        if without:
-            self._commit(without)
+        if without and self._closing:
+            self._commit_now(without)
+        elif without:
+            self._send(Commit(without))
 
     # What the application does itself, in its callbacks or outside
 
@@ -293,9 +291,9 @@ class Membership:
             if not self._rebalancing:
                 for key in places.keys() - self.member.partitions.keys():
                     log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
-            self.member.done(show, places, time.monotonic())
+            self.member.done(show, places, self._now_s())
         else:
-            self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
+            self._views.verify({p.topic for p in partitions})
             self._view()
             self.ends.forget(places if incremental else self.member.partitions.keys())
             self.member.assigned_by_application(places, incremental=incremental)
@@ -303,7 +301,7 @@ class Membership:
                 self._stock.assign([])
         self._run(rebalancing=True)
         if self.member.manual:
-            self._warn_of_manual()
+            self._views.follow()  # which warns of it
         if self.due_s() is not None:
             self._look_again()
 
@@ -378,9 +376,7 @@ class Membership:
         self._view()
         if not inside:
             self._look(taken)
-        if self.member.manual:
-            self._warn_of_manual()
-        elif self.given is not None and not self._conf.incremental:
+        if not self.member.manual and self.given is not None and not self._conf.incremental:
             self._ownership.settle(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
                 if self._ownership.my_turn(self.given):
@@ -389,7 +385,7 @@ class Membership:
                 return
             self.member.settled(self._ownership.withheld)
         self._run()
-        if self._patterns.due_s is not None and time.monotonic() >= self._patterns.due_s:
+        if self._patterns.due_s is not None and self._now_s() >= self._patterns.due_s:
             reading = self.member.reading
             before, wanted = self._subscribed, Subscribe(reading.topics, reading.left_out)
             if self._subscribed and set(self._patterns.topics(wanted)) != set(before):
@@ -398,23 +394,20 @@ class Membership:
             self._onlooker.close()
 
     def _view(self) -> None:
-        views = self._views.views()
-        self._patterns.viewed(views)
-        self.member.viewed(views)
-        reading = self.member.reading
-        now_open = {topic for topic in reading.new_topics if reading.gate(topic) is Gate.OPEN}
-        for topic in sorted(now_open - self._open):
-            log.info("%s: the gate before %s is open", self._conf.group_id, topic)
-        self._open = now_open
+        self._views.follow()
+        self._patterns.viewed(self.member.reading.views)
 
     def _look(self, taken: Iterable[Message]) -> None:
-        self._looked_s = time.monotonic()
-        if watched := self.member.watched():
-            positions = self._positions(watched)
-            for key, offset in first_offsets(taken).items():
-                if key in positions:
-                    positions[key] = None if offset == self.member.partitions[key].base else offset
-            self.member.polled(positions)
+        self._looked_s = self._now_s()
+        watched = self.member.watched()
+        at = positions(self._stock, watched)
+        for key in at.keys() & (first := first_offsets(taken)).keys():
+            at[key] = None if first[key] == self.member.partitions[key].base else first[key]
+        # What the application has committed before that was of interest has not passed this package.
+        self.member.doubted(key for key in watched - self._watched if at.get(key) is not None)
+        self._watched = watched
+        if watched:
+            self.member.polled(at)
 
     def is_ending(self, topic: str | None) -> bool:
         """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
@@ -436,15 +429,10 @@ class Membership:
             except KafkaException as error:
                 log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
 
-    def _positions(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        if not keys:
-            return {}
-        return {key_of(p): p.offset if p.offset >= 0 else None for p in self._stock.position(parts_of(keys))}
-
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
         times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
-        if self.given is not None and self.watches:
+        if self.given is not None and (self.watches or self._commits.pending):
             times.append(self._looked_s + LOOK_S)
         return min((at for at in times if at is not None), default=None)
 
@@ -452,35 +440,54 @@ class Membership:
 
     def _run(self, *, rebalancing: bool = False) -> None:
         """Carry out what is to be done now."""
-        while (action := self.member.next(time.monotonic(), rebalancing=rebalancing)) is not None:
+        while (action := self.member.next(self._now_s(), rebalancing=rebalancing)) is not None:
             if isinstance(action, Show):
                 self._show(action)
+                continue
+            if isinstance(action, Commit | CommitStored):
+                if self._send(action):
+                    self._begun = action
+                    self.member.begun(action)
+                else:
+                    self.member.failed(action, self._now_s())
                 continue
             try:
                 answer = self._carry_out(action)
             except KafkaException as error:
-                if not isinstance(action, Commit | CommitStored | Request | Seek):
+                if not isinstance(action, Request):
                     raise
                 log.debug("%s: %s: %s", self._conf.group_id, action, error)
-                self.member.failed(action, time.monotonic())
+                self.member.failed(action, self._now_s())
             else:
-                self.member.done(action, answer, time.monotonic())
+                self.member.done(action, answer, self._now_s())
         self.ends.run_to_end()
         self.watches = bool(self.member.watched())
+        if self.watches:
+            self._commits.listen()
         self.sees_absences = bool(self._patterns.listed) or any(
             map(self._is_hidden, self._added.union(self._subscribed))
         )
 
     def _show(self, show: Show) -> None:
         callback = self.subscription.callback(show.event) if self.subscription else None
-        self._showing = show
+        self._showing, has_returned = show, False
         try:
             if callback is not None:
                 callback(self._client(), parts_of(show.keys))
+            has_returned = True
+        except KafkaException as error:
+            is_untimely = show.event is Event.REVOKED and error.args[0].code() in _UNTIMELY
+            if self._rebalancing or not is_untimely:
+                raise
+            # By a revocation of ours, in a bad moment. The group keeps the partitions; it has another one to commit.
+            log.info("%s: on_revoke raised %s: the group joins again", self._conf.group_id, error)
         finally:
             if self._showing is show:
                 self._showing = None
-                self.member.done(show, None, time.monotonic())
+                if has_returned:
+                    self.member.done(show, None, self._now_s())
+                else:
+                    self.member.failed(show, self._now_s())
 
     def _carry_out(self, action: Action) -> Any:
         match action:
@@ -489,23 +496,21 @@ class Membership:
             case Pause(keys):
                 TALLY.add(PARTITIONS_LEFT_OUT, len(keys))
                 self.ends.pause(keys)
+                for key in keys:
+                    self._starts.hidden(key)
             case Resume(keys):
                 TALLY.add(PARTITIONS_TAKEN_UP, len(keys))
                 self.ends.shown(keys)
                 self._stock.resume(parts_of(keys))
             case Seek(places):
                 return {key for key, at in places.items() if self._seek(key, at)}
-            case Commit(offsets):
-                return self._commit(offsets)
-            case CommitStored():
-                return self._commit_stored()
             case Subscribe():
                 self._subscribe(action)
             case Rejoin():
                 log.info("%s: requesting a rebalance, a new topic has no owner", self._conf.group_id)
                 self._rejoin()
             case Request(what, keys):
-                return self._request(what, keys)
+                return self._requests.answer(what, keys, self.given or set(), inside=self._inside)
         return None
 
     def _assign(self, places: Mapping[Key, int | None], *, whole: bool) -> None:
@@ -531,79 +536,50 @@ class Membership:
         self._starts.started(key_of(place), place.offset)
         return True
 
-    def _commit(self, offsets: Mapping[Key, Committed]) -> set[Key]:
+    # Commits
+
+    def _send(self, action: Commit | CommitStored) -> bool:
+        try:
+            self._commits.send(self._stock, action)
+        except KafkaException as error:
+            log.warning("%s: offsets not committed: %s", self._conf.group_id, error)
+            return False
+        return True
+
+    def _was_committed(
+        self, action: Commit | CommitStored, error: KafkaError | None, parts: list[TopicPartition]
+    ) -> None:
+        """A commit of this package has its result; within a call of librdkafka."""
+        is_empty = error is not None and error.code() == KafkaError._NO_OFFSET
+        if error is not None and not is_empty:
+            log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
+        if action is not self._begun:
+            return
+        done = {key_of(p): Committed(p.offset, metadata_of(p)) for p in parts if p.error is None}
+        if isinstance(action, Commit):
+            self.member.done(action, done.keys(), self._now_s())
+        elif error is None or is_empty:
+            self.member.done(action, {key: at for key, at in done.items() if at.offset >= 0}, self._now_s())
+        else:
+            self.member.failed(action, self._now_s())
+        self._look_again()
+
+    def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
+        """Other commits have their result; within a call of librdkafka. The application's are known when it makes them,
+        and may be later ones by now."""
+        done = [p for p in parts if p.error is None and p.offset >= 0]
+        if error is not None:
+            self.member.doubted(map(key_of, parts))
+            self._look_again()
+        elif self._conf.auto_commit:
+            self.member.reported({key_of(p): Committed(p.offset, metadata_of(p)) for p in done})
+
+    def _commit_now(self, offsets: Mapping[Key, Committed]) -> None:
         parts = [TopicPartition(*key, *at) for key, at in sorted(offsets.items())]
         try:
-            answer = self._stock.commit(offsets=parts, asynchronous=False)
+            self._stock.commit(offsets=parts, asynchronous=False)
         except KafkaException as error:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
-            return set()
-        return {key_of(p) for p in answer if p.error is None}
-
-    def _commit_stored(self) -> dict[Key, int]:
-        try:
-            answer = self._stock.commit(asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                raise
-            return {}
-        return {key_of(p): p.offset for p in answer if p.error is None and p.offset >= 0}
-
-    # Requests
-
-    def _request(self, what: Asked, keys: frozenset[Key]) -> Mapping[Key, Any]:
-        match what:
-            case Asked.STARTS:
-                return self._find_starts(keys, self._offsets)
-            case Asked.OTHER_STARTS:
-                return self._find_starts(keys, self._other_offsets)
-            case Asked.PLACES:
-                return self._places(keys)
-            case Asked.COMMITTED:
-                # Another client's request may overtake this one's commits. Of others librdkafka would keep each.
-                own = keys & self.member.partitions.keys()
-                others = keys - own
-                found = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
-                return found | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
-            case Asked.OWNED:
-                given = self.given or set()
-                return {key: not self._ownership.lacks_owner({key[0]}, given) for key in keys}
-            case Asked.TOPICS:
-                return dict.fromkeys(self._present(keys), True)
-
-    def _present(self, keys: frozenset[Key]) -> list[Key]:
-        old = self.member.reading.old
-        is_switched = {key[0]: (each := old[key[0]].successor) is not None and each.switched for key in keys}
-        new = {topic for topic, switched in is_switched.items() if not switched}
-        present = self._probe.present(new, inside=self._inside) if new else set()
-        return [key for key in keys if is_switched[key[0]] or key[0] in present]
-
-    def _find_starts(self, keys: frozenset[Key], offsets: LibrdkafkaOffsets) -> dict[Key, Start]:
-        if self.member.manual:
-            return dict.fromkeys(keys, Start(None))
-        starts = self._starts.find(keys, offsets).starts
-        return {key: Start(starts.get(key), at) for key, at in offsets.commits.items()}
-
-    def _places(self, keys: frozenset[Key]) -> dict[Key, Place]:
-        """Where hidden partitions go on: at their position, or at their start where they delivered nothing; never below
-        the log start, and where the name is another topic's by now, where that starts."""
-        positions = self._positions(keys)
-        replaced = {key for key in positions if self._starts.is_of_another_topic(key)}
-        places = {
-            key: Place(self._starts.start_of(key) if at is None else at, at is not None)
-            for key, at in positions.items()
-            if key not in replaced
-        }
-        if replaced:
-            found = self._starts.find(replaced, self._offsets).starts
-            places |= {key: Place(found.get(key, OFFSET_BEGINNING)) for key in replaced}
-        behind = {key for key, each in places.items() if each.offset and self._starts.may_be_behind(key, each.offset)}
-        behind |= {key for key, each in places.items() if each.offset == 0 and self._starts.may_be_behind(key, 0)}
-        log_starts = self._offsets.log_starts_now(behind)
-        for key, at in log_starts.items():
-            if at > (places[key].offset or 0):
-                places[key] = Place(at, places[key].has_begun)
-        return {key: each for key, each in places.items() if key not in behind or key in log_starts}
 
     # Events, and words for people
 
@@ -634,33 +610,6 @@ class Membership:
         known = {topic for topic, _ in tuple(self.member.partitions)}
         return not topics.isdisjoint(known.union(self._subscribed))
 
-    def _warn_of_manual(self) -> None:
-        """An assignment that the application made itself is left as it is."""
-        reading = self.member.reading
-        for topic in sorted({topic for topic, _ in self.member.partitions} - self._warned):
-            view = reading.view(topic)
-            hidden = [p for t, p in self.member.partitions if t == topic and not view.is_readable(p)]
-            if hidden:
-                log.warning(
-                    "%s: partitions %s are in mode None and left out until they are readable",
-                    topic, format_ranges(hidden),
-                )  # fmt: skip
-            if view.successor is not None:
-                log.warning(
-                    "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
-                    "%s when these are read to their end, or subscribe instead",
-                    self._conf.group_id, topic, view.successor.topic, view.successor.topic,
-                )  # fmt: skip
-            if hidden or view.successor is not None:
-                self._warned.add(topic)
-
     def stats(self) -> dict[str, Any]:
-        """Return what ``modeaware_stats`` has of the group."""
-        states = [each.state for each in tuple(self.member.partitions.values())]
-        reading = self.member.reading
-        gates = [
-            {"topic": reading.old[topic].topic, "new_topic": topic, "state": reading.gate(topic).value}
-            for topic in sorted(reading.new_topics)
-        ]
-        held = states.count(State.SHOWN)
-        return {"assigned": held, "hidden": len(states) - held, "gates": gates}
+        """Return what ``modeaware_stats`` has of the group (any thread)."""
+        return self._views.stats()

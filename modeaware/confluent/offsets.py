@@ -62,6 +62,13 @@ def parts_of(keys: Iterable[Key]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, OFFSET_INVALID) for topic, partition in sorted(keys)]
 
 
+def positions(stock: Any, keys: Collection[Key]) -> dict[Key, int | None]:
+    """Return the offsets behind the last records that the application was given; None: none."""
+    if not keys:
+        return {}
+    return {key_of(p): p.offset if p.offset >= 0 else None for p in stock.position(parts_of(keys))}
+
+
 def commits_of(answer: Iterable[TopicPartition]) -> dict[Key, Committed | None]:
     """Return what the group has committed, by what ``committed()`` has returned."""
     found = {key_of(p): p for p in answer if p.error is None}
@@ -95,6 +102,7 @@ class LibrdkafkaOffsets:
         self.commits: dict[Key, Committed | None] = {}
 
     def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        self.commits = {}
         if not keys:
             return {}
         try:

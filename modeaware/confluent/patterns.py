@@ -88,9 +88,9 @@ class Patterns:
         for name in subscribe.topics:
             left_out = {topic for topic in subscribe.left_out if name.startswith("^") and self._match(name, topic)}
             names = self._without(name, left_out)
-            lists = lists or names is None
+            lists = lists or names != [name]
             found |= dict.fromkeys([name] if names is None else names)
-        if not self.listed and not lists:
+        if not lists:
             self._all, self.due_s, self._retry_wait_s = frozenset(), None, None
         return tuple(found)
 

@@ -55,7 +55,9 @@ class CommitNotes:
             answered: is called with what was committed, its notes included; None: it was not, or that is not known.
         """
         noted = self._with_notes(offsets)
-        self._send(noted, lambda _, answer: answered(None if isinstance(answer, Exception) else noted))
+        self._kind.commit_offsets_async(
+            self._coordinator, noted, lambda _, answer: answered(None if isinstance(answer, Exception) else noted)
+        )
 
     def for_transaction(self, offsets: Any) -> Any:
         """Return the offsets of a transaction with their notes (any thread)."""
@@ -67,21 +69,19 @@ class CommitNotes:
         if not _is_usual(offsets):
             return self._kind.commit_offsets_async(self._coordinator, offsets, callback)
         own = callback or self._coordinator.config["default_offset_commit_callback"]
-        return self._send(self._with_notes(offsets), lambda _, answer: own(offsets, answer))
+        noted = self._with_notes(offsets)
 
-    def _send(self, noted: Commits, callback: Callable[[Any, Any], Any]) -> Any:
-        partitions = self._member.partitions
-        then = {p: partitions.get(p) for p in noted}
+        def answered(_: Any, answer: Any) -> None:
+            if isinstance(answer, Exception):
+                self._member.doubted(noted)
+            own(offsets, answer)
 
-        def answered(sent: Any, answer: Any) -> None:
-            if not isinstance(answer, Exception):  # others are of another assignment by now
-                self._learn({p: at for p, at in noted.items() if partitions.get(p) is then[p]})
-            callback(sent, answer)
-
+        self._learn(noted)  # now: a note that is sent before the answer comes must not set it back
         return self._kind.commit_offsets_async(self._coordinator, noted, answered)
 
     async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
         noted = self._with_notes(offsets)
+        self._member.doubted(noted)  # until it is answered
         answer = await self._kind._commit_offsets_sync_async(self._coordinator, noted, timeout_ms)
         self._learn(noted)
         return answer

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,7 @@ class World:
     subscribed: tuple[str, ...] = ()
     looked_stage: int = 0
     seen_stage: int = 0  # that the member has acted by
+    pending: list[Callable[[], None]] = field(default_factory=list)  # results of commits, for the next poll
     seen: Counter[str] = field(default_factory=Counter)  # what has happened, so that a test may see that it has
 
     def __post_init__(self) -> None:
@@ -256,7 +257,9 @@ class World:
             return
         stored, at = self.assignment[key].stored, self.commits.get(key)
         if stored is not None and (at is None or at.offset != stored or is_leaving):
-            self.commits[key] = Committed(stored)
+            self.commits[key] = at = Committed(stored)
+            if not is_leaving and self.traits.keeps_pauses:
+                self.pending.append(lambda: self.member.reported({key: at}))
 
     def run(self, *, rebalancing: bool = False) -> None:
         """Carry out all that is to be done now."""
@@ -273,7 +276,21 @@ class World:
         if is_optional and self.random.random() < self.failing:
             self.member.failed(action, self.now_s)
             return
-        self.member.done(action, self.answer(action), self.now_s)
+        answer = self.answer(action)
+        if isinstance(action, Commit | CommitStored) and self.random.random() < 0.5:
+            assert self.member._begun is None, "a commit before the last one is answered"
+            self.member.begun(action)
+            self.pending.append(lambda: self.member.done(action, answer, self.now_s))
+        elif isinstance(action, Show) and answer is None and self.random.random() < self.failing / 4:
+            self.member.failed(action, self.now_s)
+            self.seen["raised"] += 1
+        else:
+            self.member.done(action, answer, self.now_s)
+
+    def hear(self) -> None:
+        """The results of commits come, in their order."""
+        while self.pending:
+            self.pending.pop(0)()
 
     def answer(self, action: Action) -> Any:
         match action:
@@ -332,12 +349,12 @@ class World:
             self.commits[key] = at
         return {key for key in sorted(offsets) if self.random.random() >= self.failing / 4}
 
-    def commit_stored(self) -> dict[Key, int]:
+    def commit_stored(self) -> dict[Key, Committed]:
         found = {}
         for key, fetched in self.assignment.items():
             at = self.commits.get(key)
             if fetched.stored is not None and (at is None or at.offset < fetched.stored):
-                self.commits[key], found[key] = Committed(fetched.stored), fetched.stored
+                self.commits[key] = found[key] = Committed(fetched.stored)
         return found
 
     def found(self, what: Asked, keys: frozenset[Key]) -> Iterator[tuple[Key, Any]]:
@@ -405,6 +422,8 @@ class World:
         if self.in_hand is not None:
             self.finish(*self.in_hand)
             self.in_hand = None
+        if self.random.random() < 0.7:
+            self.hear()
         if self.random.random() < 0.9:  # else within a call of the library: nothing is looked at
             watched = self.member.watched()
             self.member.polled({key: self.assignment[key].position for key in watched & self.assignment.keys()})
@@ -545,8 +564,10 @@ class World:
         assert self.stages == {"a": 6, "b": 6}, f"{self.stages}: not let through, or no commit on the new topic"
         self.look()
         self.rebalance()
-        self.now_s += 1.0
-        self.run()
+        for _ in range(3):  # the library is ready to seek by then
+            self.now_s += 1.0
+            self.hear()
+            self.run()
         assert {t for t in self.subscribed if not t.startswith("^")} <= {"a", "b", "c"}
         shown = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
         declined = {key for key, each in self.member.partitions.items() if each.state is State.DECLINED}

@@ -27,7 +27,7 @@ from modeaware.clients.actions import (
 )
 from modeaware.clients.ends import SHORT_S
 from modeaware.clients.joining import UNOWNED_S
-from modeaware.clients.member import Member, Traits
+from modeaware.clients.member import JOIN_S, Member, Traits
 from modeaware.clients.new_topics import UNCOMMITTED_S
 from modeaware.clients.partition import Committing
 from modeaware.clients.starts import Key
@@ -76,6 +76,9 @@ class Around:
         self.begun: set[Key] = set()
         self.log_starts: dict[Key, int] = {}
         self.choices: list[Mapping[Key, int | None] | None] = []
+        self.raises = 0  # how often the next callbacks for a revocation raise
+        self.answers_later = False
+        self.begun_commits: list[Commit | CommitStored] = []
         self.owned: set[str] = {"b"}
         self.done: list[str] = []
         self.member.subscribe(names, sees_revocations=sees_revocations)
@@ -128,6 +131,21 @@ class Around:
         while (action := self.member.next(self.now_s, rebalancing=rebalancing)) is not None:
             self.done.append(text_of(action))
             assert len(self.done) < 50, self.done
+            if self.answers_later and isinstance(action, Commit | CommitStored):
+                self.member.begun(action)
+                self.begun_commits.append(action)
+            elif self.raises and isinstance(action, Show) and action.event is Event.REVOKED:
+                self.raises -= 1
+                self.member.failed(action, self.now_s)
+            else:
+                self.member.done(action, self.answer(action), self.now_s)
+
+    def hears(self, *, fails: bool = False) -> None:
+        """The commit that is under way has its result."""
+        action = self.begun_commits.pop(0)
+        if fails:
+            self.member.failed(action, self.now_s)
+        else:
             self.member.done(action, self.answer(action), self.now_s)
 
     def answer(self, action: Action) -> Any:
@@ -140,8 +158,9 @@ class Around:
                 self.committed |= offsets
                 return offsets.keys() - self.silent
             case CommitStored():
-                self.committed |= {key: Committed(at) for key, at in self.stored.items()}
-                return self.stored
+                stored = {key: Committed(at) for key, at in self.stored.items()}
+                self.committed |= stored
+                return stored
             case Request(what, keys):
                 return {key: self.found(what, key) for key in keys - self.silent}
         return None
@@ -381,6 +400,64 @@ STORIES = {
         (do.set(silent=set()), do.poll(0.1, a0=END), do.does("commit a0=5 read")),
         (do.poll(9.0, a0=END), do.does()),
         automatic=False,
+    ),
+    "commits that are answered later are made one after the other": Story(
+        (*joined(A0), do.set(stored={A0: END}, answers_later=True), do.poll(a0=END), do.does("CommitStored")),
+        (do.poll(5.0, a0=END), do.does(), do.hears(), do.poll(a0=END), do.does("commit a0=5 read")),
+        (do.poll(5.0, a0=END), do.does(), do.hears(), do.poll(5.0, a0=END), do.does()),
+    ),
+    "commit that fails is repeated less and less often": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(END)}), do.set(answers_later=True), do.poll(a0=END)),
+        (do.does("commit a0=5 read"), do.hears(fails=True), do.poll(0.1, a0=END), do.does("commit a0=5 read")),
+        (do.hears(fails=True), do.poll(0.1, a0=END), do.does(), do.poll(0.1, a0=END), do.does("commit a0=5 read")),
+        automatic=False,
+    ),
+    "result of a commit says nothing of the next assignment": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(END)}), do.set(answers_later=True), do.poll(a0=END)),
+        (do.does("commit a0=5 read"), do.set(committed={A0: Committed(3)})),
+        (do.revoke(A0), do.assign(A0), do.hears(), do.set(done=[]), do.poll(), do.does()),
+        (do.poll(a0=END), do.does("commit a0=3 given")),  # the application has not committed the rest yet
+        automatic=False,
+    ),
+    "result of a commit is of no account once the application has committed more": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(3, GIVEN)}), do.set(answers_later=True), do.poll(a0=4)),
+        (do.does("commit a0=3"), do.call("committed", {A0: Committed(END)}), do.hears()),
+        (do.poll(a0=END), do.does("commit a0=5 read")),
+        automatic=False,
+    ),
+    "failed commit of the application is looked up": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(END)}), do.call("doubted", [A0]), do.poll(a0=END)),
+        do.does("committed a0", "commit a0=0 given"),
+        automatic=False,
+    ),
+    "note that an automatic commit has wiped is made again": Story(
+        (*joined(A0), do.set(stored={A0: END}), do.poll(a0=END), do.does("CommitStored", "commit a0=5 read")),
+        (do.call("reported", {A0: Committed(END)}), do.poll(a0=END), do.does("commit a0=5 read")),
+    ),
+    "revocation is shown again where the callback has raised, three times at most": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(3)}), do.set(committed={A0: Committed(3)}, raises=3)),
+        *[
+            (do.poll(a0=END), do.does(), do.poll(SHORT_S, a0=END),
+             do.does("show revoked a0", "pause a0", "committed a0", "show assigned a0", "seek a0=3", "resume a0"))
+        ] * 3,
+        (do.poll(a0=END), do.does("commit a0=3 given")),
+        automatic=False, sees_revocations=True,
+    ),
+    "revocation is not shown while the group joins again, nor soon after": Story(
+        (do.view(), do.poll(), do.set(committed={A0: Committed(3)}), do.assign(A0, A1), do.poll(a0=END, a1=END)),
+        (do.call("committed", {A1: Committed(END)}), do.view(replaced()), do.set(done=[]), do.poll(a0=END, a1=END)),
+        (do.does("commit a1=5 read", "topics b0", "subscribe a b"), do.poll(SHORT_S, a0=END, a1=END), do.does()),
+        (do.assign(B0), do.set(done=[]), do.poll(a0=END, a1=END), do.poll(SHORT_S / 2, a0=END, a1=END), do.does()),
+        (do.poll(SHORT_S / 2, a0=END, a1=END)),
+        do.does("show revoked a0 a1", "pause a0 a1", "committed a0 a1", "show assigned a0 a1", "seek a0=3 a1=5",
+                "resume a0 a1"),
+        automatic=False, sees_revocations=True, traits=COMMON,
+    ),
+    "revocation is shown though a group that joins again brings no assignment": Story(
+        (do.view(), do.poll(), do.set(committed={A0: Committed(3)}), do.assign(A0), do.view(replaced())),
+        (do.poll(a0=END), do.set(done=[]), do.poll(JOIN_S - 1, a0=END), do.does(), do.poll(1.0, a0=END)),
+        do.does("show revoked a0", "pause a0", "committed a0", "show assigned a0", "seek a0=3", "resume a0"),
+        automatic=False, sees_revocations=True, traits=COMMON,
     ),
     "partition that is taken up at its end is noted": Story(
         (do.set(committed={A0: Committed(END)}), *joined(A0), do.poll(), do.does()),

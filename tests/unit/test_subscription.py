@@ -120,6 +120,12 @@ def test_logical_names_are_the_earliest_ones_that_are_subscribed_to() -> None:
     assert read(Reader("g", ("b",), matches), views).logical == {"c": "b"}
 
 
+def test_another_topic_of_the_new_topics_name_has_no_gate() -> None:
+    views = {"a": AB, "b": TopicView("b", "another", (1, 1), (PartitionMode.READ_WRITE,))}
+    reading = read(Reader("g", ("a",), matches), views)
+    assert (reading.topics, reading.old) == (("a",), {})
+
+
 def test_modes_of_a_topic_that_is_gone_do_not_apply_to_the_next_one_of_its_name() -> None:
     reading = read(Reader("g", ("orders",), matches), {view.topic: view for view in BACK})
     assert (reading.view("orders").modes, reading.topic_id("orders")) == ((), "id-3")
