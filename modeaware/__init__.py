@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from modeaware.errors import ModeAwareError as ModeAwareError
     from modeaware.modelog.group_rules import GroupRule as GroupRule
     from modeaware.modes import PartitionMode as PartitionMode
+    from modeaware.topic_view import Moved as Moved
     from modeaware.topic_view import Successor as Successor
     from modeaware.topic_view import TopicView as TopicView
 
@@ -75,7 +76,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "errors": ("ModeAwareError",),
         "modelog.group_rules": ("GroupRule",),
         "modes": ("PartitionMode",),
-        "topic_view": ("Successor", "TopicView"),
+        "topic_view": ("Moved", "Successor", "TopicView"),
     },
 )
 __all__ += ["__version__"]

@@ -96,7 +96,7 @@ def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicVi
     return tuple(walk((views(topic) or TopicView.unlisted(topic),), replaced_by))
 
 
-def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
+def read_topics(topic: str, views: Callable[[str], TopicView | None], needs: Callable[[TopicView], bool]) -> list[str]:
     """Return the topics that a member subscribes to who names ``topic``: the last one of its chain, and those before it
     that its group needs (invariant I2).
 

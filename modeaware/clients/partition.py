@@ -31,7 +31,7 @@ is without it.
 Every partition but a SHOWN one is paused in the library. DECLINED ends with the next assignment.
 
 What is said of an old topic's partition (:mod:`modeaware.notes`) is a function of its end, of what the
-application was given, of whether it has polled since, and of what is committed: :meth:`Partition.note`.
+application was given, of whether it has polled since, and of what is committed: :meth:`Partition.note` (invariant I9).
 """
 
 from __future__ import annotations

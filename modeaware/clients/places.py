@@ -17,8 +17,8 @@ def find_places(
     group: bool = True,
 ) -> dict[Key, Place]:
     """Return where hidden partitions go on: at their position, or at their start where they delivered nothing; never
-    below the log start, and where the name is another topic's by now, where that starts. Those about which an answer is
-    missing are left out.
+    below the log start, and where the name is another topic's by now, where that starts (invariant I8). Those about
+    which an answer is missing are left out.
 
     Args:
         positions: the library's; None: it has delivered nothing since the start.

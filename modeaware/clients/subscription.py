@@ -9,7 +9,7 @@ keeps it from being deleted, so the topic is *left out* of the pattern.
 
 **Shown**: a new topic is hidden behind its *gate* until the group is let through by the controller (``moved``), past
 each old topic of its chain that is not gone. The gate holds however a partition came to the member: by name, by
-pattern, or because the member subscribed to the new topic itself. A gate is open without that
+pattern, or because the member subscribed to the new topic itself (invariant I9). A gate is open without that
 
 * for a group that names the new topic and not the old one, and that is not among the groups of the replacement. The
   switch has to be in force: until then those groups are not known. Names mean topic ids, because a chain may return to
@@ -30,7 +30,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from modeaware.chain import links, logical_topic, predecessors, topics_before
+from modeaware.chain import links, logical_topic, predecessors, read_topics, topics_before
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 
@@ -204,7 +204,7 @@ def read(reader: Reader, views: Mapping[str, TopicView]) -> Reading:
         if name.startswith("^"):
             topics |= dict.fromkeys(_matched(reader, name, views, left_out))
         else:
-            topics |= dict.fromkeys(_needed(reader, name, views))
+            topics |= dict.fromkeys(read_topics(name, views.get, reader.needs))
     ids = frozenset(view.topic_id for name in _first_topics(reader, views) for view in links(name, views.get))
     chains = {topic: logical_topic(topic, reader.names_topic, old) for topic in old.keys() - set(reader.names)}
     logical = {topic: name for topic, name in chains.items() if name != topic}
@@ -228,12 +228,6 @@ def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
     return views[topic].topic_id if topic in views else None
 
 
-def _needed(reader: Reader, name: str, views: Mapping[str, TopicView]) -> list[str]:
-    """The topics of a chain that are read: the last one, and those before it that the group needs (invariant I2)."""
-    *before, last = links(name, views.get)
-    return [*(view.topic for view in before if reader.needs(view)), last.topic]
-
-
 def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
     """The pattern, and what it does not match of the chains of topics that it matches.
 
@@ -241,6 +235,6 @@ def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_
         left_out: what it matches of them and is not read any more is added to it.
     """
     replaced = {topic for topic, view in views.items() if view.successor and reader.match(pattern, topic)}
-    needed = dict.fromkeys(topic for first in sorted(replaced) for topic in _needed(reader, first, views))
+    needed = dict.fromkeys(topic for first in sorted(replaced) for topic in read_topics(first, views.get, reader.needs))
     left_out |= replaced - needed.keys()
     return [pattern, *(topic for topic in needed if reader.match(pattern, topic) is False)]

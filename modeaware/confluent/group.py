@@ -217,7 +217,7 @@ class Membership:
         if self._closing:
             return  # librdkafka gives them back at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
-        self._views.before_assignment(topics_of(new))
+        self._views.before_assignment(topics_of(new))  # before anything is decided by a view (invariant I8)
         if self._conf.incremental:
             self.given = (self.given or set()) | new
         else:
@@ -401,10 +401,11 @@ class Membership:
         self._looked_s = self._now_s()
         watched = self.member.watched()
         at = positions(self._stock, watched)
-        for key in at.keys() & (first := first_offsets(taken)).keys():
-            at[key] = None if first[key] == self.member.partitions[key].base else first[key]
+        for key, offset in first_offsets(taken).items():
+            if key in at:
+                at[key] = None if offset == self.member.partitions[key].base else offset
         # What the application has committed before that was of interest has not passed this package.
-        self.member.doubted(key for key in watched - self._watched if at.get(key) is not None)
+        self.member.doubted(key for key in watched - self._watched if at[key] is not None)
         self._watched = watched
         if watched:
             self.member.polled(at)

@@ -354,13 +354,13 @@ class Engine:
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
         appended = any(each.step.record is not None for each in stay) or bool(gone)
         performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
+        outcomes = iter(performed)
+        of_topic = {each.topic_id: [next(outcomes) for _ in each.step.effects] for each in stay}
         known = [each for each in stay if each.topic_id in self._records]  # else an alias has ended
         pace_ms = self._let_through(known, began_ms)
         changed = bool(gone)
-        for each in stay:
-            own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
-            if each.topic_id in self._records:
-                changed |= self._plan(each, own, pace_ms.get(each.topic_id))
+        for each in known:
+            changed |= self._plan(each, of_topic[each.topic_id], pace_ms.get(each.topic_id))
         return changed
 
     def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:

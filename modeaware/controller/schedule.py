@@ -49,14 +49,15 @@ class Schedule:
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
-        if settled:
-            interval_ms = self._check_interval_ms
-            self._set(topic_id, elapsed_ms + (interval_ms if pace_ms is None else min(interval_ms, pace_ms)))
-            return
-        retry_ms = min(self._retry_ms.get(topic_id, FIRST_RETRY_MS), self._check_interval_ms)
-        self._retry_ms[topic_id] = min(retry_ms * 2, self._check_interval_ms)
-        retry_ms = retry_ms if pace_ms is None else min(pace_ms, self._check_interval_ms)
-        self._set(topic_id, elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0)))
+        wait_ms = self._check_interval_ms
+        if pace_ms is not None:
+            wait_ms = min(wait_ms, pace_ms)
+        elif not settled:
+            wait_ms = min(wait_ms, self._retry_ms.get(topic_id, FIRST_RETRY_MS))
+            self._retry_ms[topic_id] = wait_ms * 2
+        if due_in_ms is not None and not settled:
+            wait_ms = max(min(wait_ms, due_in_ms), 0)
+        self._set(topic_id, elapsed_ms + wait_ms)
 
     def forget(self, topic_id: str) -> None:
         self._due_ms.pop(topic_id, None)

@@ -8,11 +8,11 @@ the record, and an effect that was lost is requested again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.commands import Effect
-from modeaware.lifecycle.drain import Requirement, requirement_of
+from modeaware.lifecycle.drain import Requirement, requirement_of, using_groups
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -39,6 +39,15 @@ def pass_over(
 ) -> Pass:
     """Return the pass; ``rules`` are the operator's, about groups."""
     return Pass(record, facts, requirement_of(record, facts, rules, config.ignored_groups, now_ms), config, now_ms)
+
+
+def with_groups(record: TopicRecord, this: Pass) -> TopicRecord:
+    """Return a topic's record with the groups of the first certain listing, where the listing of the admission, or of
+    the switch, was uncertain (invariant I1)."""
+    if record.groups_complete or this.requirement.doubt is not None:
+        return record
+    using = using_groups(this.facts, this.config.ignored_groups, this.requirement.registered)
+    return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
 
 
 @dataclass(frozen=True)

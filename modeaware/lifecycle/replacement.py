@@ -67,7 +67,7 @@ from modeaware.lifecycle.drain import (
     is_evacuated,
 )
 from modeaware.lifecycle.facts import FenceFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.passes import Advance, Pass
+from modeaware.lifecycle.passes import Advance, Pass, with_groups
 from modeaware.lifecycle.progress import not_moved_reason
 from modeaware.lifecycle.seal import (
     break_seal,
@@ -294,7 +294,10 @@ class _Move:
         self._config = this.config
         self._now_ms = this.now_ms
         self._before = replacement.reason
-        self._record = _all_groups(all_retired(record, facts.partition_count), this.requirement, facts)
+        self._record = all_retired(record, facts.partition_count)
+        # Groups without a commit are found by the topic that they are assigned: not where it was deleted by hand.
+        if len(facts.partitions) >= facts.partition_count:
+            self._record = with_groups(self._record, this)
         self._due_ms: list[int] = []
         self._alarms: list[str] = []
         self._is_broken = False
@@ -519,15 +522,6 @@ def is_followed(record: TopicRecord | None) -> Replacement | None:
     """Return the replacement of a topic whose successor exists, and that may still be there itself."""
     now = record.replacing if record is not None else None
     return now if now is not None and now.successor_id is not None and now.gone_ms is None else None
-
-
-def _all_groups(record: TopicRecord, requirement: Requirement, facts: TopicFacts) -> TopicRecord:
-    """Return the record with the groups of the first certain listing after the switch."""
-    # Groups without a commit are found by the topic that they are assigned: not where it was deleted by hand.
-    if record.groups_complete or requirement.doubt is not None or len(facts.partitions) < facts.partition_count:
-        return record
-    groups = {*record.required_groups, *requirement.groups}
-    return replace(record, groups_complete=True, required_groups=tuple(sorted(groups)))
 
 
 def creation(topic: str, topic_id: str, what: Replacement | ReplaceTopicCommand) -> CreateTopic:

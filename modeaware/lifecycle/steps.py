@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeleteRecords
-from modeaware.lifecycle.drain import Drain, check_drain, using_groups
+from modeaware.lifecycle.drain import Drain, check_drain
 from modeaware.lifecycle.facts import PartitionFacts
 from modeaware.lifecycle.growth import advance_opening
-from modeaware.lifecycle.passes import Advance, Pass, earliest_ms
+from modeaware.lifecycle.passes import Advance, Pass, earliest_ms, with_groups
 from modeaware.lifecycle.record_size import TOO_MANY, fits, fitted
 from modeaware.lifecycle.replacement import advance_replacement
 from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_broken_by, seal_partition
@@ -77,7 +77,7 @@ def _advance_replaced(this: Pass, topic: Replaced) -> Advance:
 
 def _advance_partitions(this: Pass) -> Advance:
     """Take every retired partition of the topic a step, and the opening ones."""
-    this = replace(this, record=_note_groups(this))
+    this = replace(this, record=with_groups(this.record, this))
     steps = {p: _step_of(p, this) for p in sorted(this.record.retired)}
     opened = advance_opening(replace(this, record=_apply(this.record, steps)))
     effects = list(opened.effects)
@@ -90,16 +90,6 @@ def _advance_partitions(this: Pass) -> Advance:
         due_ms=earliest_ms(opened.due_ms, *(step.due_ms for step in steps.values())),
         alarms=tuple(step.alarm for step in steps.values() if step.alarm),
     )
-
-
-def _note_groups(this: Pass) -> TopicRecord:
-    """Return the record with its required groups completed by the first certain listing, where the one of the admission
-    was uncertain (invariant I1)."""
-    record, requirement = this.record, this.requirement
-    if record.groups_complete or requirement.doubt is not None:
-        return record
-    using = using_groups(this.facts, this.config.ignored_groups, requirement.registered)
-    return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
 
 
 @dataclass(frozen=True)

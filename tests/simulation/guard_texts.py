@@ -46,7 +46,7 @@ a doubtful listing blocks  I2 9
 a doubtful snapshot is marked  I1 11
     lifecycle.admission: groups_complete=requirement.doubt is None => groups_complete=True
 a doubtful snapshot is completed  I1 4
-    lifecycle.steps: if record.groups_complete or requirement.doubt is not None: => if True:
+    lifecycle.passes: if record.groups_complete or this.requirement.doubt is not None: => if True:
 lag blocks  I2 25
     lifecycle.drain: return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG => return None
 a group without a commit blocks  I2 66
@@ -300,8 +300,7 @@ an alias leads on when the one that it leads to is removed  I2 4000000016
 a producer follows the chain to its end  I8 4000000005
     chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
-    chain: *before, last = walk((views(topic),), replaced_by)
-        => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
+    chain: *before, last = links(topic, views) => *before, last = links(topic, views)[:2]
 a chain that leads back to a name is followed  I2 4000000000
     chain: is_free = found is None or found.topic_id is None or found.is_alias
         => is_free = found is None or found.topic_id is None

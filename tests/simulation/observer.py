@@ -24,21 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a controller saw when it last looked at the topic, and when, as the judge remembers it.
+    """What a controller saw when it last looked at topics, and when, as the judge remembers it.
 
     Attributes:
         at: the first step that came after it had read the ends of the logs.
         step, now_ms: when it listed the groups.
-        seen, sure: the groups that showed, and whether those are all there were.
+        of_topic: topic id -> the groups that showed; ``sure`` is whether those are all there were.
         committed: the partitions on which each of them really had an offset then.
     """
 
     at: int = 0
     step: int = 0
     now_ms: int = 0
-    seen: tuple[str, ...] = ()
+    of_topic: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sure: bool = False
     committed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> set[str]:
+        """The groups that showed of any topic."""
+        return {name for names in self.of_topic.values() for name in names}
 
 
 GONE_AFTER_MS = 30_000
@@ -243,9 +248,9 @@ class SimObserver:
         using = {look: self._using(look.record, topic, logs[look], named) for look, topic in there.items()}
         world.group_begins()
         if any(look.topic_id is None for look in there):  # a look at successors comes after that at predecessors
-            seen = tuple(name for look in there if look.topic_id is None for name in using[look])
-            committed = {name: frozenset(world.groups[name].committed) for name in seen}
-            controller.looked = Looked(at, world.steps, world.time_ms, seen, doubt is None, committed)
+            of_topic = {t.topic_id: tuple(using[look]) for look, t in there.items() if look.topic_id is None}
+            committed = {name: frozenset(world.groups[name].committed) for names in of_topic.values() for name in names}
+            controller.looked = Looked(at, world.steps, world.time_ms, of_topic, doubt is None, committed)
         found: dict[Look, tuple[dict[str, GroupFacts], GroupsDoubt | None]] = {}
         for look in there:
             if not is_asked_about(look):  # nothing depends on groups

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from modeaware.clients.joining import ASK_S
 from modeaware.clients.named import PairedName
@@ -221,16 +221,18 @@ def test_new_topics_that_are_announced_together_are_looked_up_together() -> None
     assert stock.renewed == [], "nothing is asked for what is known"
 
 
-def test_start_is_not_committed_over_what_the_application_has_just_committed() -> None:
+def test_start_is_not_committed_over_what_the_application_has_just_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another client of ours asks what is committed, and its request may overtake the application's commit."""
     world = Subscriber(auto_commit=False)
     world.replaced(switched=True, moved=MOVED, groups=frozenset({"g"}))
     world.reads("a")
     world.assign(("a", 0), ("b", 0))
     world.stock.committed_offsets["b", 0] = (3, "")
-    world.onlooker.committed = lambda partitions, timeout: [  # type: ignore[method-assign]
-        TopicPartition(p.topic, p.partition, -1001) for p in partitions
-    ]
+
+    def overtaken(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.partition, OFFSET_INVALID) for p in partitions]
+
+    monkeypatch.setattr(world.onlooker, "committed", overtaken)
     for _ in range(3):
         world.poll(ASK_S)
     assert world.stock.committed_offsets["b", 0] == (3, "")

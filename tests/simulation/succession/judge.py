@@ -147,9 +147,10 @@ class ChainJudge(DrainJudge):
         if now.has_fence and not writer.probed >= older:
             raise Violation("fence", "it switches though a leader has not answered the probe of the fence")
         groups = self.world.groups
-        if missing := set(writer.looked.seen) - set(after.required_groups):
+        seen = writer.looked.of_topic[after.topic_id]
+        if missing := set(seen) - set(after.required_groups):
             raise Violation("I2", f"the switch does not note {missing}")
-        named = [n for n in writer.looked.seen if groups[n].stateful and groups[n].stateful_at < writer.looked.at]
+        named = [n for n in seen if groups[n].stateful and groups[n].stateful_at < writer.looked.at]
         if lost := [n for n in named if n not in now.accept_state_loss]:
             raise Violation("I1", f"the switch costs {lost} their state")
         self.required[after.topic_id] = set(after.required_groups)
@@ -171,7 +172,7 @@ class ChainJudge(DrainJudge):
         topic, successor = world.by_id[after.topic_id], world.by_id[now.successor_id or ""]
         if not writer.looked.sure:
             raise Violation("I2", "it is let go though not all groups are known")
-        for name in self.required.get(after.topic_id, set()) | set(writer.looked.seen):
+        for name in self.required.get(after.topic_id, set()) | set(writer.looked.of_topic[after.topic_id]):
             group = world.groups[name]
             if group.waived:
                 continue
@@ -230,7 +231,7 @@ class ChainJudge(DrainJudge):
             raise Violation("I2", f"{topic.topic_id} is deleted though not all groups are known")
         if self.lost_at < looked.at and world.topics.get(now.successor) is not world.by_id[now.successor_id or ""]:
             raise Violation("I8", f"{topic.topic_id} is deleted, and its successor is not there")
-        required = self.required.get(topic.topic_id, set()) | set(looked.seen)
+        required = self.required.get(topic.topic_id, set()) | set(looked.of_topic[topic.topic_id])
         for name, group in world.groups.items():
             if topic.topic_id in group.assigned and group.subscribed_at[topic.topic_id] < looked.at:
                 raise Violation("subscribed", f"{topic.topic_id} is deleted while {name} is subscribed to it")
