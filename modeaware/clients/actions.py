@@ -103,8 +103,8 @@ class Commit:
 
 @dataclass(frozen=True)
 class CommitStored:
-    """Commit what the library would commit automatically. Answer: the offsets that were committed; without partitions
-    for which there was nothing to commit."""
+    """Commit what the library would commit automatically. Answer: what was committed (a Committed each); without
+    partitions for which there was nothing to commit."""
 
 
 @dataclass(frozen=True)

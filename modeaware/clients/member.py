@@ -635,11 +635,11 @@ class Member:
         else:
             self._commit_later(now_s)
 
-    def _was_flushed(self, stored: Mapping[Key, int], same: Mapping[Key, Partition]) -> None:
+    def _was_flushed(self, stored: Mapping[Key, Committed], same: Mapping[Key, Partition]) -> None:
         for key, each in same.items():
             each.flushed = True
             if key in stored:
-                each.committed, each.knows_commit = Committed(stored[key]), True
+                each.committed, each.knows_commit = stored[key], True
             elif each.furthest >= 0:  # the library may have committed before, by its timer
                 each.knows_commit = False
 

@@ -555,11 +555,11 @@ class Membership:
             log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
         if action is not self._begun:
             return
-        done = {key_of(p): p.offset for p in parts if p.error is None}
+        done = {key_of(p): Committed(p.offset, metadata_of(p)) for p in parts if p.error is None}
         if isinstance(action, Commit):
             self.member.done(action, done.keys(), self._now_s())
         elif error is None or is_empty:
-            self.member.done(action, {key: at for key, at in done.items() if at >= 0}, self._now_s())
+            self.member.done(action, {key: at for key, at in done.items() if at.offset >= 0}, self._now_s())
         else:
             self.member.failed(action, self._now_s())
         self._look_again()

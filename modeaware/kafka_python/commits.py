@@ -81,6 +81,7 @@ class CommitNotes:
 
     async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
         noted = self._with_notes(offsets)
+        self._member.doubted(noted)  # until it is answered
         answer = await self._kind._commit_offsets_sync_async(self._coordinator, noted, timeout_ms)
         self._learn(noted)
         return answer

@@ -131,7 +131,6 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self._paused: set[Key] = set()  # what the application had paused of what is revoked under an eager protocol
         self._is_lost = False  # the group has dropped this member since its last join
         self._showing: Show | None = None
-        self._sent: Commit | CommitStored | None = None
         self._timeout_ms = 0.0
         self._looked_s = 0.0
         self._watches = False
@@ -155,7 +154,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         await self._let_go(set(lost), lost=True)
 
     async def _let_go(self, keys: set[Partition], *, lost: bool) -> None:
-        self._sent, self.noted = None, True
+        self.noted = True
         if self.member.traits.incremental:
             self._arrived = (self._arrived or set()) - keys or None
         else:
@@ -166,15 +165,19 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
     async def _call(self, show: Show) -> None:
         """Call the application's listener, synchronous or not."""
-        self._showing = show
+        self._showing, has_returned = show, False
         try:
             if (listener := self._listener) is not None:
                 answer = getattr(listener, _CALLBACKS[show.event])(partitions_of(show.keys))
                 if inspect.isawaitable(answer):
                     await answer
+            has_returned = True
         finally:
             self._showing = None
-            self.member.done(show, None, self._now_s())
+            if has_returned:
+                self.member.done(show, None, self._now_s())
+            else:
+                self.member.failed(show, self._now_s())
 
     async def _commit_starts(self, idle: Mapping[Key, int], timeout_ms: float) -> None:
         """Commit where partitions have started that delivered nothing, unless an earlier owner, or the application by
@@ -229,7 +232,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.noted = True
 
     def unsubscribe(self) -> None:
-        self.inner, self._topics.names, self._arrived, self._sent = None, (), None, None
+        self.inner, self._topics.names, self._arrived = None, (), None
         self.member.unsubscribe()
         self.member.unassigned_by_application()
         self.noted = True
@@ -345,7 +348,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
         self.views.before_assignment({topic for topic, _ in arrived})
         self._parts.coordinator._offset_fetch_futures.clear()  # answers to an earlier member
         self._starts.keep(assigned)
-        self._arrived, self._sent = None, None
+        self._arrived = None
         self.changed.clear()
         self.member.assigned(arrived)
         self._keep_pauses(arrived, self._paused)
@@ -418,9 +421,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             if isinstance(action, Show):
                 self._show(action)
             elif isinstance(action, Commit | CommitStored):
-                if self._sent is None:
-                    self._send(action)
-                break  # it is answered in a later poll
+                self._send(action)
             else:
                 try:
                     answer = self._carry_out(action)
@@ -488,28 +489,19 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
             self._starts.hidden(key)
 
     def _send(self, action: Commit | CommitStored) -> None:
-        then = {key: (each, each.committed) for key, each in self.member.partitions.items()}
-
         def answered(committed: Commits | None) -> None:
-            if self._sent is not action:
-                return  # of an assignment that is over
-            self._sent, self.noted = None, True
-            now_s = self._now_s()
+            self.noted = True
             if committed is None:
-                self.member.failed(action, now_s)
-                return
-            now = self.member.partitions
-            same = {key for key, each in now.items() if then.get(key) == (each, each.committed)}
-            found = {key: as_committed(at) for key, at in committed.items() if key in same}
-            self.member.done(action, {key: at.offset for key, at in found.items()}, now_s)
-            self.member.committed(found)
+                self.member.failed(action, self._now_s())
+            else:
+                self.member.done(action, {key: as_committed(at) for key, at in committed.items()}, self._now_s())
 
-        self._sent = action
         if isinstance(action, Commit):
             offsets = {TopicPartition(*key): to_commit(at) for key, at in action.offsets.items()}
         else:
             offsets = self.notes.consumed()
         self.notes.send(offsets, answered)
+        self.member.begun(action)
 
     # Requests
 

@@ -349,12 +349,12 @@ class World:
             self.commits[key] = at
         return {key for key in sorted(offsets) if self.random.random() >= self.failing / 4}
 
-    def commit_stored(self) -> dict[Key, int]:
+    def commit_stored(self) -> dict[Key, Committed]:
         found = {}
         for key, fetched in self.assignment.items():
             at = self.commits.get(key)
             if fetched.stored is not None and (at is None or at.offset < fetched.stored):
-                self.commits[key], found[key] = Committed(fetched.stored), fetched.stored
+                self.commits[key] = found[key] = Committed(fetched.stored)
         return found
 
     def found(self, what: Asked, keys: frozenset[Key]) -> Iterator[tuple[Key, Any]]:

@@ -158,8 +158,9 @@ class Around:
                 self.committed |= offsets
                 return offsets.keys() - self.silent
             case CommitStored():
-                self.committed |= {key: Committed(at) for key, at in self.stored.items()}
-                return self.stored
+                stored = {key: Committed(at) for key, at in self.stored.items()}
+                self.committed |= stored
+                return stored
             case Request(what, keys):
                 return {key: self.found(what, key) for key in keys - self.silent}
         return None
