@@ -14,14 +14,13 @@ from modeaware.admin.acls import ClusterAcls, check_access, compare_acls, read_a
 from modeaware.admin.creation import create_topic
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.reassignments import request_failure
-from modeaware.cluster.metadata import SET_ON_TOPIC, TOPIC_RESOURCE, metadata_request, topic_names
+from modeaware.cluster.metadata import SET_ON_TOPIC, TOPIC_RESOURCE, configs_request, metadata_request, topic_names
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, NewTopic
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.topic_view import Successor
 from modeaware.wire.brokers import Brokers
-from modeaware.wire.requests import DescribeConfigsRequest
 from modeaware.wire.retries import Retrying
 
 OF_PARTITIONS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -60,12 +59,8 @@ def look_at_predecessors(brokers: Brokers, topics: Sequence[str]) -> dict[str, P
 
 def _describe(brokers: Brokers, topics: Sequence[str]) -> dict[str, Predecessor | ModeAwareError]:
     shapes = {shape.name: shape for shape in brokers.ask(metadata_request(topics)).topics}
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in topics]
-    configs = {
-        result.resource_name: result
-        for result in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results
-    }
+    wanted = configs_request(TOPIC_RESOURCE, topics, min_version=1)
+    configs = {each.resource_name: each for each in brokers.ask(wanted).results}
 
     def predecessor(topic: str) -> Predecessor | ModeAwareError:
         shape, own = shapes.get(topic), configs.get(topic)

@@ -12,10 +12,10 @@ from pathlib import Path
 from modeaware.cli import BadUsage, Command
 from modeaware.cli.change import Request, Seen
 from modeaware.cli.outcome import Watch
-from modeaware.cli.progress import tell
+from modeaware.cli.progress import Progress, tell
 from modeaware.cli.replace import ACCEPTING, Consequences
-from modeaware.cli.session import add_change_options, add_connection_options, add_flags
-from modeaware.errors import ControllerUnavailable
+from modeaware.cli.session import add_change_options, add_connection_options, add_flags, whole_number
+from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.objections import objection_to_change
 from modeaware.modelog.records import replaced
@@ -30,8 +30,10 @@ from modeaware.plan.diff import (
     diff_topic,
 )
 from modeaware.plan.file import DesiredTopic, read_files
+from modeaware.plan.pace import Pace, State, pace_text
 from modeaware.plan.steps import BrokerStep, Replace
 from modeaware.printable import printable_lines
+from modeaware.reports.describe import TopicDescription
 from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import list_topics, topic_states
@@ -69,12 +71,30 @@ left by Ctrl-C.
         add_change_options(parser)
         check = f"as --dry-run, with exit status {CHANGES_PENDING} if changes are pending"
         add_flags(parser, check=check, **ACCEPTING, json="print one JSON object, see below")
+        parser.add_argument(
+            "--at-once",
+            type=whole_number(1),
+            metavar="N",
+            help="change N topics at a time, in the order of the files, and wait as with --wait: the next begins when "
+            "one has ended; stop at the first that is refused, fails or needs a person. Repeated, it goes on",
+        )
+        parser.add_argument(
+            "--continue",
+            dest="passes_trouble",
+            action="store_true",
+            help="with --at-once: leave such topics to themselves, and go on with the others",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         if args.json and not (args.yes or args.dry_run or args.check):
             raise BadUsage("--json needs --yes, --dry-run or --check: it cannot ask between its lines")
+        if args.passes_trouble and args.at_once is None:
+            raise BadUsage("--continue belongs to --at-once")
         args.dry_run = args.dry_run or args.check
-        return _Application(args, read_files(args.files)).run()
+        if args.at_once is None:
+            return _Application(args, read_files(args.files)).run()
+        args.wait = True
+        return _Paced(args, read_files(args.files)).run()
 
 
 def look_at(session: Session, log: ModeLog, names: Sequence[str]) -> dict[str, CurrentTopic]:
@@ -155,7 +175,7 @@ class _Application(Request):
     def show(self) -> None:
         if not self.args.json:
             print(printable_lines(self.report.lines()))
-        if any(diff.status == REFUSED for diff in self.diffs.values()):
+        if self.together and any(diff.status == REFUSED for diff in self.diffs.values()):
             tell("error: refused, see above. Nothing was changed.")
 
     def proceed(self) -> int:
@@ -169,6 +189,66 @@ class _Application(Request):
 
     def hints(self, begun: Mapping[str, Watch]) -> list[str]:
         return ["To do the rest, run it again."]
+
+
+class _Paced(_Application):
+    """The topics as the files declare them, few at a time (:mod:`modeaware.plan.pace`)."""
+
+    def __init__(self, args: argparse.Namespace, desired: Sequence[DesiredTopic]) -> None:
+        super().__init__(args, desired)
+        self._pace = Pace(args.at_once, args.passes_trouble)
+        self._left: dict[str, Watch] = {}
+        self.together = not args.passes_trouble
+
+    def carry_out(self, begun: dict[str, Watch]) -> None:
+        for topic in [topic for topic in begun if self.diffs[topic].status == PENDING]:
+            del begun[topic]
+        self._left = begun
+        self.wait(begun, self._begin_next)
+        states = self._states()
+        self.say(f"Topics: {pace_text(states)}.")
+        if self._pace.is_stopped(states):
+            left = "What is under way continues while a controller runs."
+            tell(f"Stopped, see above. {left} Run it again to go on, with --continue past what is in trouble.")
+
+    def _states(self) -> dict[str, State]:
+        def state(diff: TopicDiff) -> State:
+            if diff.error is not None:
+                return "in trouble"
+            if diff.topic in self._left:
+                return "under way"
+            return "to begin" if diff.status == PENDING else "done"
+
+        return {topic: state(diff) for topic, diff in self.diffs.items()}
+
+    def _begin_next(self, progress: Progress) -> list[str]:
+        """Begin the topics that are due, and return those that are under way then."""
+        begun: list[str] = []
+        while not begun and (due := self._pace.due(self._states())):
+            self._look_again(due)
+            if not self._pace.is_stopped(self._states()):
+                self.begin(due)
+            for diff in (self.diffs[topic] for topic in due):
+                if diff.error is None and (diff.needs_controller or diff.is_under_way):
+                    self._left[diff.topic] = Watch((*diff.steps, *diff.begun))
+                    begun.append(diff.topic)
+        progress.total = pace_text(self._states())
+        return begun
+
+    def _look_again(self, topics: Sequence[str]) -> None:
+        """Look at topics whose turn may come hours after they were shown."""
+        for topic, diff in self.find(topics).items():
+            shown, self.diffs[topic] = self.diffs[topic], diff
+            if diff.status == PENDING and diff.steps != shown.steps:
+                self.fail(topic, ModeAwareError(f"topic {topic!r}: no longer what was shown: run it again"))
+            elif diff.refusal is not None:
+                self.fail(topic, ModeAwareError(diff.refusal))
+
+    def gives_up(self, topic: TopicDescription) -> bool:
+        if topic.alarm is not None:
+            del self._left[topic.topic]
+            self.fail(topic.topic, ModeAwareError(f"topic {topic.topic!r}: {topic.alarm}", topic=topic.topic))
+        return topic.alarm is not None or self._pace.is_stopped(self._states())
 
 
 def diff_of(desired: DesiredTopic, topics: Mapping[str, CurrentTopic], log: ModeLog) -> TopicDiff:

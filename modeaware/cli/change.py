@@ -28,7 +28,14 @@ from modeaware.admin.successors import validate_successor
 from modeaware.cli import INTERRUPTED
 from modeaware.cli.embedded import admin_client, carry_out_all, embedded_controller
 from modeaware.cli.outcome import Watch, outcome
-from modeaware.cli.progress import run_interruptibly, status_without_change, tell, wait_for_topics
+from modeaware.cli.progress import (
+    Begin,
+    begin_none,
+    run_interruptibly,
+    status_without_change,
+    tell,
+    wait_for_topics,
+)
 from modeaware.cli.session import command_line, kafka_errors, open_session
 from modeaware.cluster.observer import Look
 from modeaware.confluent.admin import AdminClient
@@ -113,13 +120,13 @@ class Change:
     Commands go to the controller that runs, or after :meth:`embed` to one in this process.
 
     Args:
-        timeout_s: how long what did nothing is retried; all looks and validations together, and each command.
+        timeout_s: how long what did nothing is retried; the looks and validations before a question, say, and each
+            command.
     """
 
     def __init__(self, session: Session, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self.session = session
         self._timeout_s = timeout_s
-        self._deadline = Deadline(timeout_s)
         self._stack = ExitStack()
         self._embedded: Controller | None = None
 
@@ -134,8 +141,8 @@ class Change:
         return self._stack.enter_context(admin_client(self.session))
 
     def retry_each(self, topics: Sequence[str], attempt: Callable[[Sequence[str]], Answers]) -> Answers:
-        """Return the answer for each topic, or its error: requests are retried until the deadline."""
-        retrying = Retrying(self._deadline, RetryPolicy.from_conf(self.session.conf))
+        """Return the answer for each topic, or its error: requests are retried until a deadline."""
+        retrying = Retrying(Deadline(self._timeout_s), RetryPolicy.from_conf(self.session.conf))
         return retrying.each(topics, attempt, repeatable=True, settle=lambda _, last: last)
 
     def look(self, topics: Collection[str], log: ModeLog | None = None) -> Seen:
@@ -240,14 +247,19 @@ class Change:
             (tell if validate_only else print)(result.describe())
 
     def wait(
-        self, *topics: str, ended: Callable[[TopicDescription], bool], lost: Callable[[RequestRefused], None]
+        self,
+        *topics: str,
+        ended: Callable[[TopicDescription], bool],
+        lost: Callable[[RequestRefused], None],
+        begin: Begin = begin_none,
     ) -> None:
-        """Show the progress until each of ``topics`` has ended, or is lost: as :func:`wait_for_topics`."""
+        """Show the progress until each of ``topics``, and of those that begin meanwhile, has ended or is lost: as
+        :func:`wait_for_topics`."""
 
         def failure() -> BaseException | None:
             return self._embedded.failure if self._embedded is not None else None
 
-        wait_for_topics(self.session, topics, failure, ended, lost)
+        wait_for_topics(self.session, topics, failure, ended, lost, begin)
 
 
 def goes_to_controller(step: Step) -> bool:
@@ -288,8 +300,8 @@ class Request:
         """Return the steps of a topic. Raises ModeAwareError where they would be refused."""
         raise NotImplementedError
 
-    def find(self) -> dict[str, TopicDiff]:
-        """Look, object, and return the steps of each topic. Changes nothing, and shows nothing."""
+    def find(self, topics: Sequence[str] | None = None) -> dict[str, TopicDiff]:
+        """Look, object, and return the steps of each topic (None: of all). Changes nothing, and shows nothing."""
         self._made.clear()
 
         def attempt(topics: Sequence[str]) -> Answers:
@@ -300,7 +312,7 @@ class Request:
             self.claim = seen.log.claim
             return {topic: self._judged(topic, seen) for topic in topics}
 
-        answers = self.change.retry_each(self.topics, attempt)
+        answers = self.change.retry_each(self.topics if topics is None else topics, attempt)
         return {
             topic: replace(self.drafts.get(topic, TopicDiff(topic)), steps=(), refusal=diff.message)
             if isinstance(diff, ModeAwareError)
@@ -365,13 +377,7 @@ class Request:
         try:
             if args.wait and begun:
                 self.change.embed(self.claim)
-            if pending:
-                self._carry_out()
-            begun = {topic: watch for topic, watch in begun.items() if self.diffs[topic].failure is None}
-            if args.wait:
-                self._wait(begun)
-            elif pending and not self.together:
-                self.say(*self.hints(begun))
+            self.carry_out(begun)
         except KeyboardInterrupt:
             state = "continues while a controller runs"
             if self.change.is_embedded:
@@ -386,8 +392,23 @@ class Request:
             tell(f"error: no longer what was shown: {', '.join(others)}. Nothing was changed: run it again.")
         return not others
 
-    def _carry_out(self) -> None:
-        pending = [diff for diff in self.diffs.values() if diff.status == PENDING]
+    def carry_out(self, begun: dict[str, Watch]) -> None:
+        """Take the steps of all topics, and wait for the end of those in ``begun``, where that is wanted; what fails or
+        ends leaves ``begun``."""
+        pending = [diff.topic for diff in self.diffs.values() if diff.status == PENDING]
+        if pending:
+            self.begin(pending)
+        for topic in [topic for topic in begun if self.diffs[topic].failure is not None]:
+            del begun[topic]
+        if self.args.wait:
+            if begun:
+                self.wait(begun)
+        elif pending and not self.together:
+            self.say(*self.hints(begun))
+
+    def begin(self, topics: Iterable[str]) -> None:
+        """Take the pending steps of these topics: those of a controller together."""
+        pending = [diff for topic in topics if (diff := self.diffs[topic]).status == PENDING]
         failures = self.change.send([diff.steps[0] for diff in pending])
         for diff in pending:
             self._attempt(diff.topic, partial(self._take, diff, failures.get(diff.topic)))
@@ -402,27 +423,30 @@ class Request:
             self.say(f"{diff.topic}: {step.done()}.")
         self.diffs[diff.topic] = replace(diff, applied=True)
 
-    def _wait(self, left: dict[str, Watch]) -> None:
-        """Wait for the end of each, and say at once what it has come to."""
+    def wait(self, left: dict[str, Watch], begin: Begin = begin_none) -> None:
+        """Wait for the end of each (``begin`` may add others), and say at once what it has come to."""
 
         def ended(topic: TopicDescription) -> bool:
             if not left[topic.topic].ended(topic):
-                return False
+                return self.gives_up(topic)
             watch = left.pop(topic.topic)
             self._attempt(topic.topic, lambda: self.say(*outcome(self.change.session, topic.topic, watch)))
             return True
 
         def lost(error: RequestRefused) -> None:
             if error.topic is not None and left.pop(error.topic, None) is not None:
-                self._fail(error.topic, error)
+                self.fail(error.topic, error)
 
         try:
-            if left:
-                with kafka_errors("wait for the change"):
-                    self.change.wait(*left, ended=ended, lost=lost)
+            with kafka_errors("wait for the change"):
+                self.change.wait(*left, ended=ended, lost=lost, begin=begin)
         except ModeAwareError as error:
             for topic in left:
-                self._fail(topic, error)
+                self.fail(topic, error)
+
+    def gives_up(self, topic: TopicDescription) -> bool:
+        """Return whether a topic that has not ended is not waited for any more."""
+        return False
 
     def _attempt(self, topic: str, work: Callable[[], object]) -> None:
         """Keep an error, which by now does not mean that nothing was changed."""
@@ -430,9 +454,10 @@ class Request:
             with kafka_errors(f"change topic {topic!r}"):
                 work()
         except ModeAwareError as error:
-            self._fail(topic, error)
+            self.fail(topic, error)
 
-    def _fail(self, topic: str, error: ModeAwareError) -> None:
+    def fail(self, topic: str, error: ModeAwareError) -> None:
+        """Note and show why a topic has failed."""
         self.diffs[topic] = replace(self.diffs[topic], failure=error.message)
         tell(f"error: {error}")
 

@@ -1,24 +1,33 @@
-"""``modeaware plan``: what a change of the partition count would do, before anything is adopted."""
+"""``modeaware plan``: what a change of the partition count would do, or which topics of a cluster need one."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from modeaware.cli import Command
+from modeaware.cli import BadUsage, Command
 from modeaware.cli.progress import tell
 from modeaware.cli.session import (
     add_connection_options,
     add_controller_config_option,
     add_flags,
+    flag,
     open_session,
     whole_number,
 )
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.plan.html import write_page
+from modeaware.durations import duration_above_zero_ms
+from modeaware.plan.file import DesiredTopic, topics_text
+from modeaware.plan.fleet import FleetPlan, Sizing, batches, make_fleet_plan
+from modeaware.plan.fleet_text import SHOWN, fleet_text
+from modeaware.plan.html import fleet_html, plan_html, write_file
+from modeaware.plan.rates import DAY_MS
 from modeaware.plan.report import ResizePlan, make_plan
 from modeaware.plan.sample import look, read_sample
+from modeaware.plan.scan import scan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
 
@@ -26,48 +35,146 @@ DEFAULT_SAMPLE = 10_000
 MOST_SAMPLED = 1_000_000
 MOST_PARTITIONS = 100_000
 """Of a topic: more than brokers hold. A mistyped number should not cost the machine's memory."""
+MOST_DAYS = 31
+_FLEET_OPTIONS = (
+    *("exclude", "window_ms", "limit", "partition_bytes_per_second", "max_partitions_per_broker"),
+    *("price_per_partition_hour", "write"),
+)
 
 
 class Plan(Command):
-    """Reads a sample, prints what follows from it; changes nothing."""
+    """Reads a sample of one topic, or scans all topics, and prints what follows; changes nothing."""
 
     epilog = f"""\
+With --all or --topics, it finds topics that have more partitions than they need, what to do, and what that frees.
+
 {json_help(ResizePlan)}
-It reads no more records than --sample says, joins no group and commits nothing. It needs neither a controller nor a
-mode log; where there is a mode log, the plan says what is in progress.
+{json_help(FleetPlan, "With --all or --topics:")}
+It joins no group and commits nothing, and of one topic it reads no more records than --sample says. It needs neither a
+controller nor a mode log; where there is a mode log, the plan says what is in progress.
 """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("topic", metavar="TOPIC")
+        parser.add_argument("topic", metavar="TOPIC", nargs="?")
         add_connection_options(parser)
         parser.add_argument(
             "--partitions",
-            required=True,
             type=whole_number(1, MOST_PARTITIONS),
             metavar="N",
-            help="the number of partitions to plan for",
+            help="the number of partitions to plan for, with TOPIC",
         )
         parser.add_argument(
             "--sample",
+            nargs="?",
+            const=0,
             type=whole_number(1, MOST_SAMPLED),
-            default=DEFAULT_SAMPLE,
             metavar="RECORDS",
-            help=f"how many records to read at most (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED})",
+            help=f"with TOPIC, how many records to read at most (default: {DEFAULT_SAMPLE}, at most {MOST_SAMPLED}); "
+            "with --all, without a number: read batches of the busiest hour of topics that free the most, whose bytes "
+            "are an estimate without",
         )
         add_controller_config_option(parser, "--controller-config")
         add_flags(parser, json="print JSON, see below")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots as well")
+        _add_fleet_options(parser.add_argument_group("which topics of a cluster have too many partitions"))
 
     def run(self, args: argparse.Namespace) -> int:
+        return self._fleet(args) if args.all or args.topics else self._topic(args)
+
+    def _topic(self, args: argparse.Namespace) -> int:
+        if args.topic is None or args.partitions is None:
+            raise BadUsage("TOPIC and --partitions are needed, or --all, or --topics")
+        if given := [name for name in _FLEET_OPTIONS if getattr(args, name) is not None]:
+            raise BadUsage(f"{flag(given[0]).replace('-ms', '')} belongs to --all and --topics")
         with open_session(args, "plan") as session:
             found = look(session, args.topic)
-            sample = read_sample(session.conf, args.topic, found.facts.partition_count, found.logs, args.sample)
+            asked = args.sample or DEFAULT_SAMPLE
+            sample = read_sample(session.conf, args.topic, found.facts.partition_count, found.logs, asked)
         plan = make_plan(found, sample, args.partitions, SYSTEM_CLOCK.now_ms())
-        if args.json:
-            print(json_text(plan))
-        else:
-            print(encodable(plan_text(plan), sys.stdout.encoding or "utf-8"))
+        _show(args, json_text(plan) if args.json else plan_text(plan))
         if args.html is not None:
-            write_page(plan, args.html)
+            write_file(plan_html(plan), args.html)
             tell(f"Written: {args.html}")
         return 0
+
+    def _fleet(self, args: argparse.Namespace) -> int:
+        if args.topic is not None or args.partitions is not None or args.sample:
+            raise BadUsage("TOPIC, --partitions and a number for --sample do not go with --all and --topics")
+        sizing = Sizing(most_on_broker=args.max_partitions_per_broker, price=args.price_per_partition_hour)
+        if args.partition_bytes_per_second is not None:
+            sizing = replace(sizing, bytes_per_s=args.partition_bytes_per_second)
+        wanted, unwanted = args.topics or ["*"], args.exclude or []
+
+        def chosen(name: str) -> bool:
+            return _matches(name, wanted) and not _matches(name, unwanted)
+
+        days = (args.window_ms or 7 * DAY_MS) // DAY_MS
+        with open_session(args, "plan") as session:
+            found = scan(session, chosen, days, sizing, sample=args.sample is not None)
+        plan = make_fleet_plan(found, sizing)
+        _show(args, json_text(plan) if args.json else fleet_text(plan, args.limit or SHOWN))
+        if args.html is not None:
+            write_file(fleet_html(plan), args.html)
+            tell(f"Written: {args.html}")
+        if args.write is not None:
+            write_file(topics_file(plan, args.limit), args.write)
+            tell(f"Written: {args.write}; see it with modeaware apply {args.write} --dry-run")
+        return 0
+
+
+def _add_fleet_options(fleet: argparse._ArgumentGroup) -> None:
+    fleet.add_argument("--all", action="store_true", help="plan for all topics")
+    for name, text in (("--topics", "plan for these, such as 'orders.*'"), ("--exclude", "leave these out")):
+        fleet.add_argument(name, metavar="GLOB", action="append", help=f"{text}; may be repeated")
+    fleet.add_argument(
+        "--window",
+        dest="window_ms",
+        type=_days,
+        metavar="DURATION",
+        help=f"whole days up to now whose rates count (default: 7d, at most {MOST_DAYS}d)",
+    )
+    fleet.add_argument(
+        "--limit",
+        type=whole_number(1),
+        metavar="N",
+        help=f"print and write N topics, those that free the most (default: print {SHOWN}, write all)",
+    )
+    fleet.add_argument(
+        "--partition-bytes-per-second",
+        type=whole_number(1),
+        metavar="BYTES",
+        help=f"what a partition may carry (default: {Sizing().bytes_per_s}); a busiest hour may fill half of it",
+    )
+    fleet.add_argument(
+        "--max-partitions-per-broker", type=whole_number(1), metavar="N", help="mark brokers with more replicas"
+    )
+    fleet.add_argument(
+        "--price-per-partition-hour", type=float, metavar="PRICE", help="say what is saved in a month of 730 hours"
+    )
+    fleet.add_argument(
+        "--write", type=Path, metavar="FILE", help="write a file for modeaware apply, in batches, the safest first"
+    )
+
+
+def topics_file(plan: FleetPlan, limit: int | None) -> str:
+    return topics_text(
+        {
+            title: [DesiredTopic(row.topic, row.to, replace=row.replacement) for row in rows]
+            for title, rows in batches(plan, limit).items()
+        }
+    )
+
+
+def _show(args: argparse.Namespace, text: str) -> None:
+    print(text if args.json else encodable(text, sys.stdout.encoding or "utf-8"))
+
+
+def _days(text: str) -> int:
+    window_ms = duration_above_zero_ms(text)
+    if window_ms % DAY_MS or window_ms > MOST_DAYS * DAY_MS:
+        raise argparse.ArgumentTypeError(f"{text}: whole days are needed, from 1d to {MOST_DAYS}d")
+    return window_ms
+
+
+def _matches(name: str, globs: list[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)

@@ -19,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
-from modeaware.lifecycle.report import PartitionReport, waits_for
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.report import PartitionReport, groups_left, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import TopicDescription, alike, describe_topics, next_look_text
+from modeaware.reports.describe import TopicDescription, alike, describe_topics
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -32,8 +33,12 @@ LOOK_INTERVAL_S = 2.0
 STOP_TIMEOUT_S = 10.0
 DETAIL_INTERVAL_S = 10.0
 """How often a line is repeated in which numbers alone have changed."""
-MOST_GATES = 3
-"""How many groups that are not let through a line names."""
+MOST_GROUPS = 3
+"""How many groups that have left to read a line names."""
+_TOTAL = "*"
+"""In the place of a topic's name, which it is not."""
+Begin = Callable[["Progress"], Sequence[str]]
+"""Begins changes of further topics, and returns these topics; called before each look."""
 _T = TypeVar("_T")
 
 
@@ -99,7 +104,11 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
 
 
 class Progress:
-    """The display of a change: a line for each step; on a terminal (``live``) a table that is redrawn in place."""
+    """The display of changes: a line for each step; on a terminal (``live``) a table that is redrawn in place.
+
+    Attributes:
+        total: how far all topics are, those included that have ended or not begun.
+    """
 
     def __init__(
         self, out: TextIO, live: Live | None = None, monotonic_s: Callable[[], float] = time.monotonic
@@ -108,6 +117,7 @@ class Progress:
         self._live = live
         self._monotonic_s = monotonic_s
         self._started_s = monotonic_s()
+        self.total = ""
         self._last: dict[str, tuple[str, str, float]] = {}
 
     def note(self, text: str, topic: str = "", detail: str = "") -> None:
@@ -133,10 +143,12 @@ class Progress:
         if "" in self._last:  # an error was noted: what follows is news
             self._last.clear()
         if self._live is not None:
-            self._live.update(Group(*map(self._table, topics)))
+            self._live.update(self._table(*topics) if len(topics) == 1 and not self.total else self._overview(topics))
             return
         for topic in topics:
             self._line(topic)
+        if self.total:
+            self.note(self.total, _TOTAL)
 
     def _line(self, topic: TopicDescription) -> None:
         steps = [
@@ -146,45 +158,49 @@ class Progress:
         ]
         if (replacement := topic.replacement) is not None:
             steps = [*(steps or [topic.phase]), *([replacement.waits_for] if replacement.waits_for is not None else [])]
-        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, _left_text(topic))
+        left = "".join(f"; {line}" for line in groups_left(topic, MOST_GROUPS))
+        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, left)
 
     def _table(self, topic: TopicDescription) -> Group:
         changing = concerned(topic)
-        done, elapsed_s = sum(p.phase == "done" for p in changing), int(self._monotonic_s() - self._started_s)
+        done = sum(p.phase == "done" for p in changing)
         replacement = topic.replacement
         if replacement is None:
             head = f"  {done} of {len(changing)} partitions done"
         else:
             head = f" -> {replacement.successor}  {topic.phase}"
-        head += f"  {elapsed_s // 60}:{elapsed_s % 60:02}"
-        rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in ("Phase", "Partitions", "Lag", "Waits for"):
-            rows.add_column(heading, justify="right" if heading == "Lag" else "left", header_style="dim")
+        head += self._elapsed()
+        rows = _rows("Phase", "Partitions", "Lag", "Waits for")
         for group in _steps(changing):
             lag, first = sum(p.lag or 0 for p in group), group[0]
             ids = format_ranges(p.partition for p in group)
             rows.add_row(first.phase or "", ids, number(lag), printable(waits_for(group) or "-"))
         if replacement is not None:
             rows.add_row(topic.phase, "-", "-", printable(replacement.waits_for or "-"))
-        left = [Text(printable(line)) for line in _left_lines(topic)]
+        left = [Text(printable(line)) for line in groups_left(topic, MOST_GROUPS)]
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
         return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows, *left)
 
+    def _overview(self, topics: Sequence[TopicDescription]) -> Group:
+        rows = _rows("Topic", "Phase", "Lag", "Waits for")
+        for topic in topics:
+            changing, whole = concerned(topic), topic.replacement
+            waits = [*([whole.reason] if whole is not None else []), *(p.reason for p in changing)]
+            texts = dict.fromkeys(reasons.brief(reason) for reason in waits if reason is not None)
+            lag = number(sum(p.lag or 0 for p in changing))
+            rows.add_row(printable(topic.topic), topic.phase, lag, printable("; ".join(texts) or "-"))
+        return Group(Text(f"{self.total or f'{len(topics)} under way'}{self._elapsed()}", "bold"), rows)
 
-def _left_text(topic: TopicDescription) -> str:
-    return "".join(f"; {line}" for line in _left_lines(topic))
+    def _elapsed(self) -> str:
+        elapsed_s = int(self._monotonic_s() - self._started_s)
+        return f"  {elapsed_s // 60}:{elapsed_s % 60:02}"
 
 
-def _left_lines(topic: TopicDescription) -> list[str]:
-    """Return how many records are left to read where groups hold the topic up, and when that is checked again."""
-    if topic.looks_within_ms is None:
-        return []
-    waiting = [group for group in topic.groups if group.gate is not None]
-    lines = [f"not let through: {group.group}: {group.gate}" for group in waiting[:MOST_GATES]]
-    lines += [f"and {len(waiting) - MOST_GATES} more groups"] if len(waiting) > MOST_GATES else []
-    if not waiting and (left := sum(p.lag or 0 for p in concerned(topic))):
-        lines.append(f"{number(left)} records still to read")
-    return [*lines, next_look_text(topic.looks_within_ms)]
+def _rows(*headings: str) -> Table:
+    rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        rows.add_column(heading, justify="right" if heading == "Lag" else "left", header_style="dim")
+    return rows
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:
@@ -214,6 +230,11 @@ def _raise(error: RequestRefused) -> None:
     raise error
 
 
+def begin_none(progress: Progress) -> Sequence[str]:
+    """Begin no further change."""
+    return ()
+
+
 def wait_until_done(
     topics: Sequence[str],
     describe: Callable[[Sequence[str]], Sequence[TopicDescription]],
@@ -223,8 +244,9 @@ def wait_until_done(
     interval_s: float = LOOK_INTERVAL_S,
     ended: Callable[[TopicDescription], bool] = lambda topic: topic.phase == "done",
     lost: Callable[[RequestRefused], None] = _raise,
+    begin: Begin = begin_none,
 ) -> None:
-    """Look, show, wait for a change or the next look; until no change of the topics is in progress.
+    """Look, show, wait for a change or the next look; until no change is in progress and none begins.
 
     A look that fails is noted and repeated. Only topics that have not ended are described.
 
@@ -238,6 +260,10 @@ def wait_until_done(
     pending = list(topics)
     while True:
         changed.clear()
+        pending += begin(progress)
+        if not pending:
+            return
+        looked_at = len(pending)
         try:
             descriptions = describe(pending)
             progress.show(*descriptions)
@@ -251,8 +277,8 @@ def wait_until_done(
                 raise
             lost(error)
             pending.remove(error.topic)
-        if not pending:
-            return
+        if len(pending) < looked_at:  # others may begin
+            continue
         if (error_now := failure()) is not None:
             raise error_now
         changed.wait(interval_s)
@@ -264,13 +290,19 @@ def wait_for_topics(
     failure: Callable[[], BaseException | None],
     ended: Callable[[TopicDescription], bool],
     lost: Callable[[RequestRefused], None],
+    begin: Begin = begin_none,
 ) -> None:
     """Show on standard error the progress of ``topics``, as :func:`wait_until_done`."""
-    changed = threading.Event()
+    changed, watched = threading.Event(), set(topics)
 
     def listen(views: Mapping[str, TopicView]) -> None:
-        if not views.keys().isdisjoint(topics):
+        if not views.keys().isdisjoint(watched):
             changed.set()
+
+    def begin_watched(progress: Progress) -> Sequence[str]:
+        begun = begin(progress)
+        watched.update(begun)
+        return begun
 
     def look(pending: Sequence[str]) -> list[TopicDescription]:
         # With a connection of its own, which a look that was interrupted may still use.
@@ -285,7 +317,7 @@ def wait_for_topics(
             def describe(pending: Sequence[str]) -> list[TopicDescription]:
                 return run_interruptibly(partial(look, pending))
 
-            wait_until_done(topics, describe, changed, progress, failure, ended=ended, lost=lost)
+            wait_until_done(topics, describe, changed, progress, failure, ended=ended, lost=lost, begin=begin_watched)
     finally:
         views.unsubscribe(listen)
         views.close()

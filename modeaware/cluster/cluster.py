@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -30,8 +31,10 @@ from modeaware.cluster.metadata import (
     LeaderRequests,
     Led,
     Partition,
+    configs_request,
     list_offsets_request,
     metadata_request,
+    read_configs,
     refusal,
     topic_names,
 )
@@ -39,9 +42,9 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import NO_ANSWER, AdminClient, KafkaError, KafkaException
 from modeaware.lifecycle.commands import CommitOffsets, DeletePredecessor, DeleteTopic, Effect
 from modeaware.topic_view import base64_id
+from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
-from modeaware.wire.brokers import Brokers
-from modeaware.wire.requests import DescribeConfigsRequest
+from modeaware.wire.requests import MetadataRequest
 
 REQUEST_TIMEOUT_S = 15.0
 """For requests through ``Cluster.admin``."""
@@ -57,6 +60,8 @@ class TopicShape:
     leaders: Mapping[int, Leader] = field(default_factory=dict, compare=False)
     replication_factor: int | None = field(default=None, compare=False)
     """None: not all partitions have the same one."""
+    replicas: Mapping[int, int] = field(default_factory=dict, compare=False)
+    """Broker -> how many replicas of the topic's partitions it has."""
 
 
 @dataclass(frozen=True)
@@ -138,36 +143,24 @@ class Cluster:
         return shape
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
-        resource, names = DescribeConfigsRequest.DescribeConfigsResource, sorted(set(topics))
-        if not names:
-            return {}
-        wanted = [
-            resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=["cleanup.policy"])
-            for name in names
-        ]
-        policies: dict[str, str | ClusterError] = {}
-        for result in self.brokers.ask(DescribeConfigsRequest(resources=wanted)).results:
-            name, code, what = result.resource_name, result.error_code, "describe the configs of topic"
-            if code:
-                policies[name] = refusal(f"{what} {name!r}", code, result.error_message, topic=name)
-            else:
-                policies[name] = str({config.name: config.value for config in result.configs}["cleanup.policy"])
-        return policies
+        return {
+            name: found if isinstance(found, ClusterError) else str({c.name: c.value for c in found}["cleanup.policy"])
+            for name, found in self._configs(topics, "cleanup.policy").items()
+        }
 
     def own_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | ClusterError]:
         """Return what is set on each topic itself."""
-        resource, names = DescribeConfigsRequest.DescribeConfigsResource, sorted(set(topics))
-        if not names:
-            return {}
-        wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=n, configuration_keys=None) for n in names]
-        configs: dict[str, dict[str, str] | ClusterError] = {}
-        for result in self.brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results:
-            name, code, what = result.resource_name, result.error_code, "describe the configs of topic"
-            if code:
-                configs[name] = refusal(f"{what} {name!r}", code, result.error_message, topic=name)
-            else:
-                configs[name] = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
-        return configs
+        return {
+            name: found
+            if isinstance(found, ClusterError)
+            else {c.name: str(c.value) for c in found if c.config_source == SET_ON_TOPIC}
+            for name, found in self._configs(topics).items()
+        }
+
+    def _configs(self, topics: Iterable[str], *keys: str) -> dict[str, Any]:
+        names = sorted(set(topics))
+        request = configs_request(TOPIC_RESOURCE, names, *keys, min_version=1)
+        return read_configs(self.brokers.ask(request)) if names else {}
 
     def offsets(
         self, partitions: Iterable[Partition], leaders_seen: Mapping[Partition, Leader] | None = None
@@ -278,7 +271,23 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
     leaders = {p.partition_index: (int(p.leader_id), int(p.leader_epoch)) for p in topic.partitions}
     factors = {len(p.replica_nodes) for p in topic.partitions}
     factor = factors.pop() if len(factors) == 1 else None
-    return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions), leaders, factor)
+    replicas = Counter(int(node) for p in topic.partitions for node in p.replica_nodes)
+    topic_id = base64_id(topic.topic_id)
+    return TopicShape(topic_id, bool(topic.is_internal), len(topic.partitions), leaders, factor, replicas)
+
+
+def describe_all(brokers: Brokers) -> dict[str, TopicShape]:
+    """Return what one broker says of every topic that the user may see, but for those that it refuses to describe.
+
+    Raises:
+        ClusterError: the broker does not answer.
+    """
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=10)
+    (answer,) = brokers.ask_each([Ask(brokers.node_ids()[0], request)], BULK_TIMEOUT_S)
+    if isinstance(answer, ClusterError):
+        raise answer
+    shapes = ((topic.name, _shape(topic.name, topic)) for topic in answer.topics if topic.name is not None)
+    return {name: shape for name, shape in shapes if isinstance(shape, TopicShape)}
 
 
 # Futures and errors of librdkafka's admin client

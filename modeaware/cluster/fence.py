@@ -23,18 +23,18 @@ from modeaware.cluster.metadata import (
     Led,
     Partition,
     authorized_operations,
+    configs_request,
     list_offsets_request,
     metadata_request,
-    refusal,
+    read_configs,
 )
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.commands import DeletePredecessor
 from modeaware.lifecycle.facts import FenceFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS, is_fence
 from modeaware.wire.brokers import Ask, Brokers
 from modeaware.wire.fence_probe import PROBE_ACKS, FenceState, probe_batch, read_answer
-from modeaware.wire.requests import ApiVersionsRequest, DescribeConfigsRequest, MetadataRequest, ProduceRequest
+from modeaware.wire.requests import ApiVersionsRequest, MetadataRequest, ProduceRequest
 
 PROBE_TIMEOUT_MS = 3_000
 _DELETE = 6
@@ -82,6 +82,16 @@ def fences(brokers: Brokers, topics: Collection[str]) -> dict[str, FenceFacts]:
     return facts
 
 
+def has_fence(brokers: Brokers) -> bool:
+    """Return whether brokers have a fence for topics that are replaced: those of a KRaft cluster do.
+
+    Raises:
+        ClusterError: no broker answers.
+    """
+    served = {each.api_key for each in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
+    return _DESCRIBE_QUORUM in served
+
+
 def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, ClusterError]:
     """Return the topics whose fence could not be proved, or which could not be deleted behind it, with the error: the
     brokers run with ZooKeeper (UNSUPPORTED_VERSION), a right is missing (TOPIC_AUTHORIZATION_FAILED), or a leader
@@ -90,8 +100,7 @@ def check_fences(brokers: Brokers, topics: Collection[str]) -> dict[str, Cluster
     Raises:
         ClusterError: no broker answers.
     """
-    served = {api.api_key for api in brokers.ask(ApiVersionsRequest(max_version=2)).api_keys}
-    if _DESCRIBE_QUORUM not in served:
+    if not has_fence(brokers):
         why = "the fence needs brokers of a KRaft cluster; replace it without (--fence none)"
         code = ErrorCode.UNSUPPORTED_VERSION
         return {topic: ClusterError(f"topic {topic!r}: {why}", code=code, topic=topic) for topic in topics}
@@ -115,26 +124,19 @@ def _configs_of_each_broker(
 ) -> tuple[dict[int, dict[str, dict[str, str]]], dict[str, ClusterError]]:
     """Return node id -> topic -> those of the fence's configs that are set on the topic, and the failures of topics. A
     silent broker is missing."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    keys = sorted(FENCE_CONFIGS)
-    wanted = [resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=keys) for name in topics]
-    nodes = brokers.node_ids()
-    configs: dict[int, dict[str, dict[str, str]]] = {}
+    nodes, wanted = brokers.node_ids(), list(topics)
+    found: dict[int, dict[str, dict[str, str]]] = {}
     failures: dict[str, ClusterError] = {}
-    asks = [Ask(node, DescribeConfigsRequest(resources=wanted, min_version=1)) for node in nodes]
+    keys = sorted(FENCE_CONFIGS)
+    asks = [Ask(node, configs_request(TOPIC_RESOURCE, wanted, *keys, min_version=1)) for node in nodes]
     for node, answer in zip(nodes, brokers.ask_each(asks), strict=True):
-        if isinstance(answer, ClusterError):
-            continue
-        for result in answer.results:
-            if result.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                continue
-            if result.error_code:
-                name, what = result.resource_name, f"describe the configs of topic {result.resource_name!r}"
-                failures[name] = refusal(what, result.error_code, result.error_message, topic=name)
-                continue
-            own = {c.name: str(c.value) for c in result.configs if c.config_source == SET_ON_TOPIC}
-            configs.setdefault(node, {})[result.resource_name] = own
-    return configs, failures
+        for name, configs in ({} if isinstance(answer, ClusterError) else read_configs(answer)).items():
+            if not isinstance(configs, ClusterError):
+                own = {c.name: str(c.value) for c in configs if c.config_source == SET_ON_TOPIC}
+                found.setdefault(node, {})[name] = own
+            elif configs.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                failures[name] = configs
+    return found, failures
 
 
 def _probed(

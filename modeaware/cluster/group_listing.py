@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from modeaware.cluster.metadata import Leader, end_offsets, metadata_request
 from modeaware.errors import ClusterError, ErrorCode
@@ -33,9 +33,10 @@ OFFSETS_TOPIC = "__consumer_offsets"
 ELECTION_PREFIX = "modeaware-controller."
 """What the name of a group begins with in which controllers elect the active one; their mode log's name follows."""
 AT_A_TIME = 8
-"""How many requests about groups are on their way."""
+"""How many requests of :func:`ask_in_batches` are on their way."""
 _DESCRIBE_OPERATION = 8
 _Leaders = Mapping[int, Leader]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -93,16 +94,16 @@ def error_name(code: int) -> str:
 
 def ask_in_batches(
     brokers: Brokers,
-    coordinators: Mapping[tuple[int, Any], list[str]],
+    wanted: Mapping[tuple[int, Any], list[_T]],
     size: int,
-    build: Callable[[tuple[int, Any], list[str]], Any],
-) -> Iterator[tuple[tuple[int, Any], list[str], Any]]:
-    """Ask coordinators for many groups, ``size`` in a request; the first part of a key is the broker's id.
+    build: Callable[[tuple[int, Any], list[_T]], Any],
+) -> Iterator[tuple[tuple[int, Any], list[_T], Any]]:
+    """Ask brokers for many things, ``size`` in a request; the first part of a key is the broker's id.
 
-    A few requests at a time, so that neither their time nor what they return grows with the groups. A broker that does
-    not answer is not asked again.
+    A few requests at a time, so that neither their time nor what they return grows with the number of things. A broker
+    that does not answer is not asked again.
     """
-    parts = [(i, key, names[i : i + size]) for key, names in coordinators.items() for i in range(0, len(names), size)]
+    parts = [(i, key, names[i : i + size]) for key, names in wanted.items() for i in range(0, len(names), size)]
     parts.sort(key=lambda part: part[:2])
     failed: dict[int, ClusterError] = {}
     for first in range(0, len(parts), AT_A_TIME):

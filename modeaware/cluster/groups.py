@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.clock import Clock
 from modeaware.cluster.cluster import Cluster
@@ -30,8 +30,9 @@ from modeaware.cluster.group_offsets import Commits, read_offsets
 from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, worst_doubt
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, worst_doubt
 from modeaware.wire.brokers import Brokers
+from modeaware.wire.capabilities import CLIENT_ID
 from modeaware.wire.requests import (
     ConsumerGroupDescribeRequest,
     DescribeGroupsRequest,
@@ -49,22 +50,42 @@ which may subscribe to other topics as well. Longer than a rebalance lasts by th
 that are in use."""
 
 
+class Member(NamedTuple):
+    """One member of a group: the topics that it is subscribed to or assigned, and those of which it has a partition
+    that no other member has."""
+
+    id: str
+    client_id: str
+    topics: Collection[str] = ()
+    holds: Collection[str] = ()
+
+
 @dataclass(frozen=True)
 class Members:
-    """The topics that a group's members are subscribed to or assigned.
+    """The members of a group, and the topics that they are subscribed to or assigned.
 
-    ``unknown`` is why these may not be all, and ``rebalancing`` whether a rebalance is the reason. ``streams``: the
-    members are Kafka Streams'. ``ids``: of the members, where a rebalance can be the reason. ``assigned``: topic -> the
-    partitions that members hold, or are about to; None: not known.
+    ``unknown`` is why these topics may not be all, and ``rebalancing`` whether a rebalance is the reason. ``streams``:
+    the members are Kafka Streams'. ``any``: there are members, also where ``each`` is empty: they consume no topics.
+    ``assigned``: topic -> the partitions that members hold, or are about to; None: not known.
     """
 
     any: bool = False
+    each: tuple[Member, ...] = ()
     topics: frozenset[str] = frozenset()
     streams: bool = False
     unknown: str | None = None
     rebalancing: bool = False
-    ids: frozenset[str] = frozenset()
     assigned: Mapping[str, frozenset[int]] | None = None
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(member.id for member in self.each)
+
+    def seen(self, topic: str) -> MembersSeen:
+        """Return the members that read a topic; while that is not known, all of them."""
+        reading = [member for member in self.each if topic in member.topics or self.unknown is not None]
+        aware = sum(member.client_id == CLIENT_ID for member in reading)
+        return MembersSeen(aware, len(reading) - aware, sum(topic in member.holds for member in reading))
 
 
 @dataclass(frozen=True)
@@ -191,6 +212,7 @@ def find_groups(
                 subscribed=topic in members[name].topics or (False if members[name].unknown is None else None),
                 notes=commits.get(name, _NO_COMMITS).notes,
                 owned=None if (held := members[name].assigned) is None else held.get(topic, frozenset()),
+                members=members[name].seen(topic),
             )
             for name in sorted(using)
         }
@@ -286,49 +308,53 @@ def _members(kind: str, group: Any) -> Members:
 def _classic(group: Any) -> Members:
     if group.protocol_type not in ("consumer", ""):
         return Members(any=True)
-    ids = frozenset(member.member_id for member in group.members)
     if group.group_state in ("PreparingRebalance", "CompletingRebalance"):  # no subscriptions or assignments then
-        return Members(any=True, unknown="is in a rebalance: its topics are not known yet", rebalancing=True, ids=ids)
-    topics: set[str] = set()
+        return _all(group, (), unknown="is in a rebalance: its topics are not known yet", rebalancing=True)
+    each: list[Member] = []
     assigned: set[tuple[str, int]] = set()
     unknown = None
     for member in group.members:
+        topics: frozenset[str] = frozenset()
+        mine: frozenset[tuple[str, int]] = frozenset()
         try:
-            topics |= subscribed_topics(bytes(member.member_metadata or b""))
-            assigned |= assigned_partitions(bytes(member.member_assignment or b""))
+            topics = subscribed_topics(bytes(member.member_metadata or b""))
+            mine = assigned_partitions(bytes(member.member_assignment or b""))
         except ValueError as error:
             unknown = f"has a member whose subscription cannot be read: {error}"
+        holds = {topic for topic, _ in mine}
+        assigned |= mine
+        each.append(Member(member.member_id, member.client_id, topics | holds, holds))
     return Members(
         any=True,
-        topics=frozenset(topics.union(topic for topic, _ in assigned)),
+        each=tuple(each),
+        topics=frozenset().union(*(member.topics for member in each)),
         streams=group.protocol_data == "stream",
         unknown=unknown,
-        ids=ids,
         assigned=_by_topic(assigned) if unknown is None else None,
     )
 
 
 def _consumer(group: Any) -> Members:
     """Read patterns by their assignments: the broker's expressions (RE2) are not Python's."""
-    topics: set[str] = set()
+    each: list[Member] = []
     held: set[tuple[str, int]] = set()
     stable, by_pattern = group.group_state == "Stable", False
     for member in group.members:
         assigned, target = _assigned(member.assignment), _assigned(member.target_assignment)
         held |= assigned | target
-        topics |= {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
+        topics = {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
+        each.append(Member(member.member_id, member.client_id, topics, {topic for topic, _ in assigned}))
         by_pattern = by_pattern or bool(member.subscribed_topic_regex)
         stable = stable and assigned == target
     unknown = None
     if by_pattern and not stable:
         unknown = "subscribes by a pattern and is not stable: its topics are not known yet"
-    ids = frozenset(member.member_id for member in group.members)
     return Members(
         any=True,
-        topics=frozenset(topics),
+        each=tuple(each),
+        topics=frozenset().union(*(member.topics for member in each)),
         unknown=unknown,
         rebalancing=unknown is not None,
-        ids=ids,
         assigned=_by_topic(held),
     )
 
@@ -337,17 +363,23 @@ def _share(group: Any) -> Members:
     topics: set[str] = set()
     for member in group.members:
         topics |= {*member.subscribed_topic_names, *(topic for topic, _ in _assigned(member.assignment))}
-    return Members(any=True, topics=frozenset(topics))
+    return _all(group, topics)
 
 
 def _streams(group: Any) -> Members:
     if group.topology is None or group.topology.subtopologies is None:
-        why = "has no topology yet: its topics are not known"
-        return Members(any=True, streams=True, unknown=why)
+        return _all(group, (), streams=True, unknown="has no topology yet: its topics are not known")
     topics: set[str] = set()
     for part in group.topology.subtopologies:
         topics |= {*part.source_topics, *(source.name for source in part.repartition_source_topics)}
-    return Members(any=True, topics=frozenset(topics), streams=True)
+    return _all(group, topics, streams=True)
+
+
+def _all(group: Any, topics: Iterable[str], **others: Any) -> Members:
+    """Return the members of a group of which any may read any of its topics."""
+    whole = frozenset(topics)
+    each = tuple(Member(member.member_id, member.client_id, whole) for member in group.members)
+    return Members(any=True, each=each, topics=whole, **others)
 
 
 def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:

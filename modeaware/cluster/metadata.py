@@ -20,6 +20,7 @@ from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.codec import ACTIVE_NODE_ID, ENDPOINT_NODE_ID
 from modeaware.wire.requests import (
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeProducersRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -284,13 +285,31 @@ def _leader_error(what: str, key: Partition, number: int) -> ClusterError:
     return refusal(f"{what} {key[0]}-{key[1]}", number, topic=key[0], partition=key[1])
 
 
-TOPIC_RESOURCE = 2
-"""The type of a topic in requests about configs."""
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+"""The types of resources in requests about configs."""
 SET_ON_TOPIC = 1
 """``config_source`` of a config that is set on the topic itself."""
 
-LATEST, EARLIEST = -1, -2
-"""Timestamps of ListOffsets: the end, and the log start."""
+
+def configs_request(kind: int, names: Iterable[str], *keys: str, min_version: int = 0) -> Any:
+    """Return a DescribeConfigs request for these resources; without ``keys`` for all of their configs."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = [resource(resource_type=kind, resource_name=n, configuration_keys=list(keys) or None) for n in names]
+    return DescribeConfigsRequest(resources=wanted, min_version=min_version)
+
+
+def read_configs(answer: Any) -> dict[str, Any]:
+    """Return each topic's configs of a DescribeConfigs response, or the :class:`ClusterError` of its refusal."""
+    found = {}
+    for result in answer.results:
+        name, code = result.resource_name, result.error_code
+        what = f"describe the configs of topic {name!r}"
+        found[name] = refusal(what, code, result.error_message, topic=name) if code else result.configs
+    return found
+
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+"""Timestamps of ListOffsets: the end, the log start, and (version 7) the record with the greatest timestamp."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Isolation levels: up to the high watermark, and to the last stable offset."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from modeaware.clock import utc
 from modeaware.cluster.commits import read_partitions
@@ -34,6 +34,14 @@ def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Par
     """
     if not starts:
         return {}
+    reads = read_batches(LeaderRequests(brokers), starts)
+    batches = {key: first_batch(read, starts[key]) for key, read in reads.items()}
+    return {key: batch for key, batch in batches.items() if batch is not None}
+
+
+def read_batches(leaders: LeaderRequests, starts: Mapping[Partition, int]) -> dict[Partition, bytes]:
+    """Return the batches of each partition from an offset on, :data:`RESPONSE_BYTES` of a leader at most. A partition
+    whose leader does not return any is missing."""
 
     def request(led: Led) -> Any:
         entry = FetchRequest.FetchTopic
@@ -62,23 +70,44 @@ def first_batches(brokers: Brokers, starts: Mapping[Partition, int]) -> dict[Par
             max_version=12,  # later ones name topics by id
         )
 
-    entries = LeaderRequests(brokers).entries(starts, "read", request, topic_name="topic", topics="responses")
-    batches = {key: first_batch(bytes(entry.records or b""), starts[key]) for key, entry in entries.items()}
-    return {key: batch for key, batch in batches.items() if batch is not None}
+    entries = leaders.entries(starts, "read", request, topic_name="topic", topics="responses")
+    return {key: bytes(entry.records) for key, entry in entries.items() if entry.records}
+
+
+class Batch(NamedTuple):
+    """A batch of data, by its header."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    attributes: int
+    timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    record_count: int
+
+
+def data_batches(read: bytes) -> Iterator[Batch]:
+    """Yield the batches but for markers, up to one of an older format. Of the last one there may be but a part."""
+    position = 0
+    while len(read) - position >= BATCH_HEADER.size:
+        base_offset, length, _, magic, _, attributes, last_delta, *others = BATCH_HEADER.unpack_from(read, position)
+        if magic != _MAGIC:
+            return
+        size_bytes = _LENGTH_COUNTS_FROM + length
+        position += size_bytes
+        if not attributes & _CONTROL:
+            first_ms, max_ms, producer_id, epoch, _, count = others
+            timestamp_ms = max_ms if attributes & _LOG_APPEND_TIME else first_ms
+            last = base_offset + last_delta
+            yield Batch(base_offset, last, size_bytes, attributes, timestamp_ms, producer_id, epoch, count)
 
 
 def first_batch(records: bytes, start: int) -> Straggler | None:
     """Return the first record at or after ``start``, by the header of the first batch of data that reaches so far."""
-    position = 0
-    while len(records) - position >= BATCH_HEADER.size:
-        header = BATCH_HEADER.unpack_from(records, position)
-        base_offset, length, _, magic, _, attributes, last_delta, first_ms, max_ms, producer_id, epoch, _, _ = header
-        if magic != _MAGIC:
-            return None
-        if base_offset + last_delta >= start and not attributes & _CONTROL:
-            timestamp_ms = max_ms if attributes & _LOG_APPEND_TIME else first_ms
-            return Straggler(max(base_offset, start), producer_id, epoch, timestamp_ms)
-        position += _LENGTH_COUNTS_FROM + length
+    for batch in data_batches(records):
+        if batch.last_offset >= start:
+            return Straggler(max(batch.base_offset, start), batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
     return None
 
 

@@ -44,7 +44,7 @@ from modeaware.librdkafka import ClusterMetadata, KafkaError, KafkaException, Ne
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, ReplaceTopicCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.topic_view import TopicView
-from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import IDENTITY
 from modeaware.wire.retries import Deadline, Retrying, RetryPolicy
 from modeaware.wire.security import bootstrap_servers
 
@@ -78,7 +78,7 @@ class AdminClient(librdkafka.AdminClient):
 
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
         config, stock_conf = split_client_config(with_process_settings(conf))
-        super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
+        super().__init__({**IDENTITY, **stock_conf}, **kwargs)
         self._calls = ControllerCalls(stock_conf, config)
         self._finalizer = weakref.finalize(self, abandon, self._calls.close, os.getpid())
         self._finalizer.atexit = False  # the registry of sources ends them at exit

@@ -30,7 +30,7 @@ from modeaware.confluent.statistics import stats_settings
 from modeaware.librdkafka import ClusterMetadata, Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import IDENTITY
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -76,7 +76,7 @@ class Consumer(_Slots):
         config, rest = split_client_config(with_process_settings(given_conf(args, kwargs)))
         stats = idle_stats()
         hints = StaleHints()
-        watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}
+        watched = {**IDENTITY, **rest, **stats_settings(rest, stats.call)}
         self._commits = commits = OwnCommits(rest)
         super().__init__(hints.listening(commits.listening(watched)))
         self._views = views = hints.views = registry.acquire(rest, config)

@@ -23,7 +23,7 @@ from modeaware.confluent.router import RoutedInPython, Router
 from modeaware.confluent.statistics import QueueLoads, stats_settings
 from modeaware.librdkafka import ClusterMetadata, KafkaError, KafkaException, Message
 from modeaware.views import registry
-from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import IDENTITY
 from partitioners import wants_load
 
 P = TypeVar("P", bound="Producer")
@@ -76,7 +76,7 @@ class Producer(_Slots):
         loads = QueueLoads() if partitioner is not None and wants_load(partitioner) else None
         hints = StaleHints()
         deliveries = Deliveries(conf)
-        theirs = {SOFTWARE_NAME: UNDERLYING_NAME, **hints.listening(conf), **deliveries.settings()}
+        theirs = {**IDENTITY, **hints.listening(conf), **deliveries.settings()}
         if beyond:
             del theirs["partitioner"]
         if loads is not None:

@@ -32,13 +32,15 @@ from kafka.structs import OffsetAndMetadata as OffsetAndMetadata
 
 from modeaware.chain import written_topic
 from modeaware.views.source import Views
-from modeaware.wire.capabilities import UNDERLYING_NAME
+from modeaware.wire.capabilities import CLIENT_ID, UNDERLYING_NAME
 
 
 def named_client(configs: dict[str, Any]) -> dict[str, Any]:
-    """Return ``configs`` with connections that bear the name (KIP-511) of clients that heed modes: an endpoint that
-    rejects old clients accepts them. A ``kafka_client`` of the application's stays as it is."""
-    return {"kafka_client": partial(KafkaNetClient, client_software_name=UNDERLYING_NAME), **configs}
+    """Return ``configs`` with the client id by which brokers show a mode-aware client, and with connections that bear
+    its software name (KIP-511): an endpoint that rejects old clients accepts them. A ``client_id`` and a
+    ``kafka_client`` of the application's stay as they are."""
+    client = partial(KafkaNetClient, client_software_name=UNDERLYING_NAME)
+    return {"kafka_client": client, "client_id": CLIENT_ID, **configs}
 
 
 def add_listener(metadata: Any, listener: Callable[[Any], Any]) -> None:

@@ -73,6 +73,34 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True)
+class MembersSeen:
+    """The members of a group that read a topic, as brokers show them.
+
+    Mode-aware clients have a client id of their own where the application sets none
+    (:data:`modeaware.wire.capabilities.CLIENT_ID`). Any client can be given that id, and one with another id may be
+    mode-aware too: the first are *seen* to be mode-aware, which proves nothing, and of the others it is *not told*.
+
+    Attributes:
+        aware: how many are seen to be mode-aware.
+        not_told: of how many that is not told.
+        holding: how many hold a partition of the topic, where a partition has one member.
+    """
+
+    aware: int = 0
+    not_told: int = 0
+    holding: int = 0
+
+    @property
+    def text(self) -> str:
+        """Their numbers in words, such as ``2 seen to be mode-aware, 1 not told``."""
+        counts = ((self.aware, "seen to be mode-aware"), (self.not_told, "not told"))
+        return ", ".join(f"{n} {words}" for n, words in counts if n) or "none"
+
+    def __add__(self, other: MembersSeen) -> MembersSeen:
+        return MembersSeen(self.aware + other.aware, self.not_told + other.not_told, self.holding + other.holding)
+
+
+@dataclass(frozen=True)
 class GroupFacts:
     """One group's progress on one topic.
 
@@ -90,6 +118,7 @@ class GroupFacts:
             rebalance.
         notes: partition -> what the metadata of the commit says; one without metadata is missing.
         owned: the partitions that members are assigned; None: not known, as in a rebalance.
+        members: those that are subscribed to the topic or assigned partitions of it; while that is not known, all.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -102,6 +131,7 @@ class GroupFacts:
     subscribed: bool | None = False
     notes: Mapping[int, Note] = field(default_factory=dict)
     owned: frozenset[int] | None = None
+    members: MembersSeen = MembersSeen()
 
     def has_committed(self, partition_count: int) -> bool:
         """Return whether the group has an offset on each partition of a topic that has so many."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, is_evacuation_group, unread_offsets
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
 from modeaware.lifecycle.moved import gate_texts
 from modeaware.lifecycle.state import drains, moving
 from modeaware.modelog.group_rules import GroupRule
@@ -58,6 +58,7 @@ class GroupProgress:
     Attributes:
         facts: on the topic; None: the brokers do not list the group there.
         kind: classic, consumer, share or streams; null for a group that the brokers do not list.
+        members: those that read the topic; while that is not known, as in a rebalance, all of the group.
         stateful: it keeps state per partition.
         required: whether a drain waits for it, where it is not waived.
         evacuates: its commits prove the evacuation.
@@ -68,10 +69,10 @@ class GroupProgress:
         must_move: a replacement waits for it to move.
         is_waived: where partitions, or the replacement as a whole, need not wait for it.
         let_through: whether it may read the new topic; null where no group is to move.
-        gate: what it waits for before it may, in words; null: nothing.
+        gate: why the gate is closed for it, in words; null: it is open, or no group is to move.
     """
 
-    json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "stateful", "waived")
+    json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "members", "stateful", "waived")
 
     group: str
     facts: GroupFacts | None = field(metadata={"json": None})
@@ -92,6 +93,10 @@ class GroupProgress:
     @property
     def has_members(self) -> bool:
         return self.facts is not None and self.facts.has_members
+
+    @property
+    def members(self) -> MembersSeen:
+        return self.facts.members if self.facts is not None else MembersSeen()
 
     @property
     def stateful(self) -> bool:

@@ -118,6 +118,14 @@ AS_ASKED = frozenset({DELAY, RETENTION, OPENING, PAUSED, PREDECESSOR_FIRST})
 PASSING = frozenset({GROUPS_UNKNOWN, GROUP_SETTLING, NOT_FENCED, END_NOT_READ, UNAVAILABLE, DELETING})
 """Reasons of a replacement as a whole that come and go by themselves."""
 
+ALARMS = frozenset(
+    {
+        *(STRAGGLER, TRUNCATED, COMPACTED, GROUPS_HIDDEN, GROUPS_TOO_MANY, GROUP_GONE, GROUP_BEYOND_END),
+        *(GROUP_TRUNCATED, GROUP_STATEFUL, FENCE_DENIED, SUCCESSOR_GONE, NAME_TAKEN, LEADS_NOWHERE, NO_SUCCESSOR),
+    }
+)
+"""Reasons at which changes of further topics had better not begin: something is wrong, and waiting does not cure it."""
+
 OF_READERS = frozenset(
     {
         GROUP_LAG,
@@ -148,6 +156,11 @@ def code_of(reason: str) -> str:
 def group_of(reason: str) -> str:
     """Return the group, or topic, that a reason names; "": none."""
     return reason.partition(":")[2]
+
+
+def is_alarm(reason: str | None) -> bool:
+    """Return whether a reason, if any, is one of :data:`ALARMS`."""
+    return reason is not None and code_of(reason) in ALARMS
 
 
 def brief(reason: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from modeaware.adoption.installing import command_settings
 from modeaware.durations import duration_ms
 from modeaware.errors import ModeAwareError
-from modeaware.plan.html import write_page
+from modeaware.plan.html import plan_html, write_file
 from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.reports.serialise import json_help, json_text
@@ -96,7 +96,7 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
         text = json_text(resize_plan) if args.json else plan_text(resize_plan)
         print(encodable(text, sys.stdout.encoding or "utf-8"))
         if args.html is not None:
-            write_page(resize_plan, args.html)
+            write_file(plan_html(resize_plan), args.html)
             if not args.json:  # spark-submit merges both outputs of a program
                 print(f"Written: {args.html}", file=sys.stderr)
 

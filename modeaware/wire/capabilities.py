@@ -22,6 +22,10 @@ UNDERLYING_NAME = "modeaware-librdkafka"
 """The software name of librdkafka underneath a client of ours, which reads no modes itself but follows them."""
 SOFTWARE_NAME = "client.software.name"
 """librdkafka's setting (KIP-511). An endpoint that refuses old clients serves our clients' librdkafka because of it."""
+CLIENT_ID = "modeaware"
+"""The client id of mode-aware clients whose application sets none: brokers show it of each member of a group."""
+IDENTITY: Mapping[str, str] = {SOFTWARE_NAME: UNDERLYING_NAME, "client.id": CLIENT_ID}
+"""librdkafka's settings by which brokers and endpoints recognise a mode-aware client; an application's come first."""
 _IDENTITY = "modeaware.controller."
 _API_VERSIONS_KEY, API_VERSIONS_VERSION, _METADATA_KEY, _MODES_VERSION = 18, 3, 3, 10
 _SUPPORTED_FEATURES_TAG = 0

@@ -15,7 +15,7 @@ from modeaware.wire.codec import define_message
 # isort: split
 # The codec has explained a kafka-python that is not installed.
 from kafka.protocol.admin.acl import DescribeAclsRequest
-from kafka.protocol.admin.cluster import DescribeClusterRequest
+from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.admin.topics import (

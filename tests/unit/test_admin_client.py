@@ -468,9 +468,15 @@ def test_a_command_follows_the_claim_away_from_a_standby(
             assert controller.commands == [DeletePartitionsCommand("orders", 1)]
 
 
-@pytest.mark.parametrize(("conf", "told"), [({}, "modeaware-librdkafka"), ({"client.software.name": "mine"}, "mine")])
-def test_an_endpoint_that_refuses_old_clients_takes_it_for_none(
-    monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any], told: str
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        ({}, ("modeaware-librdkafka", "modeaware")),
+        ({"client.software.name": "mine", "client.id": "app"}, ("mine", "app")),
+    ],
+)
+def test_brokers_and_endpoints_are_shown_a_mode_aware_client_unless_the_application_names_it(
+    monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any], told: tuple[str, str]
 ) -> None:
     heard: list[dict[str, Any]] = []
     real = StockAdminClient.__init__
@@ -481,7 +487,7 @@ def test_an_endpoint_that_refuses_old_clients_takes_it_for_none(
 
     monkeypatch.setattr(StockAdminClient, "__init__", listen)
     AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **conf}).close()
-    assert [conf["client.software.name"] for conf in heard] == [told]
+    assert [(conf["client.software.name"], conf["client.id"]) for conf in heard] == [told]
 
 
 def test_a_client_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:

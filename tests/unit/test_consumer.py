@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,19 @@ def test_poll_and_consume_are_librdkafkas_own(views: FakeViews) -> None:
     with Consumer(NOWHERE) as consumer:
         for name in ("poll", "consume"):
             assert is_librdkafkas_own(getattr(consumer, name))
+
+
+@pytest.mark.parametrize(("own", "shown"), [({}, "modeaware"), ({"client.id": "billing-1"}, "billing-1")])
+@pytest.mark.parametrize("client", [Consumer, Producer])
+def test_the_client_id_shows_a_mode_aware_client_unless_the_application_sets_one(
+    views: FakeViews, client: type[Consumer | Producer], own: dict[str, str], shown: str
+) -> None:
+    told: list[str] = []
+    group = {"group.id": "g"} if client is Consumer else {}
+    stats = {"statistics.interval.ms": 50, "stats_cb": lambda text: told.append(json.loads(text)["client_id"])}
+    with client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **group, **stats, **own}) as made:
+        eventually(lambda: [made.poll(0)] and bool(told))
+    assert set(told) == {shown}
 
 
 def test_a_subclass_that_overrides_poll_is_called_and_reaches_ours(views: FakeViews) -> None:

@@ -17,10 +17,11 @@ from modeaware.cluster.group_listing import partition_of
 from modeaware.cluster.groups import NEW_MEMBERS_S, GroupsFound, StableGroups, find_groups, group_commits
 from modeaware.cluster.metadata import Partition
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.notes import Note
+from modeaware.wire.capabilities import CLIENT_ID
 from modeaware.wire.requests import assigned_partitions
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 from tests.support.lifecycle import admitted, after, facts, log, shrink
@@ -70,19 +71,24 @@ def test_commits_of_one_group_are_known_or_an_error(brokers: FakeBrokers) -> Non
         group_commits(brokers, "g", TOPIC, PARTITIONS)
 
 
-def member(topics: list[str], assigned: list[str] = ()) -> SimpleNamespace:
+def member(topics: list[str], assigned: list[str] = (), client_id: str = "rdkafka") -> SimpleNamespace:
     """One of a classic group."""
     part = ConsumerProtocolAssignment.TopicPartition
     parts = [part(topic=topic, partitions=[0]) for topic in assigned]
     return SimpleNamespace(
         member_id=f"member-of-{'-'.join(topics)}",
+        client_id=client_id,
         member_metadata=ConsumerProtocolSubscription(version=1, topics=topics, user_data=b"").encode(),
         member_assignment=ConsumerProtocolAssignment(version=1, assigned_partitions=parts, user_data=b"").encode(),
     )
 
 
 def new_member(
-    topics: list[str] = (), regex: str | None = None, target: list[str] = (), assigned: list[str] = ()
+    topics: list[str] = (),
+    regex: str | None = None,
+    target: list[str] = (),
+    assigned: list[str] = (),
+    client_id: str = "rdkafka",
 ) -> SimpleNamespace:
     """One of a KIP-848 or share group."""
 
@@ -92,6 +98,7 @@ def new_member(
 
     return SimpleNamespace(
         member_id="member",
+        client_id=client_id,
         subscribed_topic_names=list(topics),
         subscribed_topic_regex=regex,
         assignment=assignment(list(assigned)),
@@ -126,7 +133,9 @@ class TestWhoUsesATopic:
         running(brokers, "not", member(["x"]))
         found = find(brokers)
         owned = frozenset({0} if assigned_partitions(which.member_assignment) else ())
-        assert found.groups == {"g": GroupFacts(has_members=True, subscribed=True, owned=owned)}
+        (group,) = found.groups.values()
+        assert group.members.not_told == 1
+        assert replace(group, members=MembersSeen()) == GroupFacts(has_members=True, subscribed=True, owned=owned)
         assert found.any_doubt is None
 
     def test_metadata_of_commits_are_notes_and_members_own_partitions(self, brokers: FakeBrokers) -> None:
@@ -149,8 +158,49 @@ class TestWhoUsesATopic:
         running(brokers, "not", new_member(["x"]), kind="consumer", state="Assigning")
         found = find(brokers)
         owned = frozenset({0} if which.target_assignment.topic_partitions else ())
-        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer", subscribed=True, owned=owned)}
+        (group,) = found.groups.values()
+        expected = GroupFacts(has_members=True, kind="consumer", subscribed=True, owned=owned)
+        assert replace(group, members=MembersSeen()) == expected
         assert found.any_doubt is None
+
+    def test_members_that_hold_a_partition_are_counted(self, brokers: FakeBrokers) -> None:
+        running(brokers, "g", member([TOPIC], [TOPIC]), member(["x"], ["x", TOPIC]), member([TOPIC]))
+        new = (new_member(target=[TOPIC]), new_member(assigned=[TOPIC]))
+        running(brokers, "new", *new, kind="consumer", state="Reconciling")
+        running(brokers, "shared", *new, kind="share")
+        running(brokers, "idle", member([TOPIC]))
+        holding = {name: group.members.holding for name, group in find(brokers).groups.items()}
+        assert holding == {"g": 2, "new": 1, "shared": 0, "idle": 0}
+
+    def test_members_are_seen_to_be_mode_aware_by_the_client_id_alone(self, brokers: FakeBrokers) -> None:
+        ours, others = CLIENT_ID, ("rdkafka", "modeaware-2", "Modeaware", "")
+        running(brokers, "ours", member([TOPIC], client_id=ours), member([TOPIC], [TOPIC], ours))
+        running(brokers, "stock", *(member([TOPIC], client_id=each) for each in others))
+        mixed = (new_member([TOPIC], client_id=ours), new_member([TOPIC]), new_member(["x"], client_id=ours))
+        for kind in ("consumer", "share"):
+            running(brokers, kind, *mixed, kind=kind)
+        committed(brokers, "elsewhere").describe["members"] = [member(["x"], client_id=ours)]
+        brokers.groups["elsewhere"].state = "Stable"
+        committed(brokers, "empty")
+        members = {name: group.members for name, group in find(brokers).groups.items()}
+        assert members == {
+            "ours": MembersSeen(2, 0, 1),
+            "stock": MembersSeen(0, 4),
+            "consumer": MembersSeen(1, 1),
+            "share": MembersSeen(2, 1),  # any member may read any topic of the group
+            "elsewhere": MembersSeen(),
+            "empty": MembersSeen(),
+        }
+        assert [members[name].text for name in ("ours", "consumer", "empty")] == [
+            "2 seen to be mode-aware",
+            "1 seen to be mode-aware, 1 not told",
+            "none",
+        ]
+
+    def test_all_members_count_while_it_is_not_known_what_they_read(self, brokers: FakeBrokers) -> None:
+        group = committed(brokers, "g")
+        group.state, group.describe["members"] = "PreparingRebalance", [member([], client_id=CLIENT_ID), member([])]
+        assert find(brokers).groups["g"].members == MembersSeen(1, 1)
 
     def test_a_pattern_is_not_read_here(self, brokers: FakeBrokers) -> None:
         """This one would take Python's engine longer than the world lasts; a stable group's assignments tell."""
@@ -172,10 +222,12 @@ class TestWhoUsesATopic:
         assert find(brokers).groups["g"].subscribed is None, "whether it still reads it is not known"
 
     def test_a_streams_group_by_its_topology(self, brokers: FakeBrokers) -> None:
-        group = running(brokers, "app", SimpleNamespace(), kind="streams", protocol_type="streams")
+        group = running(brokers, "app", member([]), kind="streams", protocol_type="streams")
         part = SimpleNamespace(source_topics=["x"], repartition_source_topics=[SimpleNamespace(name=TOPIC)])
         group.describe["topology"] = SimpleNamespace(subtopologies=[part])
-        facts = GroupFacts(has_members=True, kind="streams", stateful=True, subscribed=True)
+        facts = GroupFacts(
+            has_members=True, kind="streams", stateful=True, subscribed=True, members=MembersSeen(not_told=1)
+        )
         assert find(brokers).groups == {"app": facts}
 
     def test_a_topic_that_its_coordinator_hides(self, brokers: FakeBrokers) -> None:
@@ -282,11 +334,11 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
         (lambda b: vars(committed(b, "g")).update(offsets_error=30), "group 'g' cannot be judged"),
         (lambda b: vars(b).update(offsets_topic_error=29), "the right to DESCRIBE the topic __consumer_offsets"),
         (
-            lambda b: running(b, "g", SimpleNamespace(member_id="m", member_metadata=b"?", member_assignment=b"")),
+            lambda b: running(b, "g", SimpleNamespace(**vars(member([])) | {"member_metadata": b"?"})),
             "subscription cannot be read",
         ),
         (
-            lambda b: running(b, "app", SimpleNamespace(), kind="streams").describe.update(topology=None),
+            lambda b: running(b, "app", member([]), kind="streams").describe.update(topology=None),
             "topology",
         ),
     ],

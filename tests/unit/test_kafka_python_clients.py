@@ -38,6 +38,14 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     net.close()
 
 
+def test_the_client_id_shows_a_mode_aware_client_unless_the_application_sets_one(views: FakeViews) -> None:
+    for own, shown in ({}, "modeaware"), ({"client_id": "billing-1"}, "billing-1"):
+        consumer, producer = KafkaConsumer(**OFFLINE, **own), KafkaProducer(**OFFLINE, **own)
+        assert consumer.config["client_id"] == producer.config["client_id"] == shown
+        consumer.close()
+        producer.close(timeout=0)
+
+
 def test_consumer_reads_what_it_is_assigned_but_for_partitions_of_mode_none(
     views: FakeViews, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,7 +16,7 @@ from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, c
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
 from modeaware.cli.change import Change, Situation
-from modeaware.cli.outcome import Watch
+from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.observer import Look
@@ -25,7 +25,7 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRef
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from modeaware.lifecycle.drain import required_of
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, MembersSeen, PartitionFacts, TopicFacts
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
 from modeaware.lifecycle.report import ReplacementReport
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
@@ -52,7 +52,8 @@ WANTED = TopicReplacement("orders-v2", 4, config={"retention.ms": "5"})
 COMMAND = replace_command("orders", WANTED, FOUND)
 GROUPS = {
     "app": GroupFacts({0: 1}, stateful=True, kind="streams"),
-    "billing": GroupFacts({0: 1}, has_members=True),
+    "audit": GroupFacts({0: 1}, has_members=True, members=MembersSeen(2)),
+    "billing": GroupFacts({0: 1}, has_members=True, members=MembersSeen(2, 1)),
     "connect-sink": GroupFacts({0: 1}),
 }
 FACTS = TopicFacts("orders", "id", 6, groups=GROUPS)
@@ -118,7 +119,8 @@ def test_plan_says_everything_beforehand() -> None:
         "Config retention.ms=5 (given)",
         "Not copied, it names partitions: follower.replication.throttled.replicas",
         "Group app (streams): has no members now",
-        "Group billing (classic): nothing where all members run modeaware; else read orders to its end",
+        "Group audit (classic): members: 2 seen to be mode-aware by their client id; nothing, but with modeaware.on.",
+        "Group billing (classic): members: 2 seen to be mode-aware, 1 not told; nothing where all run modeaware; ",
         "Group connect-sink (classic): has no members now",
         "wait about 11 s",
         "  kafka-acls.sh --add",
@@ -387,6 +389,37 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
     assert Watch([Replace(6, replace(COMMAND, undo=True))]).ended(described(None, "done"))
 
 
+@pytest.mark.parametrize(
+    ("now_under_the_name", "was_seen", "what"),
+    [
+        ({"leads_to": "orders-v2"}, False, reasons.text(reasons.NAME_TAKEN)),
+        ({"leads_to": "orders-v2"}, True, reasons.text(reasons.NAME_TAKEN)),
+        ({"replaces": "orders-v2"}, False, "a new topic has the name, which replaces orders-v2"),
+        ({}, True, reasons.text(reasons.NAME_TAKEN)),
+    ],
+)
+def test_wait_for_a_replacement_succeeds_where_another_topic_has_the_old_name_by_now(
+    now_under_the_name: dict[str, str], was_seen: bool, what: str
+) -> None:
+    watch, session = Watch([Replace(6, COMMAND)]), cast(Any, SimpleNamespace())
+    with_partitions = replace(described(SWITCHED, "drain"), partitions=cast(Any, ("p",) * 6))
+    assert not was_seen or not watch.ended(with_partitions)
+    other = replace(described(None, "done"), topic_id="other", partitions=cast(Any, ("p",)))
+    other = replace(other, **cast(Any, now_under_the_name))
+    assert watch.ended(other)
+    fewer = "; 2 fewer partitions" if was_seen else ""
+    expected = [f"orders: replaced by orders-v2 and deleted{fewer}.", f"orders: {what}."]
+    assert outcome(session, "orders", watch) == expected
+
+
+def test_wait_for_a_replacement_fails_where_it_was_given_up() -> None:
+    watch = Watch([Replace(6, COMMAND)])
+    assert not watch.ended(described(BEGUN, "announce"))
+    assert watch.ended(described(None, "done"))
+    with pytest.raises(ModeAwareError, match="was given up or undone"):
+        outcome(cast(Any, SimpleNamespace()), "orders", watch)
+
+
 def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:
     gone = replace(RECORD, topic_id="old", replacement=replace(SWITCHED, gone_ms=6_000))
     deleted = replace(RECORD, topic_id="older")
@@ -479,7 +512,7 @@ class FakeChange:
     def embed(self, claim: object) -> None:
         self.asked.append("embed")
 
-    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None]) -> None:
+    def wait(self, *topics: str, ended: Callable[[Any], bool], lost: Callable[[Any], None], **_: object) -> None:
         self.waited = topics
         for each in self.ends:
             if isinstance(each, RequestRefused):

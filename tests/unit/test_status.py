@@ -15,6 +15,7 @@ from modeaware import cli
 from modeaware.cli import status
 from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import MembersSeen
 from modeaware.lifecycle.report import ReplacementReport, TopicReport
 from modeaware.modes import PartitionMode
 from modeaware.reports.status import BY_ITSELF, NEXT, StatusReport, status_report
@@ -130,17 +131,19 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicReport]:
 def test_text_is_one_table(told: list[TopicReport], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", *SERVER]) == 0
     assert capsys.readouterr().out == "No change is under way.\n"
-    told += [shrinking(draining(4), draining(5)), replaced("paused", topic="payments")]
+    members = (SimpleNamespace(members=seen) for seen in (MembersSeen(2, 1, 3), MembersSeen(), MembersSeen(1)))
+    told += [shrinking(draining(4), draining(5)), replaced("paused", topic="payments", groups=tuple(members))]
     assert cli.main(["status", *SERVER]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
-    assert re.split("  +", heading) == ["Topic", "Change", "Phase", "Partitions", "Waits for", "Next"]
+    assert re.split("  +", heading) == ["Topic", "Change", "Phase", "Partitions", "Members", "Waits for", "Next"]
     assert [re.split("  +", line) for line in lines] == [
         [
-            *("orders", "shrink from 6 to 4", "drain", "4-5", "group 'billing' has not consumed it to the seal"),
+            *("orders", "shrink from 6 to 4", "drain", "4-5", "none"),
+            "group 'billing' has not consumed it to the seal",
             "modeaware groups list orders --bootstrap-server k:1",
         ],
         [
-            *("payments", "replacement by orders-v2 (4)", "announce", "-"),
+            *("payments", "replacement by orders-v2 (4)", "announce", "-", "3 seen to be mode-aware, 1 not told"),
             *("the replacement was requested with --pause-before-switch",),
             "modeaware replace payments --bootstrap-server k:1",
         ],

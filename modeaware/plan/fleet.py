@@ -1,0 +1,381 @@
+"""Which topics of a cluster have too many partitions, how many they need, and what that frees. Pure.
+
+A topic needs as many partitions as its busiest hour fills twice over, by bytes and by records; as many as the members
+of one group that hold a partition of it; and two at the least. It is left as it is where that is more than three
+quarters of what it has, because a change has its cost. It is also left where something is unknown that may require
+more partitions.
+
+Only a replacement frees replicas. A shrink frees what consumers and groups do for partitions, and is advised where
+the brokers have no fence for a replacement (:mod:`modeaware.cluster.fence`); its count divides the present one, so that
+only keys of retired partitions move. Refusals are those of the admission (:mod:`modeaware.lifecycle.objections`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import ClassVar, Literal
+
+from modeaware.config import ControllerConfig
+from modeaware.durations import duration_text
+from modeaware.lifecycle.commands import DeletePartitionsCommand, Objection, ReplaceTopicCommand
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.objections import objections
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import divides, format_ranges
+from modeaware.plan.rates import DAY_MS, HOUR_MS, LogConfigs, Note, Rates, TopicLogs, Window, rates
+from modeaware.printable import number
+
+Action = Literal["replace", "shrink", "leave", "delete?"]
+HOURS_A_MONTH = 730
+HEADROOM = 2
+LEAST = 2
+LEFT_ABOVE = 0.75
+SMALL_BYTES_PER_S = 1_000_000
+_ORDER: Mapping[Action, int] = {"replace": 0, "shrink": 1, "delete?": 2, "leave": 3}
+_VERSION = re.compile(r"(?s:(.*))-v(\d{1,6})")
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What one partition may carry, and what one costs.
+
+    Attributes:
+        bytes_per_s, records_per_s: of one partition.
+        most_on_broker: the most replicas that a broker should hold; None: any number.
+        price: of one partition for an hour; None: not given.
+    """
+
+    bytes_per_s: float = 5 * 1024 * 1024
+    records_per_s: float = 10_000
+    most_on_broker: int | None = None
+    price: float | None = None
+
+
+@dataclass(frozen=True)
+class ScannedTopic:
+    """One topic as the brokers show it.
+
+    Attributes:
+        replicas: broker -> how many replicas of its partitions it holds.
+        record: in the mode log; None: it was never changed.
+        record_error: why that is not known.
+    """
+
+    facts: TopicFacts
+    replicas: Mapping[int, int]
+    logs: TopicLogs
+    configs: LogConfigs = field(default_factory=LogConfigs)
+    record: TopicRecord | None = None
+    record_error: str | None = None
+
+    @property
+    def largest_group(self) -> tuple[int, str]:
+        """The most members of a group that hold a partition, and that group."""
+        return max(((group.members.holding, name) for name, group in self.facts.groups.items()), default=(0, ""))
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a scan found.
+
+    Attributes:
+        topics: those that were chosen.
+        names: of all topics of the cluster.
+        can_replace: whether its brokers have a fence.
+        replaced: the records of topics that are or were replaced.
+        unseen: what could not be seen.
+    """
+
+    topics: Sequence[ScannedTopic]
+    window: Window
+    names: Collection[str] = ()
+    can_replace: bool = True
+    config: ControllerConfig = field(default_factory=ControllerConfig)
+    replaced: tuple[TopicRecord, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TopicAdvice:
+    """What to do about one topic.
+
+    Attributes:
+        topic: its name.
+        partitions: how many it has.
+        to: how many to have: what it needs, what it has where it is left, or 0 where it may be deleted.
+        do: replace, shrink, leave, or delete? where nothing was written in the window and no group uses it.
+        needs: how many partitions its rates and its groups need.
+        replacement: the name for the new topic, where it is to be replaced.
+        frees: the replicas that go with it.
+        rates: what is written to it.
+        retention_ms: -1: records are kept.
+        members: the most members of one group that hold a partition.
+        groups: the groups that use it.
+        blocks: why the change would be refused, by the codes of ``modeaware plan TOPIC``.
+        reason: what decides.
+        notes: what the figures do not say.
+    """
+
+    json_also: ClassVar = ("topic", "partitions", "to", "frees", "retention_ms", "members", "groups")
+
+    scanned: ScannedTopic = field(metadata={"json": None})
+    do: Action
+    needs: int
+    replacement: str | None
+    rates: Rates
+    blocks: tuple[str, ...]
+    reason: str
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def topic(self) -> str:
+        return self.scanned.facts.topic
+
+    @property
+    def partitions(self) -> int:
+        return self.scanned.facts.partition_count
+
+    @property
+    def to(self) -> int:
+        if self.do == "leave":
+            return self.partitions
+        return 0 if self.do == "delete?" else self.needs
+
+    @property
+    def frees(self) -> int:
+        return self.replicas * (self.partitions - self.to) // self.partitions if self.do != "shrink" else 0
+
+    @property
+    def retention_ms(self) -> int | None:
+        return self.scanned.configs.retention_ms
+
+    @property
+    def members(self) -> int:
+        return self.scanned.largest_group[0]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(sorted(self.scanned.facts.groups))
+
+    @property
+    def replicas(self) -> int:
+        return sum(self.scanned.replicas.values())
+
+    @property
+    def changes(self) -> bool:
+        return self.do in ("replace", "shrink")
+
+    @property
+    def wants_hours(self) -> bool:
+        """Whether a lower peak would change the count."""
+        return self.rates.is_bound and not self.blocks and self.needs > max(self.members, LEAST)
+
+
+@dataclass(frozen=True)
+class BrokerLoad:
+    """The replicas on one broker: before, and after all replacements if new ones are spread as the old ones are.
+
+    Attributes:
+        above: whether it has more than ``--max-partitions-per-broker`` afterwards.
+    """
+
+    broker: int
+    before: int
+    after: int
+    above: bool = False
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """What to do about the topics of a cluster.
+
+    Attributes:
+        window_ms: the time whose rates were looked at.
+        topics: those that free the most come first.
+        partitions, replicas: of all topics.
+        frees: the replicas that all replacements free.
+        frees_partitions: the partitions.
+        deletable: the replicas of topics that may be deleted; not part of ``frees``.
+        saved_a_month: what ``frees_partitions`` cost in a month, by ``--price-per-partition-hour``.
+        by_members: how many topics are below 1 MB/s and have more partitions than their largest group has members.
+        brokers: each with its replicas.
+        curve: the replicas that the first topics free, one more with each item.
+        unseen: what could not be seen.
+    """
+
+    json_also: ClassVar = (
+        *("partitions", "replicas", "frees", "frees_partitions", "deletable", "saved_a_month", "by_members", "curve"),
+    )
+
+    created_ms: int
+    window_ms: int
+    topics: tuple[TopicAdvice, ...]
+    brokers: tuple[BrokerLoad, ...]
+    price: float | None = field(default=None, metadata={"json": None})
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        return sum(topic.partitions for topic in self.topics)
+
+    @property
+    def replicas(self) -> int:
+        return sum(topic.replicas for topic in self.topics)
+
+    @property
+    def frees(self) -> int:
+        return sum(topic.frees for topic in self.advised("replace"))
+
+    @property
+    def frees_partitions(self) -> int:
+        return sum(topic.partitions - topic.to for topic in self.advised("replace"))
+
+    @property
+    def deletable(self) -> int:
+        return sum(topic.frees for topic in self.advised("delete?"))
+
+    @property
+    def saved_a_month(self) -> float | None:
+        return None if self.price is None else self.frees_partitions * self.price * HOURS_A_MONTH
+
+    @property
+    def by_members(self) -> int:
+        peaks = ((topic, topic.rates.peak_bytes_per_s) for topic in self.topics)
+        small = (topic for topic, peak in peaks if peak is not None and peak < SMALL_BYTES_PER_S)
+        return sum(topic.partitions > max(topic.members, 1) for topic in small)
+
+    @property
+    def curve(self) -> tuple[int, ...]:
+        return tuple(accumulate(topic.frees for topic in self.advised("replace")))
+
+    def advised(self, do: Action) -> list[TopicAdvice]:
+        """Return the topics for which it advises that."""
+        return [topic for topic in self.topics if topic.do == do]
+
+
+def make_fleet_plan(fleet: Fleet, sizing: Sizing) -> FleetPlan:
+    """Return the advice about the topics of a fleet, those first that free the most replicas."""
+    names = set(fleet.names)
+    rows = []
+    for topic in sorted(fleet.topics, key=lambda topic: topic.facts.topic):
+        row = advise(topic, fleet, sizing, names)
+        names |= {row.replacement} if row.replacement is not None else set()
+        rows.append(row)
+    rows.sort(key=lambda row: (_ORDER[row.do], -row.frees, row.to - row.partitions, row.topic))
+    before, after = Counter[int](), defaultdict[int, float](float)
+    for row in rows:
+        for broker, n in row.scanned.replicas.items():
+            before[broker] += n
+            after[broker] += n * row.to / row.partitions if row.do == "replace" else n
+    loads = ((broker, n, round(after[broker])) for broker, n in sorted(before.items()))
+    most = sizing.most_on_broker
+    brokers = tuple(BrokerLoad(broker, n, left, most is not None and left > most) for broker, n, left in loads)
+    return FleetPlan(fleet.window.now_ms, fleet.window.length_ms, tuple(rows), brokers, sizing.price, fleet.unseen)
+
+
+def advise(topic: ScannedTopic, fleet: Fleet, sizing: Sizing, names: Collection[str] = ()) -> TopicAdvice:
+    """Return what to do about one topic.
+
+    Args:
+        names: those that a new topic cannot have.
+    """
+    facts, now = topic.facts, topic.facts.partition_count
+    rate = rates(topic.logs, topic.configs, fleet.window)
+    floor, reason = max(_floors(topic, rate, sizing), key=lambda floor: floor[0])
+    needs = min(floor, now)
+    replacement = new_name(facts.topic, names)
+    command: ReplaceTopicCommand | DeletePartitionsCommand = ReplaceTopicCommand(facts.topic, replacement, needs)
+    do: Action = "replace"
+    if not fleet.can_replace:
+        do, needs = "shrink", next(n for n in range(needs, now + 1) if divides(n, now))
+        command = DeletePartitionsCommand(facts.topic, needs)
+    refused: list[Objection] = []
+    if needs < now:
+        refused += objections(command, topic.record, facts, fleet.config, fleet.window.now_ms, fleet.replaced)
+    if _is_unused(topic, rate):
+        do, reason = "delete?", f"no record for {duration_text(fleet.window.length_ms)}, and no group uses it"
+    elif (kept := _why_left(topic, rate, needs, refused)) is not None:
+        do, reason = "leave", kept
+    notes = (*rate.notes, *_unknown(topic))
+    blocks = tuple(each.kind for each in refused)
+    return TopicAdvice(topic, do, needs, replacement if do == "replace" else None, rate, blocks, reason, notes)
+
+
+def _floors(topic: ScannedTopic, rate: Rates, sizing: Sizing) -> Iterator[tuple[int, str]]:
+    """Yield how many partitions a topic needs, and what for."""
+
+    def filled(per_s: float, of_one: float) -> int:
+        return math.ceil(HEADROOM * per_s / of_one)
+
+    members, group = topic.largest_group
+    peak = "at most, in its busiest hour" if rate.is_bound else "in its busiest hour"
+    records, size = rate.peak_records_per_s, rate.peak_bytes_per_s or 0.0
+    yield LEAST, f"{LEAST} are enough"
+    yield members, f"{members} members of group {group!r} hold partitions"
+    yield filled(records, sizing.records_per_s), f"{number(records)} records/s {peak}"
+    yield filled(size, sizing.bytes_per_s), f"{size / 1e6:.1f} MB/s {peak}"
+
+
+def _why_left(topic: ScannedTopic, rate: Rates, needs: int, refused: Sequence[Objection]) -> str | None:
+    """Return why a topic is left as it is."""
+    count = topic.facts.partition_count
+    if topic.logs.unread:
+        return f"no leader answers for partitions {format_ranges(topic.logs.unread)}"
+    if topic.record_error is not None:
+        return topic.record_error
+    if refused:
+        return refused[0].text
+    if needs > LEFT_ABOVE * count:
+        return f"it needs {needs} of its {count} partitions"
+    if rate.seen_ms < DAY_MS:
+        return f"its logs show {rate.seen_ms / HOUR_MS:.0f} of the 24 hours of a day: its peak may be elsewhere"
+    if rate.peak_bytes_per_s is None:
+        return "the size of its records is not known"
+    return None
+
+
+def _is_unused(topic: ScannedTopic, rate: Rates) -> bool:
+    """Return whether a topic was not written, and is not used, as far as all of the window shows."""
+    facts, is_plain = topic.facts, topic.configs.cleanup_policy == "delete"
+    used = facts.internal or facts.groups or facts.any_doubt or facts.stateful_owner
+    unknown = topic.record or topic.record_error or topic.logs.unread
+    return rate.written == 0 and rate.seen_ms > DAY_MS and is_plain and not (used or unknown)
+
+
+def _unknown(topic: ScannedTopic) -> Iterator[Note]:
+    if (doubt := topic.facts.any_doubt) is not None:
+        yield Note("groups-unknown", f"there may be more groups: {doubt.detail}")
+    if topic.configs.cleanup_policy is None:
+        yield Note("configs-unknown", "whether it is compacted is not known: DESCRIBE_CONFIGS is missing")
+
+
+def new_name(topic: str, taken: Collection[str]) -> str:
+    """Return a name for the topic that replaces another: ``orders-v2``, then ``orders-v3``."""
+    found = _VERSION.fullmatch(topic)
+    stem, version = (topic, 1) if found is None else (found[1], int(found[2]))
+    while (name := f"{stem}-v{version + 1}") in taken:
+        version += 1
+    return name
+
+
+def batches(plan: FleetPlan, limit: int | None = None) -> dict[str, list[TopicAdvice]]:
+    """Return the topics to change (at most ``limit``: those that free the most) in batches, the safest first."""
+    found: dict[str, list[TopicAdvice]] = {
+        "not written in the window, no group": [],
+        "not written in the window": [],
+        "written, no members": [],
+        "with members, the least bytes/s first": [],
+    }
+    unused, unwritten, idle, live = found.values()
+    rows = [row for row in plan.topics if row.changes][:limit]
+    for row in sorted(rows, key=lambda row: (row.rates.peak_bytes_per_s or 0.0, row.topic)):
+        if row.rates.written == 0:
+            (unwritten if row.groups else unused).append(row)
+        else:
+            (live if row.members else idle).append(row)
+    return {title: some for title, some in found.items() if some}

@@ -1,0 +1,294 @@
+"""How much is written to a topic, by the offsets of its logs at points in time. Pure.
+
+Brokers keep no rates. But a leader returns the offset of the first record that is as late as a given time
+(ListOffsets), so the difference of two such offsets is what was written in between: here between the ends of days
+(which are counted back from now), and between the hours of the two busiest days. Each figure has its traps:
+
+*The window is cut.* Retention may have removed a part of the window. Then the log starts above offset 0, and its first
+record is also the first one of the window. The timestamp of that record says since when the log shows what was written.
+
+*Timestamps are the producers'.* One record from the future hides all that follow it: they count as late as that record.
+Brokers return the greatest timestamp (MAX_TIMESTAMP). Where it is in the future, the records behind the last point have
+no time. They may be of any hour, so they are added to the busiest one: an upper bound. Elsewhere the records behind the
+last point were written during the scan, and belong to the last hour. Where brokers set the timestamps (LogAppendTime),
+records that were copied into a topic count in the hour of the copy.
+
+*Offsets are no records.* Each marker of a transaction has an offset (up to one for every record), and on a compacted
+topic offsets count what was written, of which little may be left. With markers, records/s are an upper bound.
+
+*Bytes are sizes over offsets.* The mean is exact. The peak is an estimate that takes all records to be of one size:
+compressed batches are denser at a peak (measured: the estimate is 32 to 171 % above), and records that grew are larger
+(44 % below). A codec in the configs, or partitions that differ, are signs of that; batches of the busiest hour correct
+it. On a compacted topic the size says nothing about what was written.
+
+*Days before hours.* The busiest day, as if it was written in one hour, is an upper bound of the peak hour that needs no
+further request.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from modeaware.cluster.stragglers import data_batches
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+HOURS = 24
+FUTURE_MS = HOUR_MS
+"""A timestamp that is later by more than this is in the future: clocks differ by less."""
+BUSIEST_DAYS = 2
+_CODEC, _TRANSACTIONAL = 0x07, 0x10
+_UNEVEN, _MANY = 1.5, 1_000
+"""By which factor sizes of records differ where they are uneven; of partitions that have so many."""
+_UNCOMPRESSED = ("producer", "uncompressed", None)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The time that is looked at: whole days up to ``now_ms``."""
+
+    now_ms: int
+    days: int
+
+    @property
+    def length_ms(self) -> int:
+        return self.days * DAY_MS
+
+    @property
+    def points_ms(self) -> tuple[int, ...]:
+        """The ends of its days; the first one is its start."""
+        return tuple(self.now_ms - day * DAY_MS for day in range(self.days, -1, -1))
+
+    def hour_ms(self, hour: int) -> int:
+        """Return when an hour begins that is counted from the start of the window."""
+        return self.now_ms - self.length_ms + hour * HOUR_MS
+
+
+@dataclass(frozen=True)
+class PeakBatches:
+    """Batches from a topic's busiest hour, by their headers.
+
+    Attributes:
+        records, size_bytes: of all of them; bytes as they lie in the log.
+        compressed, transactional: whether one of them is.
+    """
+
+    records: int
+    size_bytes: int
+    compressed: bool = False
+    transactional: bool = False
+
+
+def peak_batches(parts: Iterable[bytes]) -> PeakBatches | None:
+    """Return what batches say, as they were read from each partition; None: there is none."""
+    found = [batch for part in parts for batch in data_batches(part)]
+    if not (records := sum(batch.record_count for batch in found)):
+        return None
+    compressed, transactional = (any(b.attributes & bits for b in found) for bits in (_CODEC, _TRANSACTIONAL))
+    return PeakBatches(records, sum(batch.size_bytes for batch in found), compressed, transactional)
+
+
+@dataclass
+class TopicLogs:
+    """The logs of a topic's partitions. Arrays have an item for each partition: a cluster may have 200 000.
+
+    Attributes:
+        starts, ends: the log start and the end; an end of -1: its leader did not answer.
+        at_start: the offset of the first record of the window, from ``starts`` to ``ends``.
+        first_ms: the timestamp of that record; -1: there is none, or it is not known.
+        sizes: the bytes in the log; -1: not known.
+        reached: for each point of the window, the sum over all partitions of the first offset that is as late.
+        newest_ms: the greatest timestamp; -1: there is no record.
+        hours: day -> that sum at the ends of its hours, but for the last.
+        batches: from the busiest hour, where they were read.
+    """
+
+    starts: MutableSequence[int]
+    ends: MutableSequence[int]
+    at_start: MutableSequence[int]
+    first_ms: MutableSequence[int]
+    sizes: MutableSequence[int]
+    reached: Sequence[int] = ()
+    newest_ms: int = -1
+    hours: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    batches: PeakBatches | None = None
+
+    @property
+    def unread(self) -> tuple[int, ...]:
+        """The partitions whose leader did not answer."""
+        return tuple(p for p, end in enumerate(self.ends) if end < 0)
+
+    @property
+    def record_bytes(self) -> float | None:
+        """The mean bytes of an offset; None: no size is known, of logs that have records."""
+        logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
+        held = [(length, size) for length, size in logs if length > 0]
+        known = [(length, size) for length, size in held if size >= 0]
+        if not known:
+            return None if held else 0.0
+        return sum(size for _, size in known) / sum(length for length, _ in known)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the records of some partitions are far larger than those of others."""
+        logs = [(end - start, size) for start, end, size in zip(self.starts, self.ends, self.sizes, strict=True)]
+        means = [size / length for length, size in logs if length >= _MANY and size >= 0]
+        return bool(means) and max(means) > _UNEVEN * min(means)
+
+
+def unread_logs(count: int) -> TopicLogs:
+    """Return the logs of so many partitions of which nothing is known."""
+
+    def each(value: int) -> array[int]:
+        return array("q", [value]) * count
+
+    return TopicLogs(starts=each(0), ends=each(-1), at_start=each(0), first_ms=each(-1), sizes=each(-1))
+
+
+@dataclass(frozen=True)
+class LogConfigs:
+    """The configs that decide what offsets and sizes mean; None: not known."""
+
+    cleanup_policy: str | None = "delete"
+    retention_ms: int | None = 7 * DAY_MS
+    timestamp_type: str | None = "CreateTime"
+    compression: str | None = "producer"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a figure does not say, or why it is a bound.
+
+    Attributes:
+        code: one of window-cut, future-timestamps, append-time, compressed, uneven, markers, corrected, peak-bound,
+            size-unknown, configs-unknown or groups-unknown.
+    """
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What is written to a topic. Rates are per second; bytes as they lie in one replica of the log.
+
+    Attributes:
+        records_per_s, bytes_per_s: the mean over what the log shows of the window.
+        peak_records_per_s, peak_bytes_per_s: of the busiest hour, or more than that.
+        is_bound: the peak may be lower.
+        seen_ms: how much of the window the log shows.
+        written: the offsets written in the window, as far as the log shows.
+        last_write_ms: the greatest timestamp; null: no record is left.
+    """
+
+    records_per_s: float
+    bytes_per_s: float | None
+    peak_records_per_s: float
+    peak_bytes_per_s: float | None
+    is_bound: bool
+    seen_ms: int
+    written: int
+    last_write_ms: int | None
+    busiest_days: tuple[int, ...] = field(default=(), metadata={"json": None})
+    """Those whose hours may hold the peak, the busiest first."""
+    busiest_hour: int | None = field(default=None, metadata={"json": None})
+    """Counted from the start of the window; None: not known."""
+    notes: tuple[Note, ...] = field(default=(), metadata={"json": None})
+
+
+def rates(logs: TopicLogs, configs: LogConfigs, window: Window) -> Rates:
+    """Return what is written, by the logs of the partitions whose leaders answered."""
+    mean = _Mean(logs, configs, window)
+    total = sum(end for end in logs.ends if end >= 0)
+    unplaced = total - logs.reached[-1] if logs.newest_ms > window.now_ms + FUTURE_MS else 0
+    edges = [*logs.reached[:-1], total - unplaced]
+    days = [after - before for before, after in pairwise(edges)]
+    busiest = tuple(sorted((day for day, n in enumerate(days) if n), key=lambda day: (-days[day], day))[:BUSIEST_DAYS])
+    hours: dict[int, int] = {}
+    for day in busiest:
+        ends = [edges[day], *logs.hours[day], edges[day + 1]] if day in logs.hours else []
+        hours |= {day * HOURS + hour: after - before for hour, (before, after) in enumerate(pairwise(ends))}
+    is_known = len(hours) == HOURS * len(busiest)
+    size, batches = logs.record_bytes, logs.batches
+    peak = (max(hours.values(), default=0) if is_known else max(days)) + unplaced
+    peak_per_s = peak / HOUR_MS * 1000
+    peak_size = size if batches is None else batches.size_bytes / batches.records
+    return Rates(
+        mean.records_per_s,
+        None if size is None else mean.bytes_per_s,
+        peak_per_s,
+        None if peak_size is None else peak_per_s * peak_size,
+        not is_known or unplaced > 0,
+        mean.seen_ms,
+        mean.written,
+        logs.newest_ms if logs.newest_ms >= 0 else None,
+        busiest,
+        max(hours, key=lambda hour: (hours[hour], -hour)) if hours and is_known else None,
+        tuple(Note(*each) for each in _notes(logs, configs, window, mean, unplaced, is_known)),
+    )
+
+
+class _Mean:
+    """The mean over what each log shows of the window."""
+
+    def __init__(self, logs: TopicLogs, configs: LogConfigs, window: Window) -> None:
+        self.records_per_s = self.bytes_per_s = 0.0
+        self.seen_ms = self.written = 0
+        self.cut = False
+        for p, end in enumerate(logs.ends):
+            if end < 0:
+                continue
+            shown_ms, is_cut = _shown(logs, p, configs, window)
+            self.cut, self.seen_ms = self.cut or is_cut, max(self.seen_ms, shown_ms)
+            new = end - logs.at_start[p]
+            self.written += new
+            if new and shown_ms:
+                per_s = new / shown_ms * 1000
+                self.records_per_s += per_s
+                self.bytes_per_s += per_s * max(logs.sizes[p], 0) / (end - logs.starts[p])
+
+
+def _shown(logs: TopicLogs, p: int, configs: LogConfigs, window: Window) -> tuple[int, bool]:
+    """Return how much of the window a partition's log shows, and whether more was written in it than is left."""
+    start, first_ms = logs.starts[p], logs.first_ms[p]
+    if logs.at_start[p] > start:
+        return window.length_ms, False
+    if start == logs.ends[p]:
+        covers = start == 0 or (configs.retention_ms is not None and configs.retention_ms >= window.length_ms)
+        return (window.length_ms, False) if covers else (0, True)
+    if first_ms < 0:
+        return window.length_ms, start > 0
+    return min(max(window.now_ms - first_ms, 60_000), window.length_ms), start > 0
+
+
+def _notes(
+    logs: TopicLogs, configs: LogConfigs, window: Window, mean: _Mean, unplaced: int, is_known: bool
+) -> Iterable[tuple[str, str]]:
+    """Yield the notes, by code and text."""
+    if mean.cut:
+        shown = f"{mean.seen_ms // HOUR_MS} of {window.days * HOURS} hours"
+        yield "window-cut", f"the log shows {shown}: what was removed before may have been more"
+    if unplaced:
+        yield (
+            "future-timestamps",
+            f"a timestamp in the future hides when {unplaced} records came: the peak has them all",
+        )
+    if configs.timestamp_type == "LogAppendTime":
+        yield "append-time", "brokers set timestamps: records copied into it count when they were copied"
+    if logs.record_bytes is None:
+        yield "size-unknown", "bytes/s are not known: DESCRIBE on the cluster shows sizes"
+    if (batches := logs.batches) is not None:
+        if batches.transactional:
+            yield "markers", "written in transactions: markers count as records, up to one for each"
+        how = "compressed" if batches.compressed else "not compressed"
+        yield "corrected", f"peak bytes/s by {batches.records} records of the busiest hour, {how}"
+    else:
+        estimate = "peak bytes/s are an estimate"
+        if configs.compression not in _UNCOMPRESSED:
+            yield "compressed", f"compressed ({configs.compression}): {estimate}, often far above; --sample corrects it"
+        if logs.is_uneven:
+            yield "uneven", f"records of its partitions differ in size: {estimate}; --sample corrects it"
+    if not is_known:
+        yield "peak-bound", "the peak is an upper bound: the busiest day, as if written in one hour"

@@ -1,0 +1,294 @@
+"""What brokers show of all topics of a cluster, in as few requests as it takes.
+
+One request has all partitions of a leader at one point in time, at most :data:`PARTITIONS_A_REQUEST`. So the number of
+requests grows with brokers and points, hardly with topics. A request may have another time for each topic, so 46
+requests to each broker show the hours of every topic's own two busiest days. Hours are looked at only where they can
+change the advice, and for the topics that free the most.
+
+A partition whose leader does not answer is not requested again, and :mod:`modeaware.plan.fleet` leaves its topic as it
+is. What else could not be seen is reported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from modeaware.cluster.cluster import TopicShape, describe_all
+from modeaware.cluster.fence import has_fence
+from modeaware.cluster.group_listing import ask_in_batches
+from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.metadata import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    TOPIC_RESOURCE,
+    LeaderRequests,
+    Led,
+    Partition,
+    configs_request,
+    read_configs,
+)
+from modeaware.cluster.stragglers import read_batches
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, RecordError
+from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.plan.fleet import Fleet, ScannedTopic, Sizing, make_fleet_plan
+from modeaware.plan.rates import BUSIEST_DAYS, HOURS, LogConfigs, TopicLogs, Window, peak_batches, rates, unread_logs
+from modeaware.reports.session import ModeLog, Session
+from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask
+from modeaware.wire.offsets_for_times import OffsetsForTimes
+from modeaware.wire.requests import DescribeLogDirsRequest
+
+PARTITIONS_A_REQUEST = 5_000
+TOPICS_A_REQUEST = 500
+HOURS_OF = 200
+"""The topics that free the most, whose hours are looked at in any case."""
+SAMPLED_PARTITIONS, SAMPLED_AT_ONCE = 2, 4
+"""Of a topic, and in a request: brokers return a mebibyte of each."""
+_CONFIGS = ("cleanup.policy", "retention.ms", "message.timestamp.type", "compression.type")
+_NOT_KNOWN = LogConfigs(None, None, None, None)
+_ANSWERED = PartitionFacts(0, 0, 0, 0, 0)
+_T = TypeVar("_T")
+
+
+def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Sizing, *, sample: bool = False) -> Fleet:
+    """Look at the topics that ``chosen`` names, over so many days. Changes nothing.
+
+    Args:
+        sizing: decides whose hours are looked at.
+        sample: read batches of the busiest hour as well (READ on the topics).
+
+    Raises:
+        ClusterError: no broker answers, or brokers are older than Kafka 3.0.
+    """
+    brokers = session.cluster.brokers
+    all_shapes = describe_all(brokers)
+    shapes = {name: shape for name, shape in all_shapes.items() if chosen(name) and shape.partition_count}
+    scanner = _Scanner(session, shapes, Window(session.clock.now_ms(), days))
+    scanner.read_logs()
+    scanner.read_sizes(all_shapes.keys())
+    topics = scanner.topics()
+    log = scanner.mode_log()
+    if log is not None:
+        topics = [_with_record(topic, log) for topic in topics]
+    replaced = () if log is None else log.replaced
+    fleet = Fleet(topics, scanner.window, all_shapes.keys(), has_fence(brokers), session.controller, replaced)
+    rows = [
+        row
+        for rank, row in enumerate(make_fleet_plan(fleet, sizing).topics)
+        if row.rates.busiest_days and (row.wants_hours or (rank < HOURS_OF and row.changes))
+    ]
+    scanner.read_hours({row.topic: row.rates.busiest_days for row in rows})
+    if sample:
+        with_hours = {row.topic: rates(row.scanned.logs, row.scanned.configs, fleet.window) for row in rows}
+        scanner.sample({name: rate.busiest_hour for name, rate in with_hours.items() if rate.busiest_hour is not None})
+    unread = [len(topic.logs.unread) for topic in topics if topic.logs.unread]
+    if unread:
+        scanner.unseen.append(f"Partitions without a leader that answers: {sum(unread)}, of {len(unread)} topics.")
+    return replace(fleet, unseen=tuple(scanner.unseen))
+
+
+def _with_record(topic: ScannedTopic, log: ModeLog) -> ScannedTopic:
+    try:
+        return replace(topic, record=log.record(topic.facts.topic, topic.facts.topic_id or ""))
+    except RecordError as error:
+        return replace(topic, record_error=str(error))
+
+
+class _Scanner:
+    """Reads what brokers show of topics with these shapes."""
+
+    def __init__(self, session: Session, shapes: Mapping[str, TopicShape], window: Window) -> None:
+        self._session = session
+        self._brokers = session.cluster.brokers
+        self._shapes = shapes
+        self._leaders = {(name, p): leader for name, of in shapes.items() for p, leader in of.leaders.items()}
+        self._requests = LeaderRequests(self._brokers, self._leaders)
+        self._logs = {name: unread_logs(shape.partition_count) for name, shape in shapes.items()}
+        self.window = window
+        self.unseen: list[str] = []
+
+    # Offsets
+
+    def read_logs(self) -> None:
+        """Read the ends and starts of all logs, and how far each had come at the points of the window."""
+        logs, everything = self._logs, list(self._leaders)
+        for name, p, found in self._offsets(everything, dict.fromkeys(logs, LATEST)):
+            logs[name].ends[p] = found.offset
+        answered = [(name, p) for name, p in everything if logs[name].ends[p] >= 0]
+        for name, p, found in self._offsets(answered, dict.fromkeys(logs, EARLIEST)):
+            logs[name].starts[p] = logs[name].at_start[p] = min(found.offset, logs[name].ends[p])
+        start_ms = self.window.points_ms[0]
+        for name, p, found in self._offsets(self._filled(logs), dict.fromkeys(logs, start_ms)):
+            logs[name].at_start[p], logs[name].first_ms[p] = _within(logs[name], p, found.offset), found.timestamp
+        for name, _, found in self._offsets(self._filled(logs), dict.fromkeys(logs, MAX_TIMESTAMP)):
+            logs[name].newest_ms = max(logs[name].newest_ms, found.timestamp)
+        reached = [self._reached(dict.fromkeys(logs, time_ms)) for time_ms in self.window.points_ms[1:]]
+        for name, each in logs.items():
+            each.reached = [sum(each.at_start), *(point[name] for point in reached)]
+
+    def read_hours(self, days: Mapping[str, Sequence[int]]) -> None:
+        """Read how far logs had come at the hours of days (topic -> its days)."""
+        for nth in range(BUSIEST_DAYS):
+            day_of = {name: some[nth] for name, some in days.items() if nth < len(some)}
+            hours = [
+                self._reached({name: self.window.hour_ms(day * HOURS + hour) for name, day in day_of.items()})
+                for hour in range(1, HOURS)
+            ]
+            for name, day in day_of.items():
+                self._logs[name].hours = {**self._logs[name].hours, day: [reached[name] for reached in hours]}
+
+    def _reached(self, times_ms: Mapping[str, int]) -> dict[str, int]:
+        """Return the sum over each topic's partitions of the first offset that is as late as the topic's time."""
+        partitions = self._filled(times_ms)
+        sums = {name: sum(max(end, 0) for end in self._logs[name].ends) for name in times_ms}
+        for name, p, found in self._offsets(partitions, times_ms):
+            sums[name] += _within(self._logs[name], p, found.offset) - self._logs[name].ends[p]
+        return sums
+
+    def _filled(self, names: Iterable[str]) -> list[Partition]:
+        """Return the partitions that have records and answer."""
+        logs = ((name, self._logs[name]) for name in names)
+        return [(name, p) for name, log in logs for p, end in enumerate(log.ends) if end > log.starts[p]]
+
+    def _offsets(self, partitions: Iterable[Partition], times_ms: Mapping[str, int]) -> Iterator[tuple[str, int, Any]]:
+        """Yield each partition with the first record that is as late as its topic's time (offset -1: there is none).
+
+        One whose leader does not answer is left out, from here on: its end is not known.
+        """
+        led: dict[tuple[int, str], list[Partition]] = {}
+        again: list[Partition] = []
+        for each in partitions:
+            node, _ = self._leaders[each]
+            (led.setdefault((node, ""), []) if node >= 0 else again).append(each)
+        for _, some, answer in ask_in_batches(
+            self._brokers, led, PARTITIONS_A_REQUEST, lambda _, some: OffsetsForTimes(some, times_ms)
+        ):
+            if not isinstance(answer, ClusterError):
+                for topic in answer.topics:
+                    for found in topic.partitions:
+                        if found.error_code:
+                            again.append((topic.name, found.partition_index))
+                        else:
+                            yield topic.name, found.partition_index, found
+            elif answer.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise answer
+            else:
+                again += some
+
+        def request(led: Led) -> OffsetsForTimes:
+            return OffsetsForTimes([(name, p) for name, partitions in led.items() for p in partitions], times_ms)
+
+        for (name, p), found in self._requests.ask(again, "list the offsets of", request).items():
+            if isinstance(found, ClusterError):
+                self._logs[name].ends[p] = -1
+            else:
+                yield name, p, found
+
+    # All else
+
+    def read_sizes(self, names: Iterable[str]) -> None:
+        """Read the bytes of each partition on its leader.
+
+        Args:
+            names: all that the user may see; others are counted as unseen.
+        """
+        hidden: set[str] = set()
+        for node in self._brokers.node_ids():  # one after the other: a response has all partitions of a broker
+            (answer,) = self._brokers.ask_each([Ask(node, DescribeLogDirsRequest(topics=None))], BULK_TIMEOUT_S)
+            if isinstance(answer, ClusterError) or not answer.results:
+                why = answer if isinstance(answer, ClusterError) else "the right to DESCRIBE the cluster is missing"
+                self.unseen.append(f"Sizes on broker {node}: {why}.")
+                continue
+            for topic in (topic for directory in answer.results for topic in directory.topics):
+                hidden.add(topic.name)
+                for p in topic.partitions:
+                    leader, _ = self._leaders.get((topic.name, p.partition_index), (-1, -1))
+                    if leader == node and not p.is_future_key:
+                        self._logs[topic.name].sizes[p.partition_index] = p.partition_size
+        if hidden := hidden - {*names, "__cluster_metadata"}:
+            self.unseen.append(f"Topics on the brokers that this user may not DESCRIBE: {len(hidden)}.")
+
+    def topics(self) -> list[ScannedTopic]:
+        """Return the topics with their configs and groups, without their records."""
+        configs, groups = self._configs(), self._groups()
+        topics = []
+        for name, shape in self._shapes.items():
+            logs, found, of_topic = self._logs[name], groups.get(name, GroupsFound()), configs.get(name, _NOT_KNOWN)
+            facts = TopicFacts(
+                name,
+                shape.topic_id,
+                partition_count=shape.partition_count,
+                internal=shape.internal,
+                cleanup_policy=of_topic.cleanup_policy or "delete",
+                partitions={p: _ANSWERED for p, end in enumerate(logs.ends) if end >= 0},
+                groups=found.groups,
+                groups_doubt=found.doubt,
+                unclear_groups=found.unclear,
+                stateful_owner=found.stateful_owner,
+            )
+            topics.append(ScannedTopic(facts, shape.replicas, logs, of_topic))
+        return topics
+
+    def _configs(self) -> dict[str, LogConfigs]:
+        found: dict[str, LogConfigs] = {}
+        refused = Counter[str]()
+        for names in _slices([*self._shapes], TOPICS_A_REQUEST):
+            answer = read_configs(self._brokers.ask(configs_request(TOPIC_RESOURCE, names, *_CONFIGS)))
+            for name, configs in answer.items():
+                if isinstance(configs, ClusterError):
+                    refused[configs.code.name if configs.code is not None else str(configs)] += 1
+                else:
+                    values = {each.name: each.value for each in configs}
+                    policy, retention_ms, *others = (values.get(key) for key in _CONFIGS)
+                    found[name] = LogConfigs(policy, None if retention_ms is None else int(retention_ms), *others)
+        self.unseen += [f"The configs of {n} topics: {why}." for why, n in refused.items()]
+        return found
+
+    def _groups(self) -> dict[str, GroupsFound]:
+        wanted = {name: range(shape.partition_count) for name, shape in self._shapes.items() if not shape.internal}
+        try:
+            found = find_groups(self._session.cluster, wanted, mode_log=self._session.config.mode_log_topic)
+        except ClusterError as error:
+            found = dict.fromkeys(wanted, GroupsFound(doubt=GroupsDoubt(str(error))))
+        doubts = {each.doubt.detail for each in found.values() if each.doubt is not None}
+        self.unseen += [f"All groups: {why}." for why in sorted(doubts)]
+        return found
+
+    def mode_log(self) -> ModeLog | None:
+        """Return the mode log; None: it cannot be read."""
+        try:
+            return self._session.read_log()
+        except (ModeSourceError, RecordError) as error:
+            self.unseen.append(f"Whether topics are being changed: {error}.")
+            return None
+
+    def sample(self, hours: Mapping[str, int]) -> None:
+        """Read batches of the busiest hour (topic -> hour of the window), of a few partitions of each topic."""
+        starts: dict[Partition, int] = {}
+        taken = Counter[str]()
+        for name, p, found in self._offsets(
+            self._filled(hours), {name: self.window.hour_ms(hour) for name, hour in hours.items()}
+        ):
+            if found.offset >= 0 and taken[name] < SAMPLED_PARTITIONS:
+                taken[name] += 1
+                starts[name, p] = found.offset
+        read: dict[str, list[bytes]] = {name: [] for name in hours}
+        for keys in _slices([*starts], SAMPLED_AT_ONCE):
+            for (name, _), some in read_batches(self._requests, {key: starts[key] for key in keys}).items():
+                read[name].append(some)
+        for name, parts in read.items():
+            self._logs[name].batches = peak_batches(parts)
+        if missing := sum(self._logs[name].batches is None for name in hours):
+            self.unseen.append(f"Batches of {missing} topics: none was read (READ on the topic is needed).")
+
+
+def _within(logs: TopicLogs, p: int, offset: int) -> int:
+    """Return an offset of a response as one of the log; -1 is the end."""
+    return min(max(offset, logs.starts[p]), logs.ends[p]) if offset >= 0 else logs.ends[p]
+
+
+def _slices(items: Sequence[_T], length: int) -> Iterator[Sequence[_T]]:
+    return (items[at : at + length] for at in range(0, len(items), length))

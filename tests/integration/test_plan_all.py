@@ -1,0 +1,177 @@
+"""``modeaware plan --all`` on topics whose rates are known, and ``modeaware apply`` of what it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from modeaware.plan.file import read_files
+from modeaware.plan.rates import DAY_MS, HOUR_MS
+from tests.conftest import MakeTopic
+from tests.support.command_line import Site
+from tests.support.waiting import eventually
+
+PARTITIONS = 8
+HOURS = 7 * 24
+MEMBERS = 3
+BURST = 2_000
+VALUE = b"v" * 500
+
+
+def write(servers: str, topic: str, hours_ago: list[float], burst_ago: float | None = None) -> None:
+    """Write a record of each of these hours to each partition, and :data:`BURST` more at ``burst_ago``: the oldest
+    first, each time in batches of its own."""
+    now_ms = time.time_ns() // 1_000_000
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "enable.idempotence": True})
+    times = [(ago, 1) for ago in hours_ago] + ([] if burst_ago is None else [(burst_ago, BURST)])
+    for ago, records in sorted(times, reverse=True):
+        for nth in range(records):
+            stamp_ms = int(now_ms - ago * HOUR_MS + nth * 1_000_000 // records)
+            for p in range(PARTITIONS):
+                producer.produce(topic, VALUE, partition=p, timestamp=stamp_ms)
+        assert producer.flush(60) == 0
+
+
+@pytest.fixture(scope="module")
+def hourly() -> list[float]:
+    """The hours of the window, and of a day before: the middle of each."""
+    return [hour + 0.5 for hour in range(HOURS + 24)]
+
+
+@pytest.fixture
+def fleet(
+    site: Site, make_topic: MakeTopic, make_group: Callable[[], str], hourly: list[float]
+) -> Iterator[dict[str, str]]:
+    """What a topic is like -> its name."""
+    kept = {"retention_ms": -1}
+    topics = {name: make_topic(PARTITIONS, **kept) for name in ("steady", "burst", "live", "idle", "unused")}
+    topics["compact"] = make_topic(PARTITIONS, cleanup_policy="compact")
+    for name in ("steady", "live", "compact"):
+        write(site.servers, topics[name], hourly)
+    write(site.servers, topics["burst"], hourly, 49.9)
+    site.commit(topics["idle"], make_group(), {0: 0})
+    settings = {"bootstrap.servers": site.servers, "group.id": make_group(), "session.timeout.ms": 45_000}
+    members = [Consumer(settings) for _ in range(MEMBERS)]
+    try:
+        for member in members:
+            member.subscribe([topics["live"]])
+
+        def all_hold_some() -> bool:
+            for member in members:
+                member.poll(0.1)
+            held = [len(member.assignment()) for member in members]
+            return all(held) and sum(held) == PARTITIONS
+
+        eventually(all_hold_some, 60)
+        yield topics
+    finally:
+        for member in members:
+            member.close()
+
+
+def planned(site: Site, fleet: dict[str, str], *options: str) -> dict[str, Any]:
+    """The plan as JSON, with its rows by what the topics are like."""
+    told = site.run("plan", *chosen(fleet), "--json", *options)
+    assert told.status == 0, told.err
+    plan: dict[str, Any] = json.loads(told.out)
+    rows = {row["topic"]: row for row in plan["topics"]}
+    return {**plan, "rows": {name: rows[topic] for name, topic in fleet.items()}}
+
+
+def chosen(fleet: dict[str, str]) -> list[str]:
+    return [option for topic in fleet.values() for option in ("--topics", topic)]
+
+
+def test_advice_rates_and_totals(site: Site, fleet: dict[str, str]) -> None:
+    plan = planned(site, fleet)
+    rows = plan["rows"]
+    assert {name: (row["do"], row["to"]) for name, row in rows.items()} == {
+        "steady": ("replace", 2),
+        "burst": ("replace", 2),
+        "live": ("replace", MEMBERS),
+        "idle": ("replace", 2),
+        "compact": ("leave", PARTITIONS),
+        "unused": ("delete?", 0),
+    }
+    for name in ("steady", "live"):
+        rates = rows[name]["rates"]
+        assert rates["records_per_s"] == pytest.approx(PARTITIONS / 3_600, rel=0.01)
+        assert rates["peak_records_per_s"] == pytest.approx(PARTITIONS / 3_600, rel=0.01)
+        assert not rates["is_bound"]
+        assert len(VALUE) < rates["bytes_per_s"] / rates["records_per_s"] < len(VALUE) + 100, "and headers of batches"
+    burst = rows["burst"]["rates"]
+    assert burst["peak_records_per_s"] == pytest.approx(PARTITIONS * (BURST + 1) / 3_600, rel=0.01)
+    assert burst["peak_bytes_per_s"] == pytest.approx(burst["peak_records_per_s"] * len(VALUE), rel=0.05)
+    assert rows["compact"]["blocks"] == ["compacted"]
+    assert rows["live"]["members"] == MEMBERS
+    assert len(rows["idle"]["groups"]) == 1
+    assert (plan["partitions"], plan["replicas"]) == (6 * PARTITIONS, 6 * PARTITIONS)
+    assert plan["frees"] == 3 * (PARTITIONS - 2) + PARTITIONS - MEMBERS
+    assert plan["deletable"] == PARTITIONS
+    (broker,) = plan["brokers"]
+    assert (broker["before"], broker["after"]) == (6 * PARTITIONS, 6 * PARTITIONS - plan["frees"])
+    assert plan["unseen"] == []
+
+
+def test_both_floors_decide(site: Site, fleet: dict[str, str]) -> None:
+    """A peak of 4.4 records/s, 2.3 kB/s."""
+    row = planned(site, fleet, "--partition-bytes-per-second", "1000")["rows"]["burst"]
+    assert (row["do"], row["to"]) == ("replace", 5)
+    assert "MB/s in its busiest hour" in row["reason"]
+    assert planned(site, fleet, "--partition-bytes-per-second", "500")["rows"]["burst"]["do"] == "leave"
+
+
+def test_batches_of_the_busiest_hour_correct_compressed_peaks(
+    site: Site, make_topic: MakeTopic, hourly: list[float]
+) -> None:
+    topic, peak = (make_topic(PARTITIONS, retention_ms=-1, compression_type="gzip") for _ in range(2))
+    write(site.servers, topic, hourly, 49.9)
+    write(site.servers, peak, [], 49.9)
+    mean = planned(site, {"": peak})["rows"][""]["rates"]
+    without, corrected = (planned(site, {"": topic}, *more)["rows"][""] for more in ((), ("--sample",)))
+    assert "compressed" in {note["code"] for note in without["notes"]}
+    assert "corrected" in {note["code"] for note in corrected["notes"]}
+    peaks = corrected["rates"]
+    bytes_of_a_record = peaks["peak_bytes_per_s"] / peaks["peak_records_per_s"]
+    assert bytes_of_a_record == pytest.approx(mean["bytes_per_s"] / mean["records_per_s"], rel=0.15)
+    assert without["rates"]["peak_bytes_per_s"] > 1.5 * peaks["peak_bytes_per_s"]
+
+
+@pytest.mark.usefixtures("controller")
+def test_the_table_the_page_and_a_file_that_apply_takes(site: Site, fleet: dict[str, str], tmp_path: Path) -> None:
+    page, file = tmp_path / "fleet.html", tmp_path / "topics.yaml"
+    told = site.run("plan", *chosen(fleet), "--html", str(page), "--write", str(file))
+    assert told.status == 0, told.err
+    assert "23 of 48 partition replicas could go by replacing 4 topics (47.9 %)" in " ".join(told.out.split())
+    assert re.search(rf"^ +{fleet['live']} +8 +3 +replace +5 ", told.out, re.MULTILINE)
+    assert page.read_text().count("<details>") == 6
+    assert f"modeaware replace {fleet['steady']} --with {fleet['steady']}-v2 --partitions 2" in page.read_text()
+    written = {topic.name: (topic.partitions, topic.replace) for topic in read_files([file])}
+    assert written == {
+        fleet[name]: (count, f"{fleet[name]}-v2")
+        for name, count in {"steady": 2, "burst": 2, "idle": 2, "live": MEMBERS}.items()
+    }
+    dry = site.run("apply", str(file), "--dry-run")
+    assert dry.status == 0, dry.err
+    for name in ("steady", "burst", "idle", "live"):
+        assert fleet[name] in dry.out
+
+
+def test_all_leaves_internal_topics(site: Site, fleet: dict[str, str]) -> None:
+    told = site.run("plan", "--all", "--window", "1d", "--json")
+    assert told.status == 0, told.err
+    plan = json.loads(told.out)
+    rows = {row["topic"]: row for row in plan["topics"]}
+    assert rows.keys() >= {*fleet.values(), "__consumer_offsets"}
+    offsets = rows["__consumer_offsets"]
+    assert (offsets["do"], "internal" in offsets["blocks"]) == ("leave", True)
+    assert plan["window_ms"] == DAY_MS
+    told = site.run("plan", "--all", "--exclude", "*", "--json")
+    assert json.loads(told.out)["topics"] == []

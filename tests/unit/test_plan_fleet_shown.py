@@ -1,0 +1,137 @@
+"""The plan of a fleet as text, page and JSON, and the options of the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from modeaware import cli
+from modeaware.cli import plan as command
+from modeaware.plan.file import read_files
+from modeaware.plan.fleet import Fleet, Sizing, make_fleet_plan
+from modeaware.plan.fleet_text import fleet_text
+from modeaware.plan.html import fleet_html
+from modeaware.reports.serialise import json_text
+from tests.unit.test_plan_fleet import GROUP, WEEK, fleet, topic
+
+
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The command scans no cluster but finds three topics; what it asked for is in the list."""
+    asked: list[object] = []
+
+    class NoSession:
+        def __enter__(self) -> NoSession:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def scan(session: object, chosen: object, days: int, sizing: Sizing, *, sample: bool) -> Fleet:
+        asked[:] = [chosen, days, sizing, sample]
+        return Fleet([topic("a"), topic("b", 6), topic("c", 2)], WEEK, unseen=("one thing",))
+
+    monkeypatch.setattr(command, "open_session", lambda args, what: NoSession())
+    monkeypatch.setattr(command, "scan", scan)
+    return asked
+
+
+def test_the_text_has_totals_brokers_and_the_topics_that_free_the_most() -> None:
+    text = fleet_text(fleet(Sizing(most_on_broker=10, price=0.002)), limit=2)
+    prose = " ".join(text.split())
+    assert "106 of 140 partition replicas could go by replacing 4 topics (75.7 %), by rates of the last 7d." in prose
+    assert "The first 1 free 52.9 %." in prose
+    assert "1 topics are neither written nor read: without them 12 more would go." in prose
+    assert "Saved: 77.38 a month, for 53 partitions." in prose
+    assert "17 above the limit" in text
+    assert "Topics (2 of 6)" in text
+    assert re.search(r"^  big +40 +3 +replace +74 +≤ 67 B +≤ 0\.7 +\S+ \S+ +7d +3 +3 members", text, re.MULTILINE)
+    assert "small" not in text
+    assert text.endswith("Not seen\n  one thing")
+    assert "Not seen" not in fleet_text(replace(fleet(), unseen=()))
+
+
+def test_an_empty_cluster_is_a_plan() -> None:
+    plan = make_fleet_plan(Fleet((), WEEK), Sizing())
+    assert fleet_text(plan).startswith("0 topics, 0 partition replicas")
+    assert "<svg" not in fleet_html(plan)
+
+
+def test_shrinks_are_said_to_free_no_replica() -> None:
+    plan = make_fleet_plan(Fleet([topic()], WEEK, can_replace=False), Sizing())
+    assert "1 topics can be shrunk, which frees work of consumers, and no replica" in " ".join(fleet_text(plan).split())
+    assert plan.frees == 0
+
+
+def test_the_page_needs_nothing_else_and_has_every_topic_with_its_reasons() -> None:
+    page = fleet_html(fleet())
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("<details>") == 6
+    assert "modeaware replace big --with big-v2 --partitions 3" in page
+    assert "the peak is an upper bound" in page
+    path = re.search(r'<path d="M0 100(.*)L100 100Z"', page)
+    assert path is not None
+    assert path[1].endswith("L100.00 24.3"), "106 of 140 are freed"
+
+
+def test_names_of_the_cluster_are_escaped_on_the_page() -> None:
+    groups = {"<b>": next(iter(GROUP.values()))}
+    page = fleet_html(make_fleet_plan(Fleet([topic(groups=groups)], WEEK), Sizing()))
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+
+
+def test_json_has_the_totals_of_all_topics() -> None:
+    found = json.loads(json_text(fleet()))
+    assert (found["schema_version"], found["frees"], found["curve"]) == (1, 106, [74, 94, 102, 106])
+    first = found["topics"][0]
+    assert (first["topic"], first["replacement"], first["to"], first["needs"]) == ("big", "big-v2", 3, 3)
+    assert first["rates"]["is_bound"] is True
+    assert {note["code"] for note in first["notes"]} == {"peak-bound"}
+
+
+def test_the_command_writes_page_and_file(
+    scanned: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, file = tmp_path / "page.html", tmp_path / "topics.yaml"
+    options = ["--window", "3d", "--sample", "--partition-bytes-per-second", "90", "--limit", "1"]
+    given = ["plan", "--all", "--exclude", "x*", *options, "--html", str(page), "--write", str(file)]
+    assert cli.main(given) == 0
+    chosen, days, sizing, sample = scanned
+    assert (days, sample, sizing) == (3, True, Sizing(bytes_per_s=90))
+    assert callable(chosen)
+    assert (chosen("orders"), chosen("x-1")) == (True, False)
+    assert "Topics (1 of 3)" in capsys.readouterr().out
+    assert page.read_text().count("<details>") == 3
+    assert [each.name for each in read_files([file])] == ["a"]
+
+
+def test_globs_choose_topics(scanned: list[object]) -> None:
+    assert cli.main(["plan", "--topics", "a.*", "--topics", "b?", "--json"]) == 0
+    chosen = scanned[0]
+    assert callable(chosen)
+    assert [name for name in ("a.x", "ax", "b1", "b12", "A.x") if chosen(name)] == ["a.x", "b1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("plan", "TOPIC and --partitions are needed, or --all"),
+        ("plan t", "TOPIC and --partitions are needed"),
+        ("plan t --partitions 4 --write f", "--write belongs to --all and --topics"),
+        ("plan t --partitions 4 --window 2d", "--window belongs to --all and --topics"),
+        ("plan t --all", "do not go with --all"),
+        ("plan --all --sample 5", "do not go with --all"),
+        ("plan --all --window 90m", "whole days are needed"),
+        ("plan --all --window 32d", "from 1d to 31d"),
+    ],
+)
+def test_options_that_do_not_go_together(given: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(given.split())
+    assert left.value.code == 2
+    assert why in capsys.readouterr().err

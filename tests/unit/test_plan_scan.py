@@ -1,0 +1,208 @@
+"""A scan of a fleet: which requests it sends, what it makes of the answers, and of those that do not come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from modeaware.cluster.metadata import MAX_TIMESTAMP
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.plan import scan as scanning
+from modeaware.plan.fleet import Fleet, Sizing, TopicAdvice, make_fleet_plan
+from modeaware.plan.rates import DAY_MS, HOUR_MS, PeakBatches
+from modeaware.plan.scan import scan
+from tests.support.encoded_fleet import Answers, prepare, written
+from tests.support.fake_brokers import FakeGroup
+from tests.support.fleet_brokers import FakeTopic, FleetBrokers, FleetSession
+from tests.support.simulated import SimClock
+
+NOW_MS = 1_800_000_000_000
+START_MS = NOW_MS - 7 * DAY_MS
+SMALL = Sizing(records_per_s=0.01)
+"""A partition carries 18 records of an hour twice over."""
+
+
+def every(hours: float, count: int = 4, since_ms: int = START_MS) -> list[list[int]]:
+    """A record in each partition every so many hours."""
+    return [list(range(since_ms, NOW_MS, int(hours * HOUR_MS)))] * count
+
+
+def scanned(
+    brokers: FleetBrokers,
+    chosen: Callable[[str], bool] = lambda name: True,
+    sizing: Sizing = SMALL,
+    *,
+    sample: bool = False,
+) -> Fleet:
+    return scan(FleetSession(brokers, SimClock(NOW_MS)), chosen, 7, sizing, sample=sample)
+
+
+def rows(found: Fleet, sizing: Sizing = SMALL) -> dict[str, TopicAdvice]:
+    return {row.topic: row for row in make_fleet_plan(found, sizing).topics}
+
+
+def test_offsets_become_rates() -> None:
+    brokers = FleetBrokers({"hourly": FakeTopic(every(1), start=50), "unused": FakeTopic([[], [], [], []])})
+    found = scanned(brokers)
+    hourly, unused = (topic.logs for topic in found.topics)
+    assert list(hourly.ends) == [50 + 168] * 4
+    assert hourly.reached == [4 * (50 + 24 * day) for day in range(8)]
+    assert list(hourly.first_ms) == [START_MS] * 4
+    assert hourly.newest_ms == NOW_MS - HOUR_MS
+    assert (list(unused.ends), unused.newest_ms) == ([0] * 4, -1)
+    row = rows(found)["hourly"]
+    assert row.rates.records_per_s == pytest.approx(4 / 3_600)
+    assert row.rates.bytes_per_s == pytest.approx(400 / 3_600)
+    assert (row.do, row.to, row.frees) == ("replace", 2, 4)
+    assert rows(found)["unused"].do == "delete?"
+    assert found.unseen == ()
+
+
+def test_hours_are_of_each_topics_own_busiest_days() -> None:
+    bursts = {"early": 1, "late": 5}
+    topics = {}
+    for name, day in bursts.items():
+        burst = START_MS + day * DAY_MS + 7 * HOUR_MS
+        topics[name] = FakeTopic([sorted([*every(1)[0], *range(burst, burst + 30_000, 1_000)])] * 4)
+    found = scanned(FleetBrokers(topics))
+    for topic in found.topics:
+        assert set(topic.logs.hours) == {bursts[topic.facts.topic], 0}
+        row = rows(found)[topic.facts.topic]
+        assert not row.rates.is_bound
+        assert row.rates.peak_records_per_s == pytest.approx(4 * 31 / 3_600)
+
+
+def test_hours_are_read_where_the_bound_decides_or_much_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "HOURS_OF", 1)
+    topics = {name: FakeTopic(every(24, 9)) for name in ("a", "b", "c")} | {"full": FakeTopic(every(0.25, 8))}
+    found = {topic.facts.topic: topic for topic in scanned(FleetBrokers(topics)).topics}
+    assert [name for name, topic in found.items() if topic.logs.hours] == ["a", "full"]
+
+
+def test_requests_have_each_partition_once_and_no_more_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "PARTITIONS_A_REQUEST", 7)
+    brokers = FleetBrokers({f"t{n:02}": FakeTopic(every(6)) for n in range(20)})
+    found = scanned(brokers)
+    assert len(rows(found)) == 20
+    assert max(count for _, _, count in brokers.points) <= 7
+    in_one_point = [count for node, time_ms, count in brokers.points if time_ms == MAX_TIMESTAMP and node == 1]
+    assert sum(in_one_point) == 40
+
+
+def test_the_number_of_requests_does_not_grow_with_the_topics() -> None:
+    def requests(topics: int) -> Counter[str]:
+        brokers = FleetBrokers({f"t{n}": FakeTopic(every(24)) for n in range(topics)})
+        scanned(brokers)
+        return Counter(name for _, name in brokers.asked)
+
+    few, many = requests(5), requests(400)
+    assert few == many
+    assert many.total() <= 150
+    assert many["OffsetsForTimes"] == 2 * (2 + 8 + 1 + 2 * 23), "ends and starts, points, the last; hours"
+
+
+def test_a_leader_that_has_moved_is_found() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1)), "b": FakeTopic(every(1))})
+    brokers.moved = {("a", 0): 2, ("a", 1): 1}
+    found = {topic.facts.topic: topic for topic in scanned(brokers).topics}
+    assert found["a"].logs.unread == ()
+    assert found["a"].logs.reached == found["b"].logs.reached
+    retried = [name for _, name in brokers.asked].count("Metadata")
+    assert retried < 10, "leaders are looked up once, not at each point"
+
+
+def test_a_broker_that_does_not_answer_is_left_out_and_reported() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1)), "one": FakeTopic(every(1, 1))})
+
+    def fall_silent(node: int, request: object) -> None:
+        if node == 2 and type(request).__name__ == "OffsetsForTimes":
+            brokers.silent.add(2)
+
+    brokers.before = fall_silent
+    found = scanned(brokers)
+    assert "Partitions without a leader that answers: 2, of 1 topics." in found.unseen
+    row = rows(found)["a"]
+    assert (row.do, row.reason) == ("leave", "no leader answers for partitions 1,3")
+    assert rows(found)["one"].reason == "it needs 1 of its 1 partitions"
+    assert sum(node == 2 and name == "OffsetsForTimes" for node, name in brokers.asked) <= 4, "it is not asked again"
+
+
+def test_brokers_without_the_greatest_timestamp_are_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1))})
+
+    refusal = ClusterError("version 7 is missing", code=ErrorCode.UNSUPPORTED_VERSION)
+    monkeypatch.setattr(brokers, "on_offsets_for_times", lambda node, request: refusal)
+    with pytest.raises(ClusterError, match="version 7"):
+        scanned(brokers)
+
+
+def test_what_the_user_may_not_see_is_reported() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1))})
+    brokers.hidden_topics = ["secret"]
+    assert "Topics on the brokers that this user may not DESCRIBE: 1." in scanned(brokers).unseen
+    brokers.sizes_shown = brokers.configs_shown = False
+    brokers.operations = set()
+    found = scanned(brokers)
+    assert [text.split(":")[0] for text in found.unseen] == [
+        "Sizes on broker 1",
+        "Sizes on broker 2",
+        "The configs of 1 topics",
+        "All groups",
+    ]
+    row = rows(found)["a"]
+    assert row.reason == "the size of its records is not known"
+    assert {note.code for note in row.notes} >= {"size-unknown", "configs-unknown", "groups-unknown"}
+
+
+def test_groups_configs_and_names_are_those_of_the_brokers() -> None:
+    configs = {"cleanup.policy": "compact", "compression.type": "zstd", "message.timestamp.type": "LogAppendTime"}
+    brokers = FleetBrokers(
+        {"a": FakeTopic(every(1), configs=configs), "b": FakeTopic(every(1)), "a-v2": FakeTopic([[]])}
+    )
+    brokers.add(FakeGroup("g")).committed = {"b": {0: (5, 0)}}
+    found = scanned(brokers, lambda name: name != "a-v2")
+    a, b = found.topics
+    assert (a.facts.topic, b.facts.topic) == ("a", "b")
+    assert a.facts.compacted
+    assert (a.configs.compression, a.configs.timestamp_type) == ("zstd", "LogAppendTime")
+    assert list(b.facts.groups) == ["g"]
+    assert found.names == {"a", "b", "a-v2"}
+    assert found.can_replace
+    brokers.kraft = False
+    assert not scanned(brokers).can_replace
+
+
+def test_batches_of_the_busiest_hour_are_read_on_request() -> None:
+    brokers = FleetBrokers({"a": FakeTopic(every(1), batch=(10, 300, 4)), "b": FakeTopic(every(1))})
+    brokers.refused = {"b"}
+    assert "Fetch" not in {name for _, name in brokers.asked}
+    found = scanned(brokers, sample=True)
+    a, b = found.topics
+    assert a.logs.batches == PeakBatches(20, 600, compressed=True)
+    assert b.logs.batches is None
+    assert found.unseen == ("Batches of 1 topics: none was read (READ on the topic is needed).",)
+    assert rows(found)["a"].rates.peak_bytes_per_s == pytest.approx(4 * 30 / 3_600)
+
+
+def test_responses_as_brokers_encode_them_are_read(tmp_path: Path) -> None:
+    """What the benchmark does with 10 000 topics."""
+    prepare(tmp_path, topics=200, partitions=20, brokers=3)
+    answers = Answers(tmp_path, topics=200, partitions=20, brokers=3, groups=10, now_ms=NOW_MS)
+    found = scan(FleetSession(answers, SimClock(NOW_MS)), lambda name: True, 7, Sizing())
+    by_name = rows(found, Sizing())
+    assert found.unseen == ()
+    assert len(by_name) == 200
+    for n in (41, 55, 60):
+        rate = by_name[f"topic-{n}"].rates
+        assert rate.written == 20 * written(n)
+        assert rate.records_per_s == pytest.approx(20 * written(n) / (7 * DAY_MS / 1000), rel=0.01)
+        assert rate.bytes_per_s == pytest.approx(100 * rate.records_per_s)
+        by_hour = 7 if n % 10 == 0 else 7 * 24
+        assert rate.peak_records_per_s == pytest.approx(20 * written(n) / by_hour / 3_600, rel=0.05)
+        assert not rate.is_bound
+    assert by_name["topic-0"].replicas == 60
+    assert by_name["topic-0"].groups == ("g0",)
+    assert len(answers.asked) <= 250
