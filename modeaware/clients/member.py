@@ -70,9 +70,9 @@ RETRY_S = 0.1
 LONGEST_RETRY_S = 10.0
 """How long to wait at most before a commit is repeated: twice as long each time that it fails."""
 JOIN_S = 10.0
-"""How long no revocation is shown after the member has joined its group again, until it is assigned partitions: what
-an application commits meanwhile is of another generation. Not for ever, as a group that assigns one by one may have
-nothing new for this member."""
+"""How long no revocation is shown after the member has joined its group again, until it is assigned partitions, where
+the library does not say whether it is joining: what an application commits meanwhile is of another generation. Not for
+ever, as a group that assigns one by one may have nothing new for this member."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ class Member:
         withheld: partitions of which it is not certain that this member owns them, or that another one owns.
         manual: the application assigns by itself, outside of any subscription: no gate holds.
         paused: partitions that the application has paused.
+        joining: the library joins the group again, and takes no commits meanwhile; None: it does not say.
         due_s: when to call :meth:`next` again after it returned None; None: after the next input.
     """
 
@@ -138,6 +139,7 @@ class Member:
         self.partitions: dict[Key, Partition] = {}
         self.withheld: frozenset[Key] = frozenset()
         self.manual = False
+        self.joining: bool | None = None
         self.due_s: float | None = None
         self._is_assigned = False
         self._is_subscribed = False
@@ -477,8 +479,7 @@ class Member:
             return Request(Asked.COMMITTED, unknown)
         elif (said := self._ends.to_say(ended, self.committing)) is not None:
             return said
-        if self._joining_until_s is not None and now_s < self._joining_until_s:
-            self._wait(self._joining_until_s)
+        if self._may_be_joining(now_s):
             return None
         revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
         if revoked and not self.traits.incremental:
@@ -486,6 +487,16 @@ class Member:
         if revoked:
             self._change(frozenset(), frozenset(), frozenset(revoked))
         return self._or_later(self._to_show(now_s), later_s)
+
+    def _may_be_joining(self, now_s: float) -> bool:
+        """Return whether what the application commits now may not be taken."""
+        until_s = self._joining_until_s
+        if self.joining is not None:
+            until_s = now_s + RETRY_S if self.joining else None
+        if until_s is None or until_s <= now_s:
+            return False
+        self._wait(until_s)
+        return True
 
     def _pass(self) -> None:
         """Without a group: note the old topics that this consumer has read to their ends."""

@@ -22,6 +22,7 @@ from modeaware.kafka_python._gateway import RebalanceProtocol, TopicPartition
 from modeaware.kafka_python.assignors import aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
 from modeaware.kafka_python.group import Membership
+from modeaware.kafka_python.joins import keep_joins
 from modeaware.kafka_python.offsets import Offsets, Partition, Parts
 from modeaware.kafka_python.topics import Topics, as_name, matches
 from modeaware.topic_view import TopicView
@@ -66,6 +67,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         with acquired({**settings.conf, "group.id": theirs.get("group_id")}, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
             super().__init__(**theirs)
+            keep_joins(self._coordinator)
             parts = Parts(self._coordinator, self._subscription, self._fetcher, self._cluster, self._net)
             creates = self.config["allow_auto_create_topics"]
             self._topics = Topics(parts, views, self.config["group_id"] or "", creates=creates)

@@ -417,6 +417,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ig
 
     def _run(self, *, rebalancing: bool = False) -> None:
         """Carry out what is to be done now."""
+        coordinator = self._parts.coordinator
+        self.member.joining = coordinator.generation_if_stable() is None or coordinator.need_rejoin()
         while (action := self.member.next(self._now_s(), rebalancing=rebalancing)) is not None:
             if isinstance(action, Show):
                 self._show(action)

@@ -83,8 +83,18 @@ class Application(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore
 
 @pytest.mark.parametrize(
     ("strategy", "auto_commit"),
-    [(RangePartitionAssignor, True), (RangePartitionAssignor, False), (CooperativeStickyAssignor, True)],
-    ids=["range", "range, commits when it is revoked", "cooperative-sticky"],
+    [
+        (RangePartitionAssignor, True),
+        (RangePartitionAssignor, False),
+        (CooperativeStickyAssignor, True),
+        (CooperativeStickyAssignor, False),
+    ],
+    ids=[
+        "range",
+        "range, commits when it is revoked",
+        "cooperative-sticky",
+        "cooperative-sticky, commits when it is revoked",
+    ],
 )
 def test_new_topic_is_read_once_the_group_is_let_through(
     mock: MockKafka, views: FakeViews, strategy: Any, auto_commit: bool

@@ -103,6 +103,10 @@ class Around:
         self.member.polled({**dict.fromkeys(self.member.watched()), **given})
         self.run()
 
+    def joins(self, joining: bool) -> None:
+        """The library says whether it joins the group again."""
+        self.member.joining = joining
+
     def call(self, method: str, *args: Any) -> None:
         getattr(self.member, method)(*args)
 
@@ -456,6 +460,19 @@ STORIES = {
     "revocation is shown though a group that joins again brings no assignment": Story(
         (do.view(), do.poll(), do.set(committed={A0: Committed(3)}), do.assign(A0), do.view(replaced())),
         (do.poll(a0=END), do.set(done=[]), do.poll(JOIN_S - 1, a0=END), do.does(), do.poll(1.0, a0=END)),
+        do.does("show revoked a0", "pause a0", "committed a0", "show assigned a0", "seek a0=3", "resume a0"),
+        automatic=False, sees_revocations=True, traits=COMMON,
+    ),
+    "revocation is not shown for as long as the library joins": Story(
+        (*joined(A0), do.call("committed", {A0: Committed(3)}), do.set(committed={A0: Committed(3)}), do.joins(True)),
+        (do.poll(a0=END), do.poll(10 * JOIN_S, a0=END), do.joins(False), do.poll(1.0, a0=END), do.does()),
+        do.poll(SHORT_S, a0=END),
+        do.does("show revoked a0", "pause a0", "committed a0", "show assigned a0", "seek a0=3", "resume a0"),
+        automatic=False, sees_revocations=True, traits=COMMON,
+    ),
+    "revocation is shown at once where the library has joined, without an assignment": Story(
+        (do.view(), do.poll(), do.set(committed={A0: Committed(3)}), do.assign(A0), do.view(replaced())),
+        (do.joins(False), do.poll(a0=END), do.set(done=[]), do.poll(SHORT_S, a0=END)),
         do.does("show revoked a0", "pause a0", "committed a0", "show assigned a0", "seek a0=3", "resume a0"),
         automatic=False, sees_revocations=True, traits=COMMON,
     ),
