@@ -20,7 +20,7 @@ def test_keys_keep_their_order_where_members_differ_in_enable_auto_commit(
     following.writer(load)
     by_itself = following.conf(strategy, enable_auto_commit=False)
     (slow,) = following.readers(load, following.conf(strategy, auto_commit_interval_ms=50), 0, kind=BatchWorker)
-    following.readers(load, by_itself, 0, kind=BatchWorker, every=1)
+    following.readers(load, by_itself, 0, 0, kind=BatchWorker, every=1)
     with load.running():
         load.await_held(following.topic, 12)
         load.await_given(following.topic, 300)

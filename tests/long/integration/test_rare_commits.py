@@ -19,8 +19,7 @@ rarely = pytest.mark.parametrize("options", RARELY.values(), ids=RARELY)
 with_revoke = pytest.mark.parametrize("revoke_commits", [False, True], ids=["", "and on_revoke"])
 
 
-def begin(following: Following, strategy: str | None, **options: Any) -> Load:
-    load = Load()
+def begin(following: Following, strategy: str | None, load: Load, **options: Any) -> Load:
     following.writer(load)
     conf = following.conf(strategy, enable_auto_commit=False)
     following.readers(load, conf, 0, 0, kind=RareCommitter, **options)
@@ -33,7 +32,7 @@ def begin(following: Following, strategy: str | None, **options: Any) -> Load:
 def test_group_that_commits_rarely_reads_the_successor(
     following: Following, options: dict[str, Any], revoke_commits: bool, strategy: str | None
 ) -> None:
-    load = begin(following, strategy, **options, revoke_commits=revoke_commits)
+    load = begin(following, strategy, Load(), **options, revoke_commits=revoke_commits)
     with load.running():
         load.await_held(following.topic, 12)
         load.await_given(following.topic, 1_000)
@@ -51,7 +50,7 @@ def test_group_that_commits_rarely_reads_the_successor(
 def test_shrink_is_drained_by_a_group_that_commits_rarely_and_when_it_is_revoked(
     following: Following, options: dict[str, Any], strategy: str | None
 ) -> None:
-    load = begin(following, strategy, **options, revoke_commits=True)
+    load = begin(following, strategy, Load(ordered=()), **options, revoke_commits=True)
     with load.running():
         load.await_held(following.topic, 12)
         load.await_given(following.topic, 1_000)
