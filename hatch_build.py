@@ -1,11 +1,13 @@
 """Builds what the package has that is not Python, where it can; without it the package is installed all the same.
 
 The extension ``modeaware.confluent._routed``, beside its source, needs a C compiler. Without one, producers of shrunk
-topics take the path in Python. The jar of the producer plug-ins for the JVM needs what ``java/build.py`` names.
+topics take the path in Python. The jar of the producer plug-ins for the JVM needs what ``java/build.py`` names; an
+sdist brings it, so that who builds a wheel of that needs no JDK.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,17 +20,22 @@ from setuptools.errors import BaseError, CCompilerError
 
 NAME, SOURCE = "modeaware.confluent._routed", "modeaware/confluent/_routed.c"
 JAR = "modeaware/modeaware.jar"
+# Without debug information, which would name the folder of the build: two builds are to have the same bytes.
+FLAGS = ["-g0"] if os.name == "posix" else []
 
 
 class CompiledParts(BuildHookInterface[Any]):
-    """For wheels, editable ones included."""
+    """The jar for sdists and wheels, the extension for wheels, editable ones included."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        self._add_jar(build_data)
         if self.target_name == "wheel":
-            self._build_jar(build_data)
             self._build_extension(build_data)
 
-    def _build_jar(self, build_data: dict[str, Any]) -> None:
+    def _add_jar(self, build_data: dict[str, Any]) -> None:
+        if Path(self.root, "PKG-INFO").exists() and Path(self.root, JAR).exists():  # in an sdist
+            build_data["artifacts"].append(JAR)
+            return
         done = subprocess.run([sys.executable, "java/build.py"], cwd=self.root, capture_output=True, text=True)
         if done.returncode != 0:
             self.app.display_warning(f"modeaware is built without its jar (docs/jvm.md): {done.stderr.strip()}")
@@ -36,7 +43,7 @@ class CompiledParts(BuildHookInterface[Any]):
         build_data["artifacts"].append(JAR)
 
     def _build_extension(self, build_data: dict[str, Any]) -> None:
-        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE])]}))
+        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE], extra_compile_args=FLAGS)]}))
         command.inplace = command.force = True
         command.build_temp = "build/extension"
         command.ensure_finalized()

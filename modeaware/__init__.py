@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from modeaware.topic_view import Successor as Successor
     from modeaware.topic_view import TopicView as TopicView
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 escape_logs()
 

@@ -86,7 +86,7 @@ class ControllerConfig:
             their next refresh, and request views every second from then on.
         fence_after_ms: ``modeaware.fence.after.ms`` (60000): the time between the switch and the fence, in which
             producers may still write to the old topic.
-        gate_timeout_ms: ``modeaware.gate.timeout.ms`` (10000): how long a group that was given all records of the old
+        gate_given_ms: ``modeaware.gate.given.ms`` (10000): how long a group that was given all records of the old
             topic, and has not committed the last ones, waits for the new topic.
         gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long a group that has committed all records waits,
             where no member notes that they are handled. Set it to the largest ``max.poll.interval.ms`` of the groups'
@@ -115,7 +115,7 @@ class ControllerConfig:
     open_timeout_ms: int = 60_000
     announce_ms: int = 2_000
     fence_after_ms: int = 60_000
-    gate_timeout_ms: int = 10_000
+    gate_given_ms: int = 10_000
     gate_unnoted_ms: int = 300_000
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
@@ -138,7 +138,7 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
     ours = {name: value for name, value in conf.items() if name.startswith(PREFIX)}
     rest = {name: value for name, value in conf.items() if not name.startswith(PREFIX)}
     rest = with_oauth_callback(rest)
-    fields = _parse(ours, _CLIENT_SETTINGS, "setting")
+    fields = _parse(ours, CLIENT_SETTINGS, "setting")
     refresh = str(rest.get("topic.metadata.refresh.interval.ms", ""))
     if refresh.isdecimal() and int(refresh) > 0:  # a bad value is librdkafka's to refuse
         fields["refresh_interval_ms"] = int(refresh)
@@ -193,7 +193,7 @@ def set_process_settings(settings: Mapping[str, Any]) -> None:
         ConfigError: an unknown setting, one that is not ours, or a bad value; nothing has changed.
     """
     global _process_settings
-    _parse(settings, _CLIENT_SETTINGS, "setting")
+    _parse(settings, CLIENT_SETTINGS, "setting")
     _process_settings = dict(settings)
 
 
@@ -223,7 +223,7 @@ def parse_controller_config(settings: Mapping[str, str]) -> ControllerConfig:
     Raises:
         ConfigError: an unknown config (the message gives the nearest known name) or a bad value.
     """
-    return ControllerConfig(**_parse(settings, _CONTROLLER_SETTINGS, "controller config"))
+    return ControllerConfig(**_parse(settings, CONTROLLER_CONFIGS, "controller config"))
 
 
 def _parse(
@@ -328,7 +328,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield start, begun
 
 
-_CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
     "modeaware.view.timeout.ms": ("view_timeout_ms", _ms()),
     "modeaware.on.unknown": ("on_unknown", _one_of(*ON_UNKNOWN)),
@@ -339,18 +339,18 @@ _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.topic.names": ("topic_names", _one_of(*TOPIC_NAMES)),
 }
 
-CLIENT_SETTING_NAMES = tuple(_CLIENT_SETTINGS)
+CLIENT_SETTING_NAMES = tuple(CLIENT_SETTINGS)
 
 _process_settings: dict[str, Any] = {}
 
-_CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+CONTROLLER_CONFIGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "delete.topic.partition.enable": ("enable", _boolean),
     "delete.topic.partition.check.interval.ms": ("check_interval_ms", _ms(1)),
     "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms()),
     "modeaware.open.timeout.ms": ("open_timeout_ms", _ms()),
     "modeaware.announce.ms": ("announce_ms", _ms()),
     "modeaware.fence.after.ms": ("fence_after_ms", _ms()),
-    "modeaware.gate.timeout.ms": ("gate_timeout_ms", _ms()),
+    "modeaware.gate.given.ms": ("gate_given_ms", _ms()),
     "modeaware.gate.unnoted.ms": ("gate_unnoted_ms", _ms()),
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _ms(1_000, 10_000)),

@@ -8,10 +8,9 @@ from modeaware.errors import ModeAwareError
 
 _JAR = Path(__file__).with_name("modeaware.jar")
 HOW_TO_GET = (
-    "this installation of modeaware has no jar for the JVM: it was built without a JDK, or without Kafka's jars. "
-    "In a checkout run `make jar`. Otherwise install a JDK (11 or newer) and the source distribution, with "
-    "MODEAWARE_KAFKA_JARS set to the folder libs of a Kafka: pip install --force-reinstall --no-deps "
-    "--no-binary modeaware modeaware"
+    "this installation of modeaware has no jar for the JVM: it was built from a checkout without a JDK, or without "
+    "Kafka's jars. Releases have it: pip install --force-reinstall --no-deps modeaware. In the checkout install a JDK "
+    "(11 or newer) and run `make jar`."
 )
 
 

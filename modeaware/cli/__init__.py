@@ -101,6 +101,7 @@ COMMANDS = tuple(
         ("run", "run:Run", "run a program with mode-aware clients, unchanged", RUN),
         ("jar", "jar:PrintJar", "print the path of the producer plug-ins for the JVM", RUN),
         ("local", "local:Local", "run a real Kafka on this machine to try things out", RUN),
+        ("completion", "completion:Completion", "print a script that completes commands in a shell", RUN),
     )
 )
 
@@ -158,6 +159,36 @@ def _logged_once(logger: logging.Logger) -> Iterator[None]:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse with the options of the chosen command only: the others are not loaded."""
+    parser, subparsers = _frame(argparse.SUPPRESS)
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    for entry in COMMANDS:
+        subparser = add_action(subparsers, entry.name, entry.help)
+        if words[:1] == [entry.name]:
+            command = _declare(entry, subparser)
+            _check_word(subparser, f"action of {entry.name}", words[1:2], command.actions)
+    if not arguments:
+        parser.print_help()
+        parser.exit()
+    _check_word(parser, "command", words[:1], [entry.name for entry in COMMANDS])
+    return parser.parse_args(arguments)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Return a parser with the options of all commands, for shells' completion and the manual page. Loads each command.
+
+    Raises:
+        ModeAwareError: an extra is missing.
+    """
+    parser, subparsers = _frame(help="a command")
+    for entry in COMMANDS:
+        _declare(entry, add_action(subparsers, entry.name, entry.help))
+    return parser
+
+
+def _frame(
+    help: str,
+) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
+    """Return the parser without commands, and where they are added; ``help``: the text about them."""
     parser = argparse.ArgumentParser(
         prog="modeaware",
         usage="modeaware COMMAND ...",
@@ -166,21 +197,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    subparsers = parser.add_subparsers(prog="modeaware", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
-    words = [argument for argument in arguments if not argument.startswith("-")]
-    for entry in COMMANDS:
-        subparser = add_action(subparsers, entry.name, entry.help)
-        if words[:1] == [entry.name]:
-            command = entry.load()
-            subparser.epilog = command.epilog
-            subparser.set_defaults(command=command)
-            command.configure(subparser)
-            _check_word(subparser, f"action of {entry.name}", words[1:2], command.actions)
-    if not arguments:
-        parser.print_help()
-        parser.exit()
-    _check_word(parser, "command", words[:1], [entry.name for entry in COMMANDS])
-    return parser.parse_args(arguments)
+    return parser, parser.add_subparsers(prog="modeaware", metavar="COMMAND", required=True, help=help)
+
+
+def _declare(entry: Entry, parser: argparse.ArgumentParser) -> Command:
+    """Load a command and have it declare its options."""
+    command = entry.load()
+    parser.epilog = command.epilog
+    parser.set_defaults(command=command)
+    command.configure(parser)
+    return command
 
 
 def _overview() -> str:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import TextIO, TypeVar
@@ -87,19 +87,20 @@ def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = 
     future: Future[_T] = Future()
 
     def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
             future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
 
-    thread = threading.Thread(target=run, name="modeaware-work", daemon=True)
-    thread.start()
-    try:
+    try:  # the start included: an interruption of it finds the work begun, or keeps it from beginning
+        threading.Thread(target=run, name="modeaware-work", daemon=True).start()
         return future.result()
     except KeyboardInterrupt:
-        if stop is not None:
+        if not future.cancel() and stop is not None:
             stop()
-            thread.join(STOP_TIMEOUT_S)
+            wait([future], STOP_TIMEOUT_S)
         raise
 
 

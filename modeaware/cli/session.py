@@ -16,6 +16,7 @@ from modeaware.cli import BadUsage, key_value
 from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.cluster.metadata import metadata_request
 from modeaware.config import (
+    CONTROLLER_CONFIGS,
     PREFIX,
     ClientConfig,
     ControllerConfig,
@@ -29,20 +30,6 @@ from modeaware.librdkafka import AdminClient, KafkaError, KafkaException
 from modeaware.reports.session import Session
 from modeaware.wire.retries import RetryPolicy
 
-CONTROLLER_CONFIGS = (
-    "delete.topic.partition.enable",
-    "delete.topic.partition.check.interval.ms",
-    "modeaware.seal.quiet.ms",
-    "modeaware.open.timeout.ms",
-    "modeaware.announce.ms",
-    "modeaware.fence.after.ms",
-    "modeaware.ignored.groups",
-    "modeaware.controller.session.timeout.ms",
-    "modeaware.mode.log.topic",
-    "modeaware.old.clients",
-    "modeaware.endpoint.share",
-    "modeaware.under.replicated.creation",
-)
 _MODE_LOG_TOPIC = "modeaware.mode.log.topic"
 _JAVA_ONLY = {
     "sasl.jaas.config": "use sasl.username and sasl.password",
@@ -65,8 +52,8 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         type=Path,
         metavar="FILE",
-        help="client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's, and "
-        "oauth_cb=package.module:name",
+        help="settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...), those of modeaware's clients and "
+        "controllers, and oauth_cb=package.module:name",
     )
 
 
@@ -166,7 +153,8 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
     """Return the connection the options ask for. Contacts no broker.
 
     Options outweigh the file of ``--command-config``, and that the environment (``MODEAWARE_MODE_LOG_TOPIC`` and so
-    on). The controller is on the clients' mode log.
+    on). The controller is on the clients' mode log. A command that has no controller leaves a controller's configs in
+    the file aside.
 
     Args:
         log_level: librdkafka's; 0: a command prints one line where librdkafka would print many. None: the file's.
@@ -176,17 +164,19 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
     asked_for = dict(getattr(args, "controller_config", ()))
     if _MODE_LOG_TOPIC in asked_for:  # of the whole command: it must not look at one log and keep another
         settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
+    own = [name for name in CONTROLLER_CONFIGS if name != _MODE_LOG_TOPIC]
+    of_file = {name: settings.pop(name) for name in own if name in settings}
     config, conf = split_client_config(settings)
     for name, advice in _JAVA_ONLY.items():
         if name in conf:
             raise ConfigError(f"{args.command_config}: {name} is a setting of Java clients: {advice}")
     controllers: dict[str, str] = {}
     if hasattr(args, "controller_config"):
-        own = [name for name in CONTROLLER_CONFIGS if name.startswith(PREFIX) and name != _MODE_LOG_TOPIC]
-        controllers = {name: os.environ[variable_of(name)] for name in own if variable_of(name) in os.environ}
+        variables = {name: os.environ.get(variable_of(name)) for name in own if name.startswith(PREFIX)}
+        controllers = {name: value for name, value in variables.items() if value is not None}
     for name, value in controllers.items():
         check_variable(name, partial(parse_controller_config, {name: value}))
-    ours = {**controllers, _MODE_LOG_TOPIC: config.mode_log_topic, **asked_for}
+    ours = {**controllers, **of_file, _MODE_LOG_TOPIC: config.mode_log_topic, **asked_for}
     return Connection(conf, config, parse_controller_config(ours))
 
 

@@ -46,7 +46,7 @@ class MovedGroups:
     def __init__(
         self, config: ControllerConfig, records: Mapping[str, MovedRecord] | None = None, newer: Iterable[str] = ()
     ) -> None:
-        self._limits = Limits(config.gate_unnoted_ms, config.gate_timeout_ms)
+        self._limits = Limits(config.gate_unnoted_ms, config.gate_given_ms)
         self._on_log = dict(records or {})
         self._decided = dict(self._on_log)
         self._newer = {topic_id for key in newer if (topic_id := topic_id_of(key)) is not None}

@@ -109,8 +109,8 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-KAFKA_VERSION = "4.2.0"
-"""What a local Kafka is unless another version is asked for."""
+KAFKA_VERSION = os.environ.get("MODEAWARE_KAFKA_VERSION") or "4.2.0"
+"""What a local Kafka is unless another version is asked for. A container has the version of its image."""
 
 Artifacts = tuple[tuple[str, str, str], ...]
 # Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.

@@ -15,13 +15,13 @@ from tests.support.controlled import Controlled, produce
 from tests.support.groups import RunningGroup
 from tests.support.waiting import eventually
 
-UNNOTED_MS, GATE_TIMEOUT_MS = 3_000, 1_000
+UNNOTED_MS, GATE_GIVEN_MS = 3_000, 1_000
 
 
 def test_groups_are_let_through_by_their_commits_notes_and_members(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
-    setting.start(gate_unnoted_ms=UNNOTED_MS, gate_timeout_ms=GATE_TIMEOUT_MS)
+    setting.start(gate_unnoted_ms=UNNOTED_MS, gate_given_ms=GATE_GIVEN_MS)
     topic, new = make_topic(2), f"{make_topic(1)}-v2"
     written = produce(setting, topic, 20, partition=0) | produce(setting, topic, 20, "w", partition=1)
     said, given, left, lags, busy, runs = (make_group() for _ in range(6))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("modeaware", "partitioners")
-CODE_FOLDERS = (*PACKAGES, "tests", "benchmarks", "examples")
-_TEXT = {".py", ".md", ".toml", ".json", ".yml", ".yaml", ".cfg", ".sh", ".txt", ".sql", ""}
+CODE_FOLDERS = (*PACKAGES, "tests", "benchmarks", "examples", "release")
+_TEXT = {".py", ".md", ".toml", ".json", ".yml", ".yaml", ".cfg", ".sh", ".txt", ".sql", ".properties", ".service", ""}
 
 
 def modules() -> dict[str, Path]:
@@ -30,7 +30,7 @@ def code_files() -> list[Path]:
 def text_files() -> list[Path]:
     """All files of the repository that people read; the licence's text is not ours."""
     top = [path for path in sorted(ROOT.iterdir()) if path.is_file() and path.name not in ("LICENSE", ".coverage")]
-    folders = [ROOT / name for name in (*CODE_FOLDERS, "docs", ".ci")]
+    folders = [ROOT / name for name in (*CODE_FOLDERS, "docs", "deploy", ".ci", ".github")]
     below = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     return [path for path in top + below if path.suffix in _TEXT and not path.name.endswith("-report.json")]
 

@@ -318,6 +318,40 @@ def test_ctrl_c_is_heard_and_only_work_that_can_be_stopped_has_ended(stoppable: 
     deaf.told_to_stop.set()
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_while_the_work_starts_stops_it_or_keeps_it_from_beginning(
+    monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    events: list[str] = []
+    working, told = threading.Event(), threading.Event()
+    start = threading.Thread.start
+    threads: list[threading.Thread] = []
+
+    def work() -> None:
+        working.set()
+        assert told.wait(5)
+        events.append("ended")
+
+    def stop() -> None:
+        events.append("stop")
+        told.set()
+
+    def interrupted(thread: threading.Thread) -> None:
+        threads.append(thread)
+        if begun:
+            start(thread)
+            assert working.wait(5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptibly(work, stop)
+    if not begun:  # the thread that comes late
+        start(threads[0])
+        threads[0].join(5)
+    assert events == (["stop", "ended"] if begun else [])
+
+
 # The drain certificate: the verdict on each partition
 
 

@@ -240,8 +240,8 @@ def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == f"modeaware {version('modeaware')}\n"
 
 
-OF_THIS_MACHINE = {"jar", "local up", "local down", "local status"}
-"""They start a Kafka, or look whether it runs: there is no cluster to log in to."""
+WITHOUT_A_CLUSTER = {"jar", "local up", "local down", "local status", "completion"}
+"""They are about this machine alone; and the options of the line that is completed are another command's."""
 
 
 def leaves(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -270,9 +270,9 @@ def test_every_command_that_talks_to_a_cluster_takes_a_properties_file(capsys: p
             program(["--help"])
         options_of[program.__name__] = capsys.readouterr().out
     assert len(options_of) > 15
-    assert {name for name, text in options_of.items() if "--command-config" not in text} == OF_THIS_MACHINE
+    assert {name for name, text in options_of.items() if "--command-config" not in text} == WITHOUT_A_CLUSTER
     without_servers = {name for name, text in options_of.items() if "--bootstrap-server" not in text}
-    assert without_servers == {*OF_THIS_MACHINE, "run"}, "its program has its own configuration"
+    assert without_servers == {*WITHOUT_A_CLUSTER, "run"}, "its program has its own configuration"
 
 
 def test_everything_that_prints_json_has_the_version_of_its_schema(
@@ -317,6 +317,25 @@ def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.Mo
     assert topics(*in_file, *flag) == ("of-flag",) * 2, "what looks at one log must not keep another"
     conf = session.connection(_parse(*in_file)).conf
     assert conf == {"client.id": "me", "bootstrap.servers": "kafka:9092", "log_level": 0}
+
+
+def test_the_file_may_hold_a_controllers_configs(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+    file = ("--command-config", str(write("modeaware.seal.quiet.ms=2\ndelete.topic.partition.enable=false\n")))
+    monkeypatch.setenv("MODEAWARE_SEAL_QUIET_MS", "1")
+    assert session.connection(_parse()).controller.seal_quiet_ms == 1
+    of_file = session.connection(_parse(*file))
+    assert (of_file.controller.seal_quiet_ms, of_file.controller.enable) == (2, False)
+    assert "modeaware.seal.quiet.ms" not in of_file.conf
+    assert session.connection(_parse(*file, "--config", "modeaware.seal.quiet.ms=3")).controller.seal_quiet_ms == 3
+
+
+def test_a_command_without_a_controller_takes_the_file_of_one(write: Write) -> None:
+    parser = argparse.ArgumentParser()
+    session.add_connection_options(parser)
+    file = write("bootstrap.servers=kafka:9092\nmodeaware.seal.quiet.ms=2\nmodeaware.on.resize=ignore\n")
+    connection = session.connection(parser.parse_args(["--command-config", str(file)]))
+    assert connection.conf == {"bootstrap.servers": "kafka:9092", "log_level": 0}
+    assert connection.config.on_resize == "ignore"
 
 
 def test_brokers_are_those_of_the_option_the_file_or_the_environment(

@@ -10,7 +10,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import promql_parser
 import pytest
 import yaml
 
@@ -20,7 +19,6 @@ from modeaware.config import ClientConfig, ControllerConfig, parse_controller_co
 from modeaware.demo.audit import report_lines
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS
-from modeaware.metrics import ClientCollector
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import (
@@ -32,10 +30,9 @@ from modeaware.modelog.records import (
     Straggler,
     TopicRecord,
 )
-from modeaware.monitoring.controller_metrics import ControllerCollector
 from tests.simulation.guard_texts import GUARDS, Change
+from tests.support.promql import problems
 from tests.support.source_tree import ROOT, modules, tree
-from tests.support.watched import busy_snapshot
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
 
@@ -157,35 +154,9 @@ GROUPS = yaml.safe_load(read("examples/alerts.yaml"))["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 
 
-def exported(*collectors: ControllerCollector | ClientCollector) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The names that Prometheus gets -> their types and labels."""
-    families = [family for collector in collectors for family in collector.describe()]
-    return {
-        family.name + ("_total" if family.type == "counter" else ""): (family.type, tuple(family._labelnames))
-        for family in families
-    }
-
-
-def selectors(expression: Any) -> Iterator[promql_parser.VectorSelector]:
-    if isinstance(expression, promql_parser.VectorSelector):
-        yield expression
-    for name in ("lhs", "rhs", "expr", "vector_selector", "args"):
-        part = getattr(expression, name, None)
-        for each in part if isinstance(part, list) else [part]:
-            if each is not None:
-                yield from selectors(each)
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_a_rule(rule: dict[str, Any]) -> None:
-    known = exported(ControllerCollector(busy_snapshot), ClientCollector())
-    found = list(selectors(promql_parser.parse(rule["expr"])))
-    named = set(re.findall(r"\bmodeaware_\w+", rule["expr"]))
-    assert {selector.name for selector in found} == named, "every one is found, and no other"
-    assert named <= set(known)
-    for selector in found:
-        for matcher in selector.matchers.matchers:
-            assert matcher.name in known[selector.name][1]
+    assert problems(rule["expr"]) == []
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert {"summary", "description", "runbook"} == set(rule["annotations"])

@@ -22,9 +22,10 @@ from modeaware.metrics import ClientCollector
 from modeaware.monitoring.controller_metrics import ControllerCollector
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.monitoring.server import CONNECTION_S, MAX_CONNECTIONS
+from tests.support.promql import exported
 from tests.support.source_tree import modules
 from tests.support.watched import busy_snapshot, record, standby_snapshot
-from tests.unit.test_docs import exported, read, table
+from tests.unit.test_docs import read, table
 
 NOW_MS = 1_700_000_000_000
 
