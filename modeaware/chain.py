@@ -128,7 +128,12 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
         before: :func:`predecessors`.
     """
 
-    def replaced_by(name: str) -> Iterable[TopicView]:
-        return (before[name],) if name in before else ()
+    def replaced_by(view: TopicView) -> Iterable[TopicView]:
+        old = before.get(view.topic)
+        if old is None or old.successor is None:
+            return ()
+        # After a rename back, the topic that is gone has the name of the last topic, and not its old topic.
+        return (old,) if view.topic_id == old.successor.topic_id else ()
 
-    return walk(replaced_by(topic), lambda view: replaced_by(view.topic))
+    first = before.get(topic)
+    return walk(() if first is None else (first,), replaced_by)

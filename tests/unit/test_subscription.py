@@ -90,6 +90,7 @@ def test_member_that_reads_what_it_names_follows_no_chain() -> None:
         (("b",), (replaced("a", "b", groups=frozenset(), groups_complete=False),), "b", Gate.CLOSED),
         (("b",), (replaced("a", "b", groups=frozenset(), switched=False),), "b", Gate.CLOSED),  # not known before
         (("orders",), BACK, "orders", Gate.CLOSED),
+        (("orders",), BACK, "interim", Gate.OPEN),  # it does not wait for itself
         (("orders",), (BACK[0], replace(BACK[1], successor=replace(BACK[1].successor, groups=frozenset()))), "orders",
          Gate.CLOSED),  # its name means the first topic, from which its chain leads by the interim one
         (("a",), (RELEASED,), "a", Gate.LEFT),
