@@ -1,8 +1,9 @@
 """The chain of topics that begins at a name: each topic has replaced the one before it.
 
 Producers write to the last topic of the chain that has been switched to (:mod:`modeaware.lifecycle.replacement`). The
-gates decide which topics of the chain a group reads (:mod:`modeaware.clients.gate`). A rename back brings an earlier
-name into the chain again, for a topic of another id: a step is a name, and :func:`walk` passes each topic id once.
+gates decide which topics of the chain a group reads (:mod:`modeaware.clients.subscription`). A rename back brings
+an earlier name into the chain again, for a topic of another id: a step is a name, and :func:`walk` passes each topic
+id once.
 """
 
 from __future__ import annotations
@@ -88,19 +89,24 @@ def _following(successor: Successor, views: Callable[[str], TopicView | None]) -
     return TopicView(successor.topic, successor.topic_id) if is_free else None
 
 
-def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
+def links(topic: str, views: Callable[[str], TopicView | None]) -> tuple[TopicView, ...]:
+    """Return the views of the topics of the chain that begins at ``topic``, with those that are only announced."""
+
+    def replaced_by(view: TopicView) -> Iterable[TopicView]:
+        following = _following(view.successor, views) if view.successor is not None else None
+        return () if following is None else (following,)
+
+    return tuple(walk((views(topic) or TopicView.unlisted(topic),), replaced_by))
+
+
+def read_topics(topic: str, views: Callable[[str], TopicView | None], needs: Callable[[TopicView], bool]) -> list[str]:
     """Return the topics that a member subscribes to for ``topic``: the last topic of the chain, and the earlier ones
     that the member's group needs (invariant I2).
 
     Args:
         needs: returns whether the group still reads an old topic.
     """
-
-    def replaced_by(view: TopicView) -> Iterable[TopicView]:
-        following = _following(view.successor, views) if view.successor is not None else None
-        return () if following is None else (following,)
-
-    *before, last = walk((views(topic),), replaced_by)
+    *before, last = links(topic, views)
     return [*(view.topic for view in before if needs(view)), last.topic]
 
 
@@ -122,7 +128,12 @@ def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[Topic
         before: :func:`predecessors`.
     """
 
-    def replaced_by(name: str) -> Iterable[TopicView]:
-        return (before[name],) if name in before else ()
+    def replaced_by(view: TopicView) -> Iterable[TopicView]:
+        old = before.get(view.topic)
+        if old is None or old.successor is None:
+            return ()
+        # After a rename back, the topic that is gone has the name of the last topic, and not its old topic.
+        return (old,) if view.topic_id == old.successor.topic_id else ()
 
-    return walk(replaced_by(topic), lambda view: replaced_by(view.topic))
+    first = before.get(topic)
+    return walk(() if first is None else (first,), replaced_by)

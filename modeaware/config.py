@@ -48,13 +48,9 @@ class ClientConfig:
             keys changes: ``warn`` once (the default), or ``ignore``.
         resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
         on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
-            the new topic when the group has committed the old topic to its end, so that every key keeps its order;
+            the new topic when the group has read the old topic, so that every key keeps its order;
             ``unordered``: both at once; ``named``: only the topics that the application subscribes to (the default of
             QuixStreams under ``modeaware.install()``).
-        gate_timeout_ms: ``modeaware.gate.timeout.ms`` (600000), how long a consumer that has read its share of the old
-            topic waits for the rest of its group without any progress in the group's commits, before it reads the new
-            topic. The default is twice that of ``max.poll.interval.ms``, after which the partitions of a stuck member
-            go to another member, whose commits are progress.
         topic_names: ``modeaware.topic.names``, the topic name in a consumer's message where a topic is replaced:
             ``physical``: the topic that holds the record (the default); ``logical``: the topic that the application
             subscribed to.
@@ -69,7 +65,6 @@ class ClientConfig:
     on_resize: str = "warn"
     resize_callback: Callable[..., object] | None = None
     on_replace: str = "ordered"
-    gate_timeout_ms: int = 600_000
     topic_names: str = "physical"
     refresh_interval_ms: int = 300_000
 
@@ -341,7 +336,6 @@ CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.on.resize": ("on_resize", _one_of(*ON_RESIZE)),
     "modeaware.resize_cb": ("resize_callback", _callable),
     "modeaware.on.replace": ("on_replace", _one_of(*ON_REPLACE)),
-    "modeaware.gate.timeout.ms": ("gate_timeout_ms", _ms()),
     "modeaware.topic.names": ("topic_names", _one_of(*TOPIC_NAMES)),
 }
 

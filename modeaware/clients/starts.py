@@ -29,7 +29,6 @@ from typing import NamedTuple, Protocol
 
 from modeaware.callouts import InnerLock, get_logger
 from modeaware.chain import predecessors, topics_before
-from modeaware.clients import gate
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.source import VERIFY_TIMEOUT_S, Views
@@ -60,6 +59,24 @@ def start_offset(committed: int | None, resume: int | None, named: int | None, l
     if start is None:
         return named
     return start if log_start is None else max(start, log_start)
+
+
+def start_on_new_topic(view: TopicView, group: str, *, has_used: bool = False) -> int | None:
+    """Return where a group without a commit begins to read the topic that replaces that of ``view``; None: where
+    ``auto.offset.reset`` says.
+
+    Until the old topic is released that is 0 for a group that begins after the switch, too: what it would skip of the
+    new topic may be newer than what still comes on the old one, where a fence is lifted.
+
+    Args:
+        has_used: the group has offsets on the old topic, or on a topic before it: it comes back late, or they were set
+            for it. It goes on to the new topic, and skips nothing of it.
+    """
+    successor = view.successor
+    if successor is None:
+        return None
+    is_noted = group in successor.groups or not successor.groups_complete
+    return 0 if is_noted or has_used or not successor.let_go else None
 
 
 class BrokerOffsets(Protocol):
@@ -211,7 +228,7 @@ class Starts:
         before: dict[str, set[Key]] = {}
         for topic in () if self.earliest else topics:
             view = self._predecessors.get(topic)
-            if view is None or gate.start_offset(view, self._group) is not None:
+            if view is None or start_on_new_topic(view, self._group) is not None:
                 continue
             for each in topics_before(topic, self._predecessors):
                 if not each.is_alias:
@@ -225,7 +242,7 @@ class Starts:
         if self.earliest:
             return None
         predecessor = self._predecessors.get(topic)
-        start = None if predecessor is None else gate.start_offset(predecessor, self._group, has_used=has_used)
+        start = None if predecessor is None else start_on_new_topic(predecessor, self._group, has_used=has_used)
         if start is not None:
             return start
         if not self.latest and view.is_readable(partition):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from modeaware import librdkafka
@@ -11,14 +13,17 @@ from modeaware.clients.following import ClientErrors, FirstView, ViewShare
 from modeaware.clients.named import NamedTopics
 from modeaware.clients.settings import given_conf
 from modeaware.clients.starts import Starts
+from modeaware.clients.subscription import read
+from modeaware.clients.taken_metadata import metadata_taken
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent import named
+from modeaware.confluent.commits import CommitNotes
 from modeaware.confluent.errors import FirstViewTimeout, StaleHints
-from modeaware.confluent.gates import Gates, Onlooker
-from modeaware.confluent.group import Callback, Membership, Subscription
+from modeaware.confluent.group import Callback, Membership, Subscription, member_of
 from modeaware.confluent.names import LogicalNames, physical_topic
+from modeaware.confluent.offsets import Onlooker
+from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, GroupDescriber, Ownership
-from modeaware.confluent.partitions import Partitions
 from modeaware.confluent.retarget import PollHook, Stock, following, idle_stats, stock_method, weakly
 from modeaware.confluent.route_table import partition_count
 from modeaware.confluent.statistics import stats_settings
@@ -72,33 +77,32 @@ class Consumer(_Slots):
         stats = idle_stats()
         hints = StaleHints()
         watched = {**IDENTITY, **rest, **stats_settings(rest, stats.call)}
-        super().__init__(hints.listening(watched))
+        self._commits = commits = OwnCommits(rest)
+        super().__init__(hints.listening(commits.listening(watched)))
         self._views = views = hints.views = registry.acquire(rest, config)
         self._count = partition_count(self, config.view_timeout_ms / 1000)
         self._first_view = FirstView(config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
         self._stock = stock = Stock(Consumer, self)
         group = GroupConf.of(rest)
-        self._starts = Starts(views, group.offset_reset, group.group_id)
+        self._starts = starts = Starts(views, group.offset_reset, group.group_id)
         self._onlooker = onlooker = Onlooker(rest, group.group_id)
         poll, consume, commit, store_offsets = (
             stock_method(Consumer, type(self), name) for name in ("poll", "consume", "commit", "store_offsets")
         )
-        self._hook = hook = PollHook(poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish))
-        self._gates = gates = Gates(
-            stock, group.group_id, group.auto_commit, config, views, self._starts, lambda: hook.polling,
-            is_inside=lambda: hook.inside or hook.polling,
-            onlooker=onlooker, whole_names=group.whole_names, refresh_s=group.refresh_s,
-            creates_topics=group.creates_topics,
+        self._hook = hook = PollHook(
+            poll, consume, weakly(self._act), weakly(self._due_s), stats, weakly(self._finish),
+            may_wait=weakly(self._may_wait), give_back=weakly(self._give_back),
         )  # fmt: skip
-        self._partitions = Partitions(
-            stock, group.group_id, self._starts, views.view, lambda topic: topic in gates.shut, onlooker,
-            wants_ends=group.wants_ends,
-        )  # fmt: skip
-        self._describer = GroupDescriber(rest, group.group_id)
-        self._ownership = Ownership(stock, group, views, self._describer)
+        member = member_of(group, config)
+        self._notes = CommitNotes(commit, store_offsets, member, stock)
         self._names = LogicalNames(commit, store_offsets, renames=config.topic_names == "logical")
-        self._membership = Membership(stock, group, self._partitions, self._ownership, gates, views, hook.call)
+        self._describer = GroupDescriber(rest, group.group_id)
+        self._ownership = ownership = Ownership(stock, group, views, self._describer)
+        self._membership = Membership(
+            stock, weakref.ref(self), group, member, ownership, starts, onlooker, commits, views, hook.call
+        )
+        self._reader = member.reading.reader
         self._wants_ends = group.wants_ends
         self._renames = False
         self._pending = False  # a subscription waits for the first view
@@ -173,6 +177,7 @@ class Consumer(_Slots):
         else:
             self._pending = False
             self._membership.join()
+            self._finish_what_is_needed()
 
     def unsubscribe(self) -> None:
         """As ``confluent_kafka.Consumer.unsubscribe``."""
@@ -200,20 +205,31 @@ class Consumer(_Slots):
 
     def assignment(self) -> list[TopicPartition]:
         """As ``confluent_kafka.Consumer.assignment``: the partitions that are read, none of mode None."""
-        return self._partitions.visible(super().assignment())
+        return self._membership.visible(super().assignment())
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.pause``."""
-        self._partitions.pause(partitions)
+        self._membership.pause(partitions)
+        self._look_soon()
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.resume``; partitions of mode None follow when they are readable again."""
-        self._partitions.resume(partitions)
+        self._membership.resume(partitions)
+        self._look_soon()
 
     def seek(self, partition: TopicPartition) -> None:
         """As ``confluent_kafka.Consumer.seek``; a topic that is ambiguous is refused as in :meth:`commit`."""
         self._names.refuse([partition])
-        self._partitions.seek(partition)
+        self._membership.seek(partition)
+        self._look_soon()
+
+    def consumer_group_metadata(self) -> Any:
+        """As ``confluent_kafka.Consumer.consumer_group_metadata``, to commit with transactions: this consumer commits
+        nothing by itself from now on where the group has a commit."""
+        metadata = super().consumer_group_metadata()
+        self._membership.member.commits_with_transactions()
+        metadata_taken(metadata, self._notes)
+        return metadata
 
     # Calls that name topics, and read nothing
 
@@ -265,8 +281,11 @@ class Consumer(_Slots):
             self._share.release()
             self._hook.stop()
             self._describer.close()
-            self._gates.close()
-            self._partitions.drop_fetched()
+            self._onlooker.close()
+            if assigned := super().assignment():
+                # rd_kafka_consumer_close drops what was fetched, but stores the offsets of the control records behind
+                # it, and commits those: on a transactional topic the group would skip the records.
+                self._stock.pause(assigned)
         super().close()
 
     def __exit__(self, *exception: Any) -> Any:
@@ -280,18 +299,15 @@ class Consumer(_Slots):
             is to be done at the next one), ``assigned`` (partitions held), ``hidden`` (given to this consumer and not
             held, being in mode None or behind a gate), ``in_doubt`` (topics of which nothing is held until the group
             can be described), ``rejoins`` (rebalances requested), ``gates`` (one for each topic that is replaced:
-            ``topic``, ``successor``, ``state`` = ``shut`` or ``open``, ``age_s`` of that, ``waits_for``), and
-            ``views``: what the shared source reports (``view_age_ms``, ``stale``, ...).
+            ``topic``, ``new_topic``, ``state`` = ``closed`` or ``open``), and ``views``: what the shared source reports
+            (``view_age_ms``, ``stale``, ...).
         """
-        held, mine = set(self._partitions.held), self._partitions.mine
         state = "direct" if self._hook.direct else "acting"
         return {
             "state": "waiting" if self._pending else state,
-            "assigned": len(held),
-            "hidden": len(mine) - len(held),
+            **self._membership.stats(),
             "in_doubt": sorted(self._ownership.in_doubt),
             "rejoins": self._ownership.rejoins,
-            "gates": self._gates.stats(),
             "views": self._views.stats(),
         }
 
@@ -315,47 +331,57 @@ class Consumer(_Slots):
 
     def _finish_what_is_needed(self) -> None:
         # An event about a topic that the application has not named may be in librdkafka's queue.
-        finishes = self._renames or bool(self._gates.undone or self._gates.listed)
+        finishes = self._renames or self._membership.sees_absences
         self._hook.finish_all(finishes or (self._wants_ends and self._may_end_hidden()))
+        self._names.put_over(*self._notes.methods(noting=self._membership.watches))
 
     def _may_end_hidden(self) -> bool:
         """Whether the end of a partition may be reported that is hidden, or will be: from before the assignment, after
         which the same poll may return it."""
         return any(not view.all_writable and self._concerns(view) for view in self._views.views().values())
 
-    def _logical_names(self) -> dict[str, str]:
+    def _logical_names(self) -> Mapping[str, str]:
         subscription = self._membership.subscription
-        return {} if subscription is None else self._gates.logical_names(subscription.topics)
+        if subscription is None:
+            return {}
+        return read(replace(self._reader, names=subscription.topics), self._views.views()).logical
 
     def _concerns(self, view: TopicView) -> bool:
-        topics = {view.topic} if view.successor is None else {view.topic, view.successor.topic}
-        subscription = self._membership.subscription
-        if subscription is not None and (topics & set(self._gates.subscribed) or any(map(subscription.covers, topics))):
-            return True
-        return self._partitions.manual and any(key[0] in topics for key in tuple(self._partitions.mine))
+        return self._membership.concerns({view.topic} if view.successor is None else {view.topic, view.successor.topic})
+
+    def _look_soon(self) -> None:
+        if self._membership.watches:
+            self._hook.call()
 
     def _act(self) -> None:
         if not self._pending:
-            self._membership.apply(self)
+            self._membership.apply(inside=self._hook.inside or self._hook.polling, taken=self._hook.taken)
             self._finish_what_is_needed()
             return
         self._look_again_s = time.monotonic() + _VIEW_POLL_S
         if self._first_view.arrived(0.0):
             self._pending = False
             self._membership.join()
+            self._finish_what_is_needed()
 
     def _finish(self, result: Message | list[Message] | None) -> bool:
         """Rename records and drop events about hidden topics; return whether there was nothing else."""
         self._names.rename(result)
         if self._wants_ends and result is not None:
-            self._partitions.take_ends(result if isinstance(result, list) else [result])
-        if result is None or not (self._gates.shut or self._gates.listed):
+            self._membership.ends.take(result if isinstance(result, list) else [result])
+        if result is None or not self._membership.sees_absences:
             return False
         if not isinstance(result, list):
-            return self._gates.is_absence(result)
+            return self._membership.is_absence(result)
         count = len(result)
-        result[:] = [message for message in result if not self._gates.is_absence(message)]
+        result[:] = [message for message in result if not self._membership.is_absence(message)]
         return not result and count > 0
+
+    def _may_wait(self, taken: list[Message]) -> bool:
+        return not any(map(self._membership.is_ending, {physical_topic(message) for message in taken}))
+
+    def _give_back(self, taken: list[Message]) -> None:
+        self._membership.take_back(taken)
 
     def _due_s(self) -> float | None:
         return self._look_again_s if self._pending else self._membership.due_s()

@@ -1,44 +1,80 @@
-"""A confluent_kafka consumer as a member of its group: what it owns, what it reads, and when it requests a rebalance.
+"""A confluent_kafka consumer as a member of its group: librdkafka's events for the member, the member's actions for it.
 
-librdkafka calls :meth:`Membership.on_assign` with the partitions that the coordinator gave to this member, all modes
-included. Of these it reads:
+All that is decided about partitions, gates, notes and starts is decided in :mod:`modeaware.clients.member`; this module
+and its neighbours only carry out. librdkafka calls :meth:`Membership.on_assign` with the partitions that the
+coordinator gave to this member, all modes included. Under ``range``, which deals contiguous runs, this member holds
+only those that it *owns* by range's rule over the readable partitions (:mod:`modeaware.clients.assignment` has the
+theory). For that :class:`~modeaware.confluent.ownership.Ownership` notes the views at the join, reads the mode log
+after the assignment, and where partitions are hidden, has the coordinator describe the group. Topics for which that is
+not certain are *in doubt*: their partitions are withheld until it is, for ``ownership.GIVE_UP_S`` at most; then the
+plain assignment stands. Where the modes have changed since, the members take turns in requesting a rebalance.
 
-* the readable ones, by the views in force; those in mode None are assigned and hidden
-  (:mod:`modeaware.confluent.partitions`), and shown when they are readable again;
-* under ``range``, which deals contiguous runs, only those that it *owns* by range's rule over the readable partitions
-  (:mod:`modeaware.clients.assignment` has the theory). For that :class:`~modeaware.confluent.ownership.Ownership` notes
-  the views at the join, reads the mode log after the assignment, and where partitions are hidden, has the coordinator
-  describe the group. Topics for which that is not certain are *in doubt*: their partitions are withheld until it is,
-  for ``ownership.GIVE_UP_S`` at most; then the plain assignment stands. Where the modes have changed since, the members
-  take turns in requesting a rebalance.
-
-So a partition that was given and is not read is hidden by its mode, withheld (in doubt, or owned by another member), or
-declined by the application. A change of modes leaves a note for the polling thread, whose next poll calls
-:meth:`Membership.apply`. The application sees its callbacks called with what it really holds.
-
-All of it is for the polling thread, which the callbacks run in, except ``Ownership.note``.
+A change of views leaves a note for the polling thread, whose next poll calls :meth:`Membership.apply`. All of it is for
+the polling thread, which the callbacks run in, except ``Ownership.note``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from modeaware.callouts import get_logger
-from modeaware.clients.starts import Key
-from modeaware.confluent.gates import Gates
+from modeaware.clients.actions import (
+    Action,
+    Assign,
+    Commit,
+    CommitStored,
+    Committed,
+    Event,
+    Pause,
+    Rejoin,
+    Request,
+    Resume,
+    Seek,
+    Show,
+    Subscribe,
+)
+from modeaware.clients.member import Member, Traits
+from modeaware.clients.member_views import MemberViews
+from modeaware.clients.partition import Committing, State
+from modeaware.clients.starts import Key, Starts
+from modeaware.clients.subscription import Gate, Reader
+from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
+from modeaware.config import ClientConfig
+from modeaware.confluent.ends import PartitionEnds
+from modeaware.confluent.names import first_offsets, physical_topic
+from modeaware.confluent.offsets import LibrdkafkaOffsets, Onlooker, key_of, metadata_of, parts_of, positions
+from modeaware.confluent.own_commits import OwnCommits
 from modeaware.confluent.ownership import GroupConf, Ownership, topics_of
-from modeaware.confluent.partitions import Partitions, key_of, parts_of
-from modeaware.librdkafka import TopicPartition
-from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from modeaware.confluent.patterns import Patterns, matches
+from modeaware.confluent.requests import Requests
+from modeaware.confluent.retarget import weakly
+from modeaware.librdkafka import (
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from modeaware.views.source import Views
 
 log = get_logger(__name__)
 
-SHOW_RETRY_S = 0.05
-UNOWNED_S = 5.0
-"""How long a successor may have no owner before a static member asks for a rebalance."""
+LOOK_S = 0.1
+"""How often positions are looked at, where a topic is read to its end."""
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_UNSET = (OFFSET_INVALID, OFFSET_STORED)
+_UNTIMELY = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+)
+"""What the coordinator returns for a commit while the group joins again."""
 
 Callback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -56,73 +92,123 @@ class Subscription:
         """Return whether changes of ``topic`` may concern this subscription (librdkafka matches patterns: any may)."""
         return topic in self.topics or any(name.startswith("^") for name in self.topics)
 
+    def callback(self, event: Event) -> Callback | None:
+        if event is Event.ASSIGNED:
+            return self.on_assign
+        return (self.on_lost if event is Event.LOST else None) or self.on_revoke
+
+
+def member_of(conf: GroupConf, config: ClientConfig) -> Member:
+    """Return the member of a group that a consumer with these settings is."""
+    match = partial(matches, whole_names=conf.whole_names)
+    return Member(
+        Reader(conf.group_id, (), match, config.on_replace),
+        Traits(conf.incremental, conf.static),
+        Committing(conf.auto_commit, conf.stores_offsets),
+    )
+
 
 class Membership:
     """Stands between librdkafka's rebalances and the application.
 
+    Args:
+        stock: the client's own methods.
+        client: returns the client, with which callbacks are called.
+        look_again: has :meth:`apply` called by the polling thread soon.
+
     Attributes:
         subscription: the last one; stays after ``unsubscribe()``, whose revocation still calls back.
         given: what the group gave to this member in this generation; None while it has no assignment.
-
-    Args:
-        look_again: has :meth:`apply` called by the polling thread soon.
+        watches: it is to be learned what the application is given, and commits.
+        sees_absences: events may come about topics that the application has not named.
     """
 
     def __init__(
         self,
         stock: Any,
+        client: Callable[[], Any],
         conf: GroupConf,
-        partitions: Partitions,
+        member: Member,
         ownership: Ownership,
-        gates: Gates,
+        starts: Starts,
+        onlooker: Onlooker,
+        commits: OwnCommits,
         views: Views,
         look_again: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stock = stock
+        self._client = client
         self._conf = conf
-        self._partitions = partitions
         self._ownership = ownership
-        self._gates = gates
-        self._views = views
+        self._starts = starts
+        self._onlooker = onlooker
+        self._commits = commits
+        commits.answered, commits.reported = weakly(self._was_committed), weakly(self._was_reported)
+        self._views = MemberViews(member, views, conf.group_id)
         self._look_again = look_again
-        self._in_callback = False
-        self._assigned_inside = False
-        self._midlife: set[Key] | None = None
-        self._hidden: set[Key] = set()
-        self._changing: set[Key] = set()
-        self._late: set[Key] = set()
-        self._closing = self._subscribed = False
-        self._retry_s: float | None = None
-        self._unowned_s: float | None = None
-        self._unowned_wait_s = UNOWNED_S
+        self._now_s = now_s
+        self._offsets = LibrdkafkaOffsets(stock, conf.group_id, onlooker)
+        self._requests = Requests(stock, onlooker, member, starts, self._offsets, ownership)
+        self._patterns = Patterns(
+            member.reading.reader.match, onlooker, conf.refresh_s, keeps_patterns=conf.creates_topics, now_s=now_s
+        )
+        self.member = member
+        self.ends = PartitionEnds(stock, member, weakly(self._seek_one), wanted=conf.wants_ends)
+        self._showing: Show | None = None
+        self._rebalancing = False
+        self._begun: Commit | CommitStored | None = None
+        self._revoking: set[Key] = set()
+        self._inside = False
+        self._closing = False
+        self._subscribed: tuple[str, ...] = ()
+        self._looked_s = 0.0
+        self._watched: set[Key] = set()
+        self._added: set[str] = set()  # topics that this member has subscribed to for itself
         self.subscription: Subscription | None = None
         self.given: set[Key] | None = None
+        self.watches = self.sees_absences = False
+
+    # Subscription
 
     def join(self) -> None:
-        """Subscribe for real; the views must be noted before."""
+        """Subscribe for real."""
+        assert self.subscription is not None
+        self._view()
         self._ownership.before_join()
-        self._partitions.manual = False
-        self._subscribed = True
-        if self.subscription is not None:
-            self._gates.ask_before_joining(self.subscription.topics)
-            self._gates.topics(self.subscription.topics)
-        self._subscribe()
-        if self._gates.due_s() is not None:
+        self.member.subscribe(self.subscription.topics, sees_revocations=self.subscription.on_revoke is not None)
+        self._run()
+        if self.due_s() is not None:
             self._look_again()
-
-    def _subscribe(self) -> None:
-        """Subscribe to what is read in the place of the topics that the application has named."""
-        if self.subscription is not None:
-            self._stock.subscribe(
-                list(self._gates.subscribed),
-                on_assign=self.on_assign,
-                on_revoke=lambda consumer, partitions: self._revoke(consumer, partitions, lost=False),
-                on_lost=lambda consumer, partitions: self._revoke(consumer, partitions, lost=True),
-            )
 
     def leave(self) -> None:
         """Request no rebalance any more; the application's callbacks still see the last revocation."""
-        self._subscribed = False
+        self.member.unsubscribe()
+        self._subscribed = ()
+
+    def _subscribe(self, subscribe: Subscribe) -> None:
+        topics = self._patterns.topics(subscribe)
+        if self._subscribed and set(topics) != set(self._subscribed):
+            log.info(
+                "%s: subscribing to %s from now on, no longer to %s",
+                self._conf.group_id, list(topics), sorted(set(self._subscribed) - set(topics)),
+            )  # fmt: skip
+            self._ownership.before_join()
+        self._subscribed = topics
+        is_named = self.member.reading.reader.names_topic
+        self._added |= {topic for topic in topics if not topic.startswith("^") and not is_named(topic)}
+        self._stock.subscribe(
+            list(topics),
+            on_assign=self.on_assign,
+            on_revoke=lambda consumer, partitions: self._revoke(partitions, lost=False),
+            on_lost=lambda consumer, partitions: self._revoke(partitions, lost=True),
+        )
+
+    def _rejoin(self) -> None:
+        """Leave the group and join it again: a follower that only joins again starts no rebalance."""
+        self._stock.unsubscribe()
+        # Postponed by librdkafka until the revocation is through and the group is left; which notes the views.
+        self._subscribe(Subscribe(self.member.reading.topics, self.member.reading.left_out))
 
     # What librdkafka calls
 
@@ -131,222 +217,399 @@ class Membership:
         if self._closing:
             return  # librdkafka gives them back at once, and every request for their offsets would time out
         new = {key_of(p) for p in partitions}
-        self._views.verify(topics_of(new), VERIFY_TIMEOUT_S)  # before anything is decided by a view (invariant I8)
-        self._partitions.manual = False
+        self._views.before_assignment(topics_of(new))  # before anything is decided by a view (invariant I8)
         if self._conf.incremental:
             self.given = (self.given or set()) | new
         else:
             self.given, new = new, self._ownership.assigned(new)
-        self._gates.on_assign(new, self.given)
-        shown = self._partitions.readable(new) - self._ownership.withheld
-        self._hidden = new - shown
-        callback = self.subscription.on_assign if self.subscription else None
-        self._assigned_inside = False
+        self._view()
+        self.ends.forget(self.member.partitions.keys() if not self._conf.incremental else ())
+        self.member.assigned(new, withheld=self._ownership.withheld)
         try:
-            self._call(callback, consumer, shown)
+            self._rebalance()
         finally:
-            if not self._assigned_inside:
-                take = self._partitions.add if self._conf.incremental else self._partitions.assign
-                take(parts_of(shown), hidden=self._hidden)
-            # What is hidden may be readable by now; and a callback that raises must not leave it hidden.
-            waits = self._partitions.unseen or self._ownership.unsettled or self._gates.due_s() is not None
-            if waits or self._conf.static:
+            if self._ownership.unsettled or self._conf.static or self.due_s() is not None:
                 self._look_again()
-        self._partitions.commit()
-        self._gates.close_unused()  # it may have been asked where partitions start
 
-    def _revoke(self, consumer: Any, partitions: list[TopicPartition], *, lost: bool) -> None:
-        callback = None
-        if self.subscription is not None:
-            callback = (self.subscription.on_lost if lost else None) or self.subscription.on_revoke
+    def _revoke(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         revoked = {key_of(p) for p in partitions}
-        held = revoked & self._partitions.held if self._conf.incremental else set(self._partitions.held)
-        idle = self._partitions.idle_before_leaving(held)
-        self._late = self._late - revoked if self._conf.incremental else set()
-        self._retry_s = self._retry_s if self._late else None
-        self._changing, self._hidden = revoked, set()
+        gone = revoked if self._conf.incremental else set(self.member.partitions)
+        idle = self._starts.idle(self._held(gone), leaving=True)
+        self._revoking = revoked
+        self.member.revoked(revoked, lost=lost)
         try:
-            # A revocation of hidden partitions only is none to the application.
-            if held or not revoked:
-                self._call(callback, consumer, held)
+            self._rebalance()
             if not lost and not self._closing:
-                self._commit(idle)
+                self._commit_idle(idle)
         finally:
             self._ownership.before_join()
-            # librdkafka's client unassigns what it revokes, unless the application did.
-            if self._conf.incremental:
-                self.given = (self.given or set()) - revoked
-                self._partitions.forget(revoked)
-            else:
-                self.given = None
-                self._partitions.clear()
+            self.given = (self.given or set()) - revoked if self._conf.incremental else None
+            self._revoking = set()
+            self.ends.forget(gone)
+            self._starts.forget(gone)
+
+    def _rebalance(self) -> None:
+        """Carry out what belongs to a rebalance; also where a callback of the application raises."""
+        self._rebalancing = True
+        try:
+            try:
+                self._run(rebalancing=True)
+            finally:
+                self._run(rebalancing=True)
+        finally:
+            self._rebalancing = False
 
     def before_close(self) -> None:
         """The last chance to send a request to the coordinator: within ``close()`` none is sent any more."""
         self._closing = True
         if self.given is not None:
-            self._commit(self._partitions.idle_before_leaving(self._partitions.held))
+            self._commit_idle(self._starts.idle(self._held(), leaving=True))
 
-    def _commit(self, idle: Mapping[Key, int]) -> None:
+    def _commit_idle(self, idle: Mapping[Key, int]) -> None:
         """Commit for the next owner; without ``enable.auto.commit`` only if it is a change of modes that may have
-        brought the rebalance about."""
+        brought the rebalance about. Of partitions that delivered nothing and have no commit, requested now: an earlier
+        owner, or the application by other means, may have committed since."""
         auto = self._conf.auto_commit
-        self._partitions.commit({key: at for key, at in idle.items() if auto or self._ownership.changed(key[0])})
-
-    def _call(self, callback: Callback | None, consumer: Any, keys: Iterable[Key]) -> None:
-        if callback is None:
-            return
-        self._in_callback = True
-        try:
-            callback(consumer, parts_of(keys))
-        finally:
-            self._in_callback = False
+        due = {key: at for key, at in idle.items() if auto or self._ownership.changed(key[0])}
+        due = {key: due[key] for key, position in positions(self._stock, due).items() if position is None}
+        without = {key: Committed(due[key]) for key, at in self._offsets.committed(due).items() if at is None}
+        if without and self._closing:
+            self._commit_now(without)
+        elif without:
+            self._send(Commit(without))
 
     # What the application does itself, in its callbacks or outside
 
     def assign(self, partitions: list[TopicPartition], *, incremental: bool = False) -> None:
         """``assign`` or ``incremental_assign``; in mid-life, only what is offered may be chosen."""
-        take = self._partitions.add if incremental else self._partitions.assign
-        if self._midlife is not None:
-            self._assigned_inside = True
-            began_s = time.monotonic()
-            self._show_later(self._partitions.choose(self._midlife, partitions), began_s)
-        elif self._in_callback:
-            self._assigned_inside = True
-            take(partitions, hidden=self._hidden - {key_of(p) for p in partitions})
+        show, self._showing = self._showing, None
+        if show is not None and show.event is not Event.ASSIGNED:
+            self._showing = show
+            return
+        places = self._chosen(partitions)
+        if show is not None:
+            if not self._rebalancing:
+                for key in places.keys() - self.member.partitions.keys():
+                    log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
+            self.member.done(show, places, self._now_s())
         else:
-            self._views.verify({p.topic for p in partitions}, VERIFY_TIMEOUT_S)
-            self._partitions.manual = self.given is None
-            # What a member was never shown it has not left out: it is shown when it is readable, as ever.
-            unseen = self._partitions.unseen if self.given is not None and not incremental else set()
-            take(partitions, hidden=unseen - {key_of(p) for p in partitions})
-            if self._partitions.manual:
-                self._gates.warn_of_manual(topics_of(self._partitions.mine))
+            self._views.verify({p.topic for p in partitions})
+            self._view()
+            self.ends.forget(places if incremental else self.member.partitions.keys())
+            self.member.assigned_by_application(places, incremental=incremental)
+            if not places and not incremental:
+                self._stock.assign([])
+        self._run(rebalancing=True)
+        if self.member.manual:
+            self._views.follow()  # which warns of it
+        if self.due_s() is not None:
+            self._look_again()
+
+    def _chosen(self, partitions: Iterable[TopicPartition]) -> dict[Key, int | None]:
+        """Return the offsets that the application has chosen; "beginning" and "end" as the numbers they are now."""
+        places: dict[Key, int | None] = {key_of(p): None if p.offset in _UNSET else p.offset for p in partitions}
+        self._offsets.remember(partitions)
+        logical = {key: at for key, at in places.items() if at is not None and at < 0}
+        if logical and self.given is not None:
+            places |= self._offsets.listed(logical)
+        return places
 
     def unassign(self) -> None:
-        if self._midlife is None:
-            self._assigned_inside = True
-            self._partitions.unassign()
+        if self._showing is not None and not self._rebalancing:
+            return  # what goes in mid-life is hidden afterwards
+        self._stock.unassign()
+        if self._showing is None:
+            self._forget(None)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        if self._midlife is not None:
-            return  # on_revoke in mid-life: what goes is hidden afterwards
-        unseen = self._changing & (self._partitions.mine - self._partitions.held) if self._in_callback else set()
-        self._partitions.remove([*partitions, *parts_of(unseen)])
+        if self._showing is not None and not self._rebalancing:
+            return  # what goes in mid-life is hidden afterwards
+        hidden = (self._revoking & self.member.partitions.keys()) - self._held() - set(map(key_of, partitions))
+        self._stock.incremental_unassign([*partitions, *parts_of(hidden)])
+        if self._showing is None:
+            self._forget({key_of(p) for p in partitions})
 
-    # Changes of modes
+    def _forget(self, keys: set[Key] | None) -> None:
+        gone = set(self.member.partitions) if keys is None else keys
+        self.member.unassigned_by_application(keys)
+        self.ends.forget(gone)
+        self._starts.forget(gone)
 
-    def apply(self, consumer: Any) -> None:
-        """Bring the assignment in line with the views in force."""
-        if self._partitions.manual:
-            self._gates.warn_of_manual(topics_of(self._partitions.mine))
-            self._align(consumer)
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self._stock.pause(partitions)
+        self.member.pause(map(key_of, partitions))
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        now = self.member.resume(map(key_of, partitions)) | self.ends.running(map(key_of, partitions))
+        self._stock.resume([p for p in partitions if key_of(p) in now])
+
+    def seek(self, partition: TopicPartition) -> None:
+        self._stock.seek(partition)
+        key, at = key_of(partition), partition.offset
+        self.ends.sought(key)
+        if key not in self.member.partitions:
             return
-        self._follow_topics()
-        if self.given is None:
-            return  # between two generations: the next on_assign sees the views
-        if self._conf.incremental or not self._settled_by_rejoin(self.given):
-            self._align(consumer)
-            self._partitions.commit()
+        if at < 0 and key in self.member.watched():
+            at = self._offsets.listed({key: at}).get(key, at)
+        self.member.sought(key, at)
+        self._starts.started(key, at)
 
-    def _follow_topics(self) -> None:
-        """Look at the gates; subscribe to other topics where the application's are replaced."""
-        if self.subscription is None or not self._subscribed:
-            return
-        self._gates.follow(self.given or (), self.subscription.topics)
-        self._gates.look(self._partitions.mine, self._partitions.held)
-        before, after = self._gates.subscribed, self._gates.topics(self.subscription.topics)
-        if set(before) != set(after):
-            log.info(
-                "%s: %s, replaced: subscribing to %s from now on, no longer to %s",
-                self._conf.group_id, list(self.subscription.topics), list(after), sorted(set(before) - set(after)),
-            )  # fmt: skip
-            self._ownership.before_join()
-            self._subscribe()
-        elif self.given is not None:
-            self._claim_unowned(self.given)
+    def visible(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return ``partitions`` without those that the application does not hold."""
+        hidden = self.member.partitions.keys() - self._held()
+        return [p for p in partitions if key_of(p) not in hidden] if hidden else partitions
 
-    def _claim_unowned(self, given: set[Key]) -> None:
-        """Request a rebalance where a topic that this static member subscribes to has no owner.
+    def _held(self, among: Collection[Key] | None = None) -> set[Key]:
+        held = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
+        return held if among is None else held.intersection(among)
 
-        A static member that starts again is given what it had, without a rebalance, also where it subscribes to more
-        than before (KAFKA-12759): after a rolling restart no member might be given the successor.
+    # Changes of views, and polls
+
+    def apply(self, *, inside: bool, taken: Iterable[Message] = ()) -> None:
+        """Do what is due, by the views in force.
+
+        Args:
+            inside: within a call of librdkafka, which may have taken records that the application was not given yet.
+            taken: what a call that is under way has of librdkafka, and the application was not given yet.
         """
-        missing = self._gates.successors - topics_of(given) if self._conf.static else set()
-        if not missing:
-            self._unowned_s = None
-        elif self._unowned_s is None:
-            self._unowned_s = time.monotonic() + self._unowned_wait_s
-        elif time.monotonic() >= self._unowned_s:
-            self._unowned_wait_s *= 2  # it may be that none can be given
-            self._unowned_s = time.monotonic() + self._unowned_wait_s
-            if self._ownership.lacks_owner(missing, given):
-                log.info("%s: requesting a rebalance, no member was given %s", self._conf.group_id, sorted(missing))
-                self._rejoin()
+        self._inside = inside
+        self._view()
+        if not inside:
+            self._look(taken)
+        if not self.member.manual and self.given is not None and not self._conf.incremental:
+            self._ownership.settle(self.given)
+            if self._subscribed and self._ownership.needs_rejoin(self.given):
+                if self._ownership.my_turn(self.given):
+                    log.info("%s: requesting a rebalance, the readable partitions have changed", self._conf.group_id)
+                    self._rejoin()
+                return
+            self.member.settled(self._ownership.withheld)
+        self._run()
+        if self._patterns.due_s is not None and self._now_s() >= self._patterns.due_s:
+            reading = self.member.reading
+            before, wanted = self._subscribed, Subscribe(reading.topics, reading.left_out)
+            if self._subscribed and set(self._patterns.topics(wanted)) != set(before):
+                self._subscribe(wanted)
+        if self.due_s() is None:
+            self._onlooker.close()
 
-    def _rejoin(self) -> None:
-        """Leave the group and join it again: a follower that only joins again starts no rebalance."""
-        self._stock.unsubscribe()
-        # Postponed by librdkafka until the revocation is through and the group is left; which notes the views.
-        self._subscribe()
+    def _view(self) -> None:
+        self._views.follow()
+        self._patterns.viewed(self.member.reading.views)
 
-    def _settled_by_rejoin(self, given: set[Key]) -> bool:
-        """Settle what is in doubt under ``range``; True if a rebalance is needed, which then brings the assignment."""
-        self._ownership.settle(given)
-        if not self._subscribed or not self._ownership.needs_rejoin(given):
-            return False
-        self._partitions.commit()
-        if self._ownership.my_turn(given):
-            log.info("%s: requesting a rebalance, the readable partitions have changed", self._conf.group_id)
-            self._rejoin()
-        return True
+    def _look(self, taken: Iterable[Message]) -> None:
+        self._looked_s = self._now_s()
+        watched = self.member.watched()
+        at = positions(self._stock, watched)
+        for key, offset in first_offsets(taken).items():
+            if key in at:
+                at[key] = None if offset == self.member.partitions[key].base else offset
+        # What the application has committed before that was of interest has not passed this package.
+        self.member.doubted(key for key in watched - self._watched if at[key] is not None)
+        self._watched = watched
+        if watched:
+            self.member.polled(at)
 
-    def _align(self, consumer: Any) -> None:
-        """Hide and show until what is held is what the views in force allow.
-
-        The application's callbacks are called as under its protocol: with what goes and what comes, or with all that it
-        holds.
+    def is_ending(self, topic: str | None) -> bool:
+        """Return whether records of ``topic`` may not wait for the rest of their batch: its end is known, and the group
+        has yet to read it. After a rebalance another member would find it committed to its end, and take it for read.
         """
-        partitions, eager = self._partitions, not self._conf.incremental
-        withheld = set() if partitions.manual else self._ownership.withheld  # else of a subscription that has ended
-        target = partitions.target - withheld
-        self._late &= target
-        if self._retry_s is not None and time.monotonic() >= self._retry_s:
-            late, self._late, self._retry_s = self._late, set(), None
-            self._show(late)
-        if partitions.let_end():
-            self._retry_s = time.monotonic() + SHOW_RETRY_S
-        gone, back = partitions.held - target, target - partitions.held - self._late
-        if not gone and not back:
-            return
-        log.info("%s: hiding %s, showing %s", self._conf.group_id, sorted(gone), sorted(back))
-        callbacks = self.subscription if not partitions.manual else None
-        self._midlife, self._assigned_inside = target if eager else back, False
-        try:
-            if callbacks and (gone or eager):
-                self._call(callbacks.on_revoke, consumer, partitions.held if eager else gone)
-            partitions.hide(gone)
-            if callbacks and (back or eager):
-                self._call(callbacks.on_assign, consumer, target if eager else back)
-        finally:
-            # Whatever the callbacks raise, what is held is right afterwards.
-            self._midlife = None
-            partitions.hide(gone)
-            if not self._assigned_inside:
-                self._show(back)
+        return (
+            topic is not None
+            and self.member.reading.topic(topic).awaits_word
+            and bool(self.member.reading.topic(topic).ends)
+        )
 
-    def _show(self, keys: Iterable[Key]) -> None:
-        began_s = time.monotonic()
-        self._show_later(self._partitions.show(keys), began_s)
-
-    def _show_later(self, late: set[Key], began_s: float) -> None:
-        if late:
-            self._late |= late
-            now_s = time.monotonic()  # a leader that does not answer must not keep the others from being read
-            self._retry_s = now_s + max(SHOW_RETRY_S, now_s - began_s)
+    def take_back(self, messages: Iterable[Message]) -> None:
+        """Have librdkafka return ``messages`` again, which the application was not given."""
+        for key, offset in first_offsets(messages).items():
+            if key not in self.member.partitions:
+                continue  # the group's commit decides where the next owner begins
+            try:
+                self._stock.seek(TopicPartition(*key, offset))
+            except KafkaException as error:
+                log.warning("%s [%d]: records from offset %d on were taken and not returned: %s", *key, offset, error)
 
     def due_s(self) -> float | None:
         """Return when :meth:`apply` is to be called again, on the monotonic clock; None if nothing waits."""
-        gates = (self._gates.due_s(), self._unowned_s) if self._subscribed else ()
-        times = (self._ownership.due_s(), self._retry_s, *gates)
+        times = [self.member.due_s, self._ownership.due_s(), self._patterns.due_s, self.ends.retry_s]
+        if self.given is not None and (self.watches or self._commits.pending):
+            times.append(self._looked_s + LOOK_S)
         return min((at for at in times if at is not None), default=None)
+
+    # Actions
+
+    def _run(self, *, rebalancing: bool = False) -> None:
+        """Carry out what is to be done now."""
+        while (action := self.member.next(self._now_s(), rebalancing=rebalancing)) is not None:
+            if isinstance(action, Show):
+                self._show(action)
+                continue
+            if isinstance(action, Commit | CommitStored):
+                if self._send(action):
+                    self._begun = action
+                    self.member.begun(action)
+                else:
+                    self.member.failed(action, self._now_s())
+                continue
+            try:
+                answer = self._carry_out(action)
+            except KafkaException as error:
+                if not isinstance(action, Request):
+                    raise
+                log.debug("%s: %s: %s", self._conf.group_id, action, error)
+                self.member.failed(action, self._now_s())
+            else:
+                self.member.done(action, answer, self._now_s())
+        self.ends.run_to_end()
+        self.watches = bool(self.member.watched())
+        self._commits.listen(self.watches)
+        self.sees_absences = bool(self._patterns.listed) or any(
+            map(self._is_hidden, self._added.union(self._subscribed))
+        )
+
+    def _show(self, show: Show) -> None:
+        callback = self.subscription.callback(show.event) if self.subscription else None
+        self._showing, has_returned = show, False
+        try:
+            if callback is not None:
+                callback(self._client(), parts_of(show.keys))
+            has_returned = True
+        except KafkaException as error:
+            is_untimely = show.event is Event.REVOKED and error.args[0].code() in _UNTIMELY
+            if self._rebalancing or not is_untimely:
+                raise
+            # By a revocation of ours, in a bad moment. The group keeps the partitions; it has another one to commit.
+            log.info("%s: on_revoke raised %s: the group joins again", self._conf.group_id, error)
+        finally:
+            if self._showing is show:
+                self._showing = None
+                if has_returned:
+                    self.member.done(show, None, self._now_s())
+                else:
+                    self.member.failed(show, self._now_s())
+
+    def _carry_out(self, action: Action) -> Any:
+        match action:
+            case Assign(places, whole):
+                self._assign(places, whole=whole)
+            case Pause(keys):
+                TALLY.add(PARTITIONS_LEFT_OUT, len(keys))
+                self.ends.pause(keys)
+                for key in keys:
+                    self._starts.hidden(key)
+            case Resume(keys):
+                TALLY.add(PARTITIONS_TAKEN_UP, len(keys))
+                self.ends.shown(keys)
+                self._stock.resume(parts_of(keys))
+            case Seek(places):
+                return {key for key, at in places.items() if self._seek(key, at)}
+            case Subscribe():
+                self._subscribe(action)
+            case Rejoin():
+                log.info("%s: requesting a rebalance, a new topic has no owner", self._conf.group_id)
+                self._rejoin()
+            case Request(what, keys):
+                return self._requests.answer(what, keys, self.given or set(), inside=self._inside)
+        return None
+
+    def _assign(self, places: Mapping[Key, int | None], *, whole: bool) -> None:
+        parts = []
+        for key, at in sorted(places.items()):
+            end = self.ends.end_of(key)
+            at = end if end is not None and (at is None or at < end) else at
+            parts.append(TopicPartition(*key, OFFSET_INVALID) if at is None else self._offsets.placed(key, at))
+        (self._stock.assign if whole else self._stock.incremental_assign)(parts)
+        for key, at in places.items():
+            self._starts.started(key, at)
+
+    def _seek(self, key: Key, at: int | None) -> bool:
+        return at is None or self._seek_one(TopicPartition(*key, at))
+
+    def _seek_one(self, place: TopicPartition) -> bool:
+        try:
+            self._stock.seek(place)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS):
+                raise
+            return False
+        self._starts.started(key_of(place), place.offset)
+        return True
+
+    # Commits
+
+    def _send(self, action: Commit | CommitStored) -> bool:
+        try:
+            self._commits.send(self._stock, action)
+        except KafkaException as error:
+            log.warning("%s: offsets not committed: %s", self._conf.group_id, error)
+            return False
+        return True
+
+    def _was_committed(
+        self, action: Commit | CommitStored, error: KafkaError | None, parts: list[TopicPartition]
+    ) -> None:
+        """A commit of this package has its result; within a call of librdkafka."""
+        is_empty = error is not None and error.code() == KafkaError._NO_OFFSET
+        if error is not None and not is_empty:
+            log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
+        if action is not self._begun:
+            return
+        done = {key_of(p): Committed(p.offset, metadata_of(p)) for p in parts if p.error is None}
+        if isinstance(action, Commit):
+            self.member.done(action, done.keys(), self._now_s())
+        elif error is None or is_empty:
+            self.member.done(action, {key: at for key, at in done.items() if at.offset >= 0}, self._now_s())
+        else:
+            self.member.failed(action, self._now_s())
+        self._look_again()
+
+    def _was_reported(self, error: KafkaError | None, parts: list[TopicPartition]) -> None:
+        """Other commits have their result; within a call of librdkafka. The application's are known when it makes them,
+        and may be later ones by now."""
+        done = [p for p in parts if p.error is None and p.offset >= 0]
+        if error is not None:
+            self.member.doubted(map(key_of, parts))
+            self._look_again()
+        elif self._conf.auto_commit:
+            self.member.reported({key_of(p): Committed(p.offset, metadata_of(p)) for p in done})
+
+    def _commit_now(self, offsets: Mapping[Key, Committed]) -> None:
+        parts = [TopicPartition(*key, *at) for key, at in sorted(offsets.items())]
+        try:
+            self._stock.commit(offsets=parts, asynchronous=False)
+        except KafkaException as error:
+            log.warning("%s: offsets of %d partitions not committed: %s", self._conf.group_id, len(parts), error)
+
+    # Events, and words for people
+
+    def is_absence(self, message: Message) -> bool:
+        """Return whether ``message`` is the event that a topic does not exist (any more) which the application does not
+        read by its own choice: a hidden one, or one that its pattern matches."""
+        error, topic = message.error(), physical_topic(message)
+        if error is None or topic is None or error.code() not in _ABSENT:
+            return False
+        is_listed = topic in self._patterns.listed
+        if not is_listed and not self._is_hidden(topic):
+            return False
+        log.info("%s: %s: %s", self._conf.group_id, topic, error.str())
+        if is_listed:
+            self._patterns.refresh_soon()
+            self._look_again()
+        return True
+
+    def _is_hidden(self, topic: str) -> bool:
+        reading = self.member.reading
+        is_own = topic in self._added or reading.is_alias(topic)
+        return is_own and reading.gate(topic) in (Gate.CLOSED, Gate.UNNAMED, Gate.LEFT)
+
+    def concerns(self, topics: set[str]) -> bool:
+        """Return whether views of ``topics`` may change what is read (any thread)."""
+        if self.subscription is not None and any(map(self.subscription.covers, topics)):
+            return True
+        known = {topic for topic, _ in tuple(self.member.partitions)}
+        return not topics.isdisjoint(known.union(self._subscribed))
+
+    def stats(self) -> dict[str, Any]:
+        """Return what ``modeaware_stats`` has of the group (any thread)."""
+        return self._views.stats()

@@ -16,8 +16,10 @@ from typing import Any, cast
 
 from modeaware.callouts import InnerLock
 from modeaware.clients.named import PairedName
+from modeaware.clients.starts import Key
+from modeaware.confluent.commits import behind
 from modeaware.confluent.retarget import Switch, Target
-from modeaware.librdkafka import KafkaError, KafkaException, Message, TopicPartition
+from modeaware.librdkafka import KafkaError, KafkaException, Message
 
 _PARAMETERS = ("message", "offsets", "asynchronous")
 
@@ -26,6 +28,16 @@ def physical_topic(message: Message) -> str | None:
     """Return the topic that the record of ``message`` is in, whichever name the message has."""
     topic = message.topic()
     return topic.physical if isinstance(topic, PairedName) else topic
+
+
+def first_offsets(messages: Iterable[Message]) -> dict[Key, int]:
+    """Return the offset of the first record of each partition in ``messages``."""
+    first: dict[Key, int] = {}
+    for message in messages:
+        topic, partition, offset = physical_topic(message), message.partition(), message.offset()
+        if message.error() is None and topic is not None and partition is not None and offset is not None:
+            first.setdefault((topic, partition), offset)
+    return first
 
 
 class LogicalNames:
@@ -46,7 +58,9 @@ class LogicalNames:
         self._given: set[str] = set()
         self.commit = Switch(commit)
         self.store_offsets = Switch(store_offsets)
-        self._translating = (partial(self._translated, commit), partial(self._translated, store_offsets))
+        self._translating = (partial(self._translated, 0), partial(self._translated, 1))
+        self._own: tuple[Target, Target] = commit, store_offsets
+        self._translates = False
 
     def take(self, find: Callable[[], Mapping[str, str]], *, anew: bool = False) -> bool:
         """Keep what ``find`` returns, successor -> name (any thread); return whether messages are to be renamed.
@@ -60,9 +74,20 @@ class LogicalNames:
             self._names = found if anew else {**self._names, **found}
             if not self._names or not self._renames:
                 return False
-            for switch, target in zip((self.commit, self.store_offsets), self._translating, strict=True):
-                switch.point_to(target)
+            self._translates = True
+            self._point(self._translating)
             return True
+
+    def put_over(self, commit: Target, store_offsets: Target) -> None:
+        """Call these from now on (any thread)."""
+        with self._lock:
+            self._own = commit, store_offsets
+            if not self._translates:
+                self._point(self._own)
+
+    def _point(self, targets: tuple[Target, Target]) -> None:
+        for switch, target in zip((self.commit, self.store_offsets), targets, strict=True):
+            switch.point_to(target)
 
     def logical(self, message: Message) -> str | None:
         """Return the name of a message's topic, whether the message says that or the topic itself."""
@@ -96,7 +121,8 @@ class LogicalNames:
                 )
             )
 
-    def _translated(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+    def _translated(self, which: int, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        method = self._own[which]
         given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
         message, offsets = given.get("message"), given.get("offsets")
         if isinstance(offsets, list):
@@ -106,14 +132,5 @@ class LogicalNames:
             topic = message.topic()
             if isinstance(topic, PairedName) and message.error() is None:
                 others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
-                return method(consumer, offsets=[_behind(message, topic.physical)], **others)
+                return method(consumer, offsets=[behind(message, topic)], **others)
         return method(consumer, *args, **kwargs)
-
-
-def _behind(message: Message, topic: str) -> TopicPartition:
-    """The offset behind a record, as librdkafka makes it of a message."""
-    partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
-    assert partition is not None
-    assert offset is not None
-    known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
-    return TopicPartition(topic, partition, offset + 1, **known)

@@ -49,6 +49,7 @@ class GroupConf:
         may_be_range: the group may come to use the ``range`` strategy.
         offset_reset: ``auto.offset.reset``, as given.
         auto_commit: ``enable.auto.commit``.
+        stores_offsets: librdkafka stores by itself what is committed (``enable.auto.offset.store``).
         static: a member of the classic protocol with a ``group.instance.id``.
         whole_names: a pattern has to match a topic's whole name (brokers match it, under KIP-848), not a part of it.
         refresh_s: how often topics are looked up that a pattern may match; None: never.
@@ -61,6 +62,7 @@ class GroupConf:
     may_be_range: bool = True
     offset_reset: str = "largest"
     auto_commit: bool = True
+    stores_offsets: bool = True
     static: bool = False
     whole_names: bool = False
     refresh_s: float | None = 300.0
@@ -80,6 +82,7 @@ class GroupConf:
             may_be_range="range" in strategies and not consumer_protocol,
             offset_reset=str(settings.get("auto.offset.reset", "largest")),
             auto_commit=is_true(settings.get("enable.auto.commit", True)),
+            stores_offsets=is_true(settings.get("enable.auto.offset.store", True)),
             static=bool(settings.get("group.instance.id")) and not consumer_protocol,
             whole_names=consumer_protocol,
             refresh_s=refresh_ms / 1000 if refresh_ms > 0 else None,

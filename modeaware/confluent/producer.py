@@ -14,6 +14,7 @@ from modeaware.clients.routes import NO_STATS
 from modeaware.clients.settings import given_conf, is_beyond_librdkafka, partitioner_of
 from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent import named
+from modeaware.confluent.commits import transactional_offsets
 from modeaware.confluent.delivery import Deliveries
 from modeaware.confluent.errors import StaleHints
 from modeaware.confluent.retarget import ABSENT, following, slot_of_produce, stock_method
@@ -194,6 +195,12 @@ class Producer(_Slots):
         if self._modeaware is None:
             return super().list_topics(*args, **kwargs)  # type: ignore[no-any-return] # its stub is untyped
         return named.list_topics(super().list_topics, self._modeaware.named.written, *args, **kwargs)
+
+    def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> None:
+        """As ``confluent_kafka.Producer.send_offsets_to_transaction``; offsets without metadata at the end of a topic
+        that is replaced are sent with the note that the group has read it."""
+        noted = transactional_offsets(positions, group_metadata)
+        super().send_offsets_to_transaction(noted, group_metadata, *args, **kwargs)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As ``confluent_kafka.Producer.set_sasl_credentials``; the views are read with them as well."""

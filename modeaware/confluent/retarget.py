@@ -7,6 +7,13 @@ through its ``stats_cb``. While there is nothing to do that callback is a C func
 signal handler raises in a Python one (its ``consume()`` then ends in a SystemError), and Ctrl-C must stay a
 KeyboardInterrupt.
 
+While work is pending, a call is made in slices, and the work is done between them. ``consume`` returns when its batch
+is full or its timeout is over, as librdkafka's own. So a batch may be taken in several slices, and while the work is
+done the polling thread has records that librdkafka counts as delivered and that the application was not given:
+:attr:`PollHook.taken`. A rebalance within such a call leaves them in the batch, as it does within confluent_kafka's own
+``consume``, which takes a batch in calls of 0.2 s. They are given back where the call raises; there confluent_kafka
+drops them.
+
 A client that is dropped ends at once, as confluent_kafka's do, not when the garbage collector runs. So nothing that a
 client holds refers back to it: targets take the client as their first argument, as functions of a class do, and other
 parts have a :class:`Stock` or a :func:`weakly` bound method.
@@ -14,6 +21,7 @@ parts have a :class:`Stock` or a :func:`weakly` bound method.
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable
@@ -130,6 +138,10 @@ def weakly(method: Target) -> Target:
     return call
 
 
+SINGLE_CALL_S = 0.19
+"""The longest slice of ``consume`` while work is pending. From 0.2 s on confluent_kafka makes it of several calls to
+librdkafka. Within one, a rebalance takes the records of a revoked partition back, as if they were never delivered; what
+an earlier one has returned stays in the batch, and counts as delivered when the partition is revoked."""
 _POLL_PARAMETERS = ("timeout",)
 _CONSUME_PARAMETERS = ("num_messages", "timeout")
 
@@ -179,6 +191,7 @@ class PollHook:
         stopped: :meth:`stop` was called.
         polling: a hooked call is inside librdkafka, which may have taken records that the caller was not given yet.
         inside: the work is done within a callback of librdkafka.
+        taken: what the ``consume`` under way has of librdkafka from earlier slices. Its caller was not given it yet.
 
     Args:
         poll: librdkafka's own method (or what stands between it and ours), which takes the consumer first.
@@ -188,6 +201,8 @@ class PollHook:
         stats: the ``stats_cb``, as :func:`idle_stats` made it; turned with the others.
         finish: is given what a hooked call returns, to be changed in place, and what every call returns while
             :meth:`finish_all` says so. True: nothing is left of it, and the call goes on for the rest of its timeout.
+        may_wait: whether records that were taken may wait until their batch is full. It is returned at once otherwise.
+        give_back: is given what a call took that then raised.
     """
 
     def __init__(
@@ -198,6 +213,8 @@ class PollHook:
         due_s: Callable[[], float | None],
         stats: Switch,
         finish: Callable[[Any], bool] = lambda _result: False,
+        may_wait: Callable[[list[Any]], bool] = lambda _taken: True,
+        give_back: Callable[[list[Any]], None] = lambda _taken: None,
     ) -> None:
         self._stock: tuple[Target, ...] = (poll, consume, stats.target)
         self._finished = (
@@ -213,6 +230,8 @@ class PollHook:
         )
         self._act = act
         self._finish = finish
+        self._may_wait = may_wait
+        self._give_back = give_back
         self._due_s = due_s
         self._lock = InnerLock()
         self._called = False
@@ -220,6 +239,7 @@ class PollHook:
         self.stopped = False
         self.polling = False
         self.inside = False
+        self.taken: list[Any] = []
         self.poll = Switch(poll)
         self.consume = Switch(consume)
         self._stats = stats
@@ -297,23 +317,44 @@ class PollHook:
     ) -> Any:
         """Call ``method``, but return to work whenever something is due before its timeout is over."""
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-        timeout = given.get("timeout", -1.0)
         wait_s = self.serve()
-        if len(args) > len(parameters) or not isinstance(timeout, int | float):
+        if len(args) > len(parameters) or not isinstance(given.get("timeout", -1.0), int | float):
             return method(consumer, *args, **kwargs)  # librdkafka refuses that
+        longest_s = SINGLE_CALL_S if parameters is _CONSUME_PARAMETERS else math.inf
+        complete = False
+        try:
+            result = self._sliced(partial(self._polled, method, consumer), given, wait_s, longest_s)
+            complete = True
+            return result
+        finally:
+            taken, self.taken = self.taken, []
+            if taken and not complete and not self.stopped:
+                self._give_back(taken)
+
+    def _sliced(self, call: Callable[..., Any], given: dict[str, Any], wait_s: float | None, longest_s: float) -> Any:
+        """Return what all calls have returned together. Each has the arguments ``given``, but for what is left."""
+        timeout, wanted = given.get("timeout", -1.0), given.get("num_messages", 1)
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
+            wait_s = None if wait_s is None else min(wait_s, longest_s)
             last = left_s is not None and (wait_s is None or left_s <= wait_s)
             slice_s = left_s if last else (-1.0 if wait_s is None else wait_s)
-            result = self._polled(method, consumer, **{**given, "timeout": slice_s})
+            result = call(**{**given, "timeout": slice_s})
             if self._finish(result):
                 last = deadline_s is not None and time.monotonic() >= deadline_s
                 result = result if isinstance(result, list) else None
+            if isinstance(result, list):
+                self.taken += result
+                last = last or len(self.taken) >= wanted
+                given["num_messages"] = wanted - len(self.taken)
+                result = self.taken if last else None
             # Not by its truth: a message's is that of its length, and a tombstone would be lost.
-            if last or (result is not None and result != []):
+            if last or result is not None:
                 return result
             wait_s = self.serve()
+            if self.taken and not self._may_wait(self.taken):
+                return self.taken
 
     def _call_finished(
         self, method: Target, parameters: tuple[str, ...], consumer: Any, *args: Any, **kwargs: Any

@@ -23,9 +23,11 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.errors import KafkaError as KafkaError
 from kafka.errors import KafkaTimeoutError as KafkaTimeoutError
 from kafka.errors import MessageSizeTooLargeError as MessageSizeTooLargeError
+from kafka.errors import NoOffsetForPartitionError as NoOffsetForPartitionError
 from kafka.net.compat import KafkaNetClient
 from kafka.partitioner import Partitioner as Partitioner
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment as ConsumerProtocolAssignment
+from kafka.structs import ConsumerGroupMetadata as ConsumerGroupMetadata
 from kafka.structs import OffsetAndMetadata as OffsetAndMetadata
 
 from modeaware.chain import written_topic

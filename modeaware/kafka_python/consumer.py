@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import time
-import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
 from modeaware.callouts import get_logger
 from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
-from modeaware.clients.gates import Gates
+from modeaware.clients.member import Member, Traits
+from modeaware.clients.member_views import MemberViews
 from modeaware.clients.named import NamedTopics
+from modeaware.clients.partition import Committing
 from modeaware.clients.settings import split_settings
 from modeaware.clients.starts import Starts
+from modeaware.clients.subscription import Reader
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._gateway import (
-    KafkaError,
-    KafkaTimeoutError,
-    RebalanceProtocol,
-    TopicPartition,
-    deleted,
-)
-from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
+from modeaware.kafka_python._gateway import RebalanceProtocol, TopicPartition
+from modeaware.kafka_python.assignors import aware_strategy
 from modeaware.kafka_python.errors import FirstViewTimeout
-from modeaware.kafka_python.gates import ChangedPattern, KafkaPythonGroup, as_name, matches
-from modeaware.kafka_python.partitions import (
-    COMMIT_TIMEOUT_MS,
-    LEAST_LISTING_MS,
-    HeldListener,
-    KafkaPythonOffsets,
-    Offsets,
-    Partition,
-    Partitions,
-    start_lost_ones_anew,
-)
-from modeaware.modes import format_ranges
+from modeaware.kafka_python.group import Membership
+from modeaware.kafka_python.joins import keep_joins
+from modeaware.kafka_python.offsets import Offsets, Partition, Parts
+from modeaware.kafka_python.topics import Topics, as_name, matches
 from modeaware.topic_view import TopicView
-from modeaware.views.source import VERIFY_TIMEOUT_S
 
 log = get_logger(__name__)
 
@@ -80,49 +67,43 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         with acquired({**settings.conf, "group.id": theirs.get("group_id")}, settings.config) as views:
             theirs["partition_assignment_strategy"] = tuple(aware_strategy(strategy, views.view))
             super().__init__(**theirs)
-            self._create(False)  # until it is known what has become of the topics
+            keep_joins(self._coordinator)
+            parts = Parts(self._coordinator, self._subscription, self._fetcher, self._cluster, self._net)
+            creates = self.config["allow_auto_create_topics"]
+            self._topics = Topics(parts, views, self.config["group_id"] or "", creates=creates)
+            self._topics.create(False)  # until it is known what has become of the topics
             if topics:
                 super().subscribe(topics)
         self._views = views
         self._first_view = FirstView(settings.config, views.wait_ready, views, ClientErrors(timeout=FirstViewTimeout))
         self._named = NamedTopics(views, self._first_view)
-        group_id = self.config["group_id"] or ""
-        self._starts = Starts(views, self.config["auto_offset_reset"], group_id)
-        self._gates = gates = Gates(
-            KafkaPythonGroup(self, self._starts, has_group=self._has_group),
-            group_id,
-            bool(self._coordinator.config["enable_auto_commit"]),
-            settings.config,
-            views,
-            self._starts,
-            match=matches,
-        )
-        self._partitions = Partitions(self._subscription, self._starts, views.view, lambda topic: topic in gates.shut)
-        self._subscription.all_consumed_offsets = self._partitions.consumed_offsets
-        self._names: tuple[str, ...] = topics
-        self._names_noted = True
-        self._widened = False
-        self._cooperative: bool = self._coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
-        start_lost_ones_anew(self._coordinator, self._partitions, incremental=self._cooperative)
-        self._auto_commit: bool = self._coordinator.config["enable_auto_commit"]
-        self._noted = True
-        self._rejoins = 0
-        self._looked_ms = 0.0  # at which of kafka-python's metadata
-        self._find_again_s = self._place_again_s = 0.0
+        self._starts = Starts(views, self.config["auto_offset_reset"], self._topics.group_id)
+        self._membership = self._make_membership(parts, settings.config.on_replace)
+        self._in_position = False
         self._backoff_s: float = self.config["retry_backoff_ms"] / 1000
         if topics:
-            self._subscription.rebalance_listener = self._held_listener(None)
+            self._subscription.rebalance_listener = self._membership
+            self._membership.subscribe(topics, None)
         _gateway.add_listener(self._cluster, lambda _: views.refresh_soon())
-        self._in_position = False
         self._share = ViewShare(self, views, self._note)
 
-    def _held_listener(self, inner: Any) -> HeldListener:
-        return HeldListener(
-            inner,
-            self._partitions,
-            weakref.ref(self._coordinator),
-            incremental=self._cooperative,
-            auto_commit=self._auto_commit,
+    def _make_membership(self, parts: Parts, on_replace: str) -> Membership:
+        in_group = self.config["group_id"] is not None and self.config["api_version"] >= (0, 9)
+        incremental = not in_group or self._coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
+        auto_commit = bool(self._coordinator.config["enable_auto_commit"])
+        member = Member(
+            Reader(self._topics.group_id if in_group else "", (), matches, on_replace),
+            Traits(incremental=incremental, keeps_pauses=False, waits_for_starts=True),
+            Committing(automatic=auto_commit),
+        )
+        return Membership(
+            parts,
+            member,
+            self._starts,
+            MemberViews(member, self._views, self._topics.group_id),
+            self._topics,
+            in_group=in_group,
+            auto_commit=auto_commit,
         )
 
     # Subscription and assignment
@@ -134,67 +115,69 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         revoked, then assigned what is held afterwards), under a cooperative one as what goes and what comes.
         """
         kinds = (_gateway.ConsumerRebalanceListener, _gateway.AsyncConsumerRebalanceListener)
-        if not listener or isinstance(listener, kinds):  # anything else is kafka-python's to refuse
-            listener = self._held_listener(listener or None)
-        super().subscribe(topics=topics, pattern=pattern, listener=listener)
-        self._names = tuple(topics) if pattern is None else (as_name(pattern),)
-        self._noted = self._names_noted = True
+        if listener and not isinstance(listener, kinds):
+            super().subscribe(topics=topics, pattern=pattern, listener=listener)  # kafka-python's to refuse
+        super().subscribe(topics=topics, pattern=pattern, listener=self._membership)
+        self._membership.subscribe(topics if pattern is None else (as_name(pattern),), listener or None)
 
     def subscription(self) -> set[str] | None:
         """As ``kafka.KafkaConsumer.subscription``: the topics that the application has named, or that its pattern
         matches."""
         subscription: set[str] | None = super().subscription()
         if subscription is None or self._subscription.subscribed_pattern is None:
-            return subscription and set(self._names)
-        return subscription - self._gates.added
+            return subscription and set(self._topics.names)
+        return {topic for topic in subscription if matches(self._topics.names[0], topic)}
 
     def assign(self, partitions: Sequence[Partition]) -> None:
         """As ``kafka.KafkaConsumer.assign``; partitions in mode None wait until they are readable again."""
-        self._create(True)
+        self._topics.create(True)
         super().assign(partitions)
-        self._verify(partition.topic for partition in partitions)
-        self._partitions.settle()
-        self._noted = True
-        for topic in sorted({p.topic for p in self._partitions.hidden}):
-            left_out = format_ranges(p.partition for p in self._partitions.hidden if p.topic == topic)
-            log.warning("%s: partitions %s are in mode None and left out until they are readable", topic, left_out)
+        if partitions:
+            self._membership.assign(partitions)
 
     def unsubscribe(self) -> None:
         """As ``kafka.KafkaConsumer.unsubscribe``."""
         super().unsubscribe()
-        self._names = ()
-        self._partitions.settle()
+        self._membership.unsubscribe()
 
     def assignment(self) -> set[Partition]:
         """As ``kafka.KafkaConsumer.assignment``: the partitions that are read, none of mode None."""
-        return self._partitions.held()
+        return self._membership.held()
 
     # Where to read
 
     def pause(self, *partitions: Partition) -> None:
         """As ``kafka.KafkaConsumer.pause``."""
         super().pause(*partitions)
-        self._partitions.paused_by_application(partitions)
+        self._membership.pause(partitions)
 
     def resume(self, *partitions: Partition) -> None:
         """As ``kafka.KafkaConsumer.resume``; partitions in mode None follow when they are readable again."""
-        super().resume(*self._partitions.resumed_by_application(partitions))
+        super().resume(*self._membership.resume(partitions))
 
     def paused(self) -> set[Partition]:
         """As ``kafka.KafkaConsumer.paused``."""
-        paused: set[Partition] = super().paused()
-        return paused - self._partitions.hidden
+        return self._membership.paused()
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """As ``kafka.KafkaConsumer.seek``."""
+        super().seek(partition, offset)
+        self._membership.sought([partition], offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """As ``kafka.KafkaConsumer.seek_to_beginning``; without arguments, of all partitions that are read."""
-        super().seek_to_beginning(*(partitions or self._all_held()))
+        sought = partitions or tuple(self._all_held())
+        super().seek_to_beginning(*sought)
+        self._membership.sought(sought)
 
     def seek_to_end(self, *partitions: Partition) -> None:
         """As ``kafka.KafkaConsumer.seek_to_end``; without arguments, of all partitions that are read."""
-        super().seek_to_end(*(partitions or self._all_held()))
+        sought = partitions or tuple(self._all_held())
+        super().seek_to_end(*sought)
+        self._membership.sought(sought)
 
     def _all_held(self) -> set[Partition]:
-        held = self._partitions.held()
+        held = self._membership.held()
         if not held:
             raise ValueError("No partitions are currently assigned")
         return held
@@ -264,6 +247,13 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
 
     # Life
 
+    def group_metadata(self) -> Any:
+        """As ``kafka.KafkaConsumer.group_metadata``, to commit with transactions: this consumer commits nothing by
+        itself from now on where the group has a commit."""
+        metadata = super().group_metadata()
+        self._membership.commits_with_transactions(metadata)
+        return metadata
+
     @wraps(_gateway.KafkaConsumer.close, assigned=(), updated=())
     def close(self, *args: Any, **kwargs: Any) -> None:
         """As ``kafka.KafkaConsumer.close``; the share of the views is given back first."""
@@ -275,10 +265,8 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         ``in_doubt``."""
         return {
             "state": "direct" if self._first_view.over or self._views.ready else "waiting",
-            "assigned": len(self._partitions.held()),
-            "hidden": len(self._partitions.hidden),
-            "rejoins": self._rejoins,
-            "gates": self._gates.stats(),
+            **self._membership.views.stats(),
+            "rejoins": self._membership.rejoins,
             "views": self._views.stats(),
         }
 
@@ -288,218 +276,34 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         """Leave a note for the polling thread (called by the source's thread)."""
         for topic, view in changed.items():
             self._starts.remember(view)
-            self._partitions.changed.add(topic)
-        self._noted = self._names_noted = True
+            self._membership.changed.add(topic)
+        self._membership.noted = True
 
     def _poll_once(self, timer: Any, max_records: int, update_offsets: bool = True) -> Any:
         if not self._first_view.over and not self._first_view.arrived(min(timer.timeout_ms / 1000, _VIEW_POLL_S)):
             return {}
-        self._follow_topics()
-        if self._looked_ms != self._cluster._last_successful_refresh_ms:
-            self._forget_deleted()
-        if self._noted:
-            self._commit_idle()  # what a rebalance may take
-            self._rejoin_if_stale()
-        if self._grouped and self._coordinator.rejoin_needed:
-            self._verify(self._subscription.subscription)  # before it joins, and perhaps assigns
+        self._membership.apply(timer.timeout_ms)
+        self._topics.forget_deleted()
+        if self._membership.in_group and self._topics.names and self._coordinator.rejoin_needed:
+            self._membership.views.verify(self._subscription.subscription)  # before it joins, and perhaps assigns
         if self._coordinator.rejoining:
             # kafka-python 3.0.12 forgets a join that a short poll began because the metadata had changed: dealing makes
             # it believe that it need not join, it never takes its assignment, and its heartbeats stay off.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
 
-    def _follow_topics(self) -> None:
-        """Look at the gates; subscribe to other topics where the application's are replaced."""
-        due_s = self._gates.due_s()
-        if not self._names or not (self._names_noted or (due_s is not None and time.monotonic() >= due_s)):
-            return
-        self._names_noted = False
-        gates, assigned, shut = self._gates, self._partitions.assigned(), self._gates.shut
-        if assigned:
-            gates.follow(assigned, self._names)
-            gates.topics(self._names)  # which topics are the group's decides what a gate waits for
-            gates.look(assigned, self._partitions.held())
-        else:
-            gates.ask_before_joining(self._names)
-        self._noted |= gates.shut != shut
-        topics = gates.topics(self._names)
-        subscription = self._subscription
-        self._widened |= bool(gates.added)
-        self._create(not self._widened)
-        if subscription.subscribed_pattern is not None:
-            before = subscription.subscribed_pattern
-            pattern = ChangedPattern(before.pattern, set(topics).difference(self._names), gates.left_out)
-            if pattern.changes != getattr(before, "changes", ChangedPattern("").changes):
-                subscription.subscribed_pattern = pattern
-                self._cluster.request_update()
-        elif set(topics) != subscription.subscription:
-            log.info(
-                "%s: %s, replaced: subscribing to %s from now on", self.config["group_id"], [*self._names], [*topics]
-            )
-            self._partitions.left |= subscription.subscription.difference(topics)
-            subscription.change_subscription(topics)
-            self._cluster.set_topics(subscription.group_subscription())
-
-    def _forget_deleted(self) -> None:
-        """Request the metadata of topics that were replaced and deleted no more."""
-        cluster, subscription = self._cluster, self._subscription
-        self._looked_ms = cluster._last_successful_refresh_ms
-        if not self._names or subscription.subscribed_pattern is not None:
-            return  # assigned by the application; or the metadata of all topics is requested
-        wanted = subscription.group_subscription() or ()
-        gone = deleted(set(cluster._topics).difference(wanted), self._views)
-        cluster._topics = cluster._topics - gone  # anew: kafka-python's thread may be iterating over it
-        cluster.set_topics(subscription.group_subscription() or ())  # one of them may have come back meanwhile
-
-    def _create(self, allowed: bool) -> None:
-        """Let brokers create topics that are looked up, where ``allow_auto_create_topics`` does (kafka-python's 3.0.12
-        does not heed it). But not once one was replaced: kafka-python goes on to look up what it was subscribed to,
-        which would bring up again a topic that was deleted, the successor of an undone replacement, say."""
-        allowed = allowed and self.config["allow_auto_create_topics"]
-        if self._cluster.config["allow_auto_create_topics"] != allowed:
-            self._cluster.config["allow_auto_create_topics"] = allowed
-            self._cluster.request_update()
-
-    def _verify(self, topics: Iterable[str]) -> None:
-        """Drop the views of topics that were deleted, and created again under their names (invariant I8)."""
-        self._views.verify(topics, VERIFY_TIMEOUT_S)
-
-    def _rejoin_if_stale(self) -> None:
-        """Request a rebalance, if this member leads the group and other partitions are readable than it assigned by."""
-        coordinator = self._coordinator
-        if not coordinator._is_leader or coordinator.rejoin_needed:
-            return
-        # The other assignors may be of earlier generations, by another protocol.
-        assignor = coordinator._assignors.get(coordinator._generation.protocol)
-        if isinstance(assignor, ReadableAssignor) and assignor.stale():
-            log.info("%s: requesting a rebalance, the readable partitions have changed", self.config["group_id"])
-            self._rejoins += 1
-            coordinator.request_rejoin()
-
     def _refresh_committed_offsets(self, timeout_ms: float | None = None) -> bool:
-        # kafka-python calls this after a rebalance and before it fetches, in the polling thread.
-        if not self._subscription.partitions_auto_assigned():
-            self._align()
-            done: bool = super()._refresh_committed_offsets(timeout_ms=timeout_ms)
-            return done
-        missing = self._subscription.missing_fetch_positions()
-        unknown: set[Partition] = set()
-        if missing:
-            requested_s = time.monotonic()
-            if requested_s < self._find_again_s:
-                return False
-            self._verify(partition.topic for partition in missing)
-            self._gates.on_assign(missing, self._partitions.assigned())
-            try:
-                starts, unknown = self._starts.find(
-                    missing, KafkaPythonOffsets(self, timeout_ms), group=self._has_group, ask_again=True
-                )
-            except KafkaTimeoutError:
-                return False
-            for partition, start in starts.items():
-                self._subscription.seek(partition, start)
-                self._starts.started(partition, start)
-        if missing or not self._in_position:
-            self._align(new=bool(missing))
-        if unknown:
-            took_s = time.monotonic() - requested_s  # and as long again the others are read
-            self._find_again_s = time.monotonic() + max(self._backoff_s, took_s)
-            self._cluster.request_update()
-            return False
-        self._subscription.reset_missing_positions()
-        all_known: bool = self._subscription.has_all_fetch_positions()
-        return all_known
-
-    @property
-    def _has_group(self) -> bool:
-        return self.config["group_id"] is not None and self.config["api_version"] >= (0, 9)
-
-    def _align(self, *, new: bool = False) -> None:
-        """Bring what is held in line with the views in force, and tell the application."""
-        if not self._noted and not new and not self._partitions.unplaced:
-            return
-        self._noted = False
-        try:
-            self._rejoin_if_stale()  # a note that came since the last look is taken here
-            if not self._names:
-                self._gates.warn_of_manual({p.topic for p in self._partitions.assigned()})
-            self._partitions.skip_to_log_starts(self._log_starts)
-            gone, back = self._partitions.changes()
-            listener = self._subscription.rebalance_listener if self._grouped else None
-            if not isinstance(listener, HeldListener) or not (gone or back):
-                self._partitions.settle()
-            else:
-                self._change(listener, gone, back)
-        except Exception:
-            self._noted = True  # the next poll tries again
-            raise
-        self._commit_idle()
-
-    def _log_starts(self, partitions: Collection[Partition]) -> Offsets:
-        """Request log starts; where a leader does not answer, not again for as long: the others are read meanwhile."""
-        began_s = time.monotonic()
-        if began_s < self._place_again_s:
-            return {}
-        found: Offsets = {}
-        for topic in {partition.topic for partition in partitions}:  # a right may be missing to one of them
-            try:
-                found |= KafkaPythonOffsets(self, LEAST_LISTING_MS).log_starts(
-                    [partition for partition in partitions if partition.topic == topic]
-                )
-            except KafkaError as error:
-                log.warning("%s: not read yet, its log starts are not known: %s", topic, error)
-        if len(found) < len(partitions):
-            now_s = time.monotonic()
-            self._place_again_s = now_s + max(self._backoff_s, now_s - began_s)
-        return found
-
-    def _commit_idle(self) -> None:
-        """Commit where idle partitions started: ReadOnly ones, which the controller waits for.
-
-        Under a cooperative protocol, whose revocations come when the positions are gone, also those that a change of
-        modes may take away, unless kafka-python commits all positions. (For eager ones HeldListener does it.)
-        """
-        if not self._grouped:
-            return
-        idle = self._partitions.idle()
-        if self._cooperative and not self._auto_commit:
-            idle |= self._partitions.idle(leaving=True)
-        if not idle:
-            return
-        try:
-            # Requested now: an earlier owner, or the application by other means, may have committed since.
-            known = self._coordinator.fetch_committed_offsets(set(idle), timeout_ms=COMMIT_TIMEOUT_MS)
-            self._starts.has_commit.update(known)
-            without = {partition: offset for partition, offset in idle.items() if partition not in known}
-            self._coordinator.commit_offsets_sync(without, timeout_ms=COMMIT_TIMEOUT_MS)
-            self._starts.has_commit.update(without)
-        except KafkaError as error:
-            log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
-            self._noted = True  # try again
-
-    @property
-    def _grouped(self) -> bool:
-        return self._has_group and bool(self._subscription.partitions_auto_assigned())
-
-    def _change(self, listener: HeldListener, gone: set[Partition], back: set[Partition]) -> None:
-        log.info("%s: hiding %s, showing %s", self.config["group_id"], sorted(gone), sorted(back))
-        whole = not listener.incremental
-        try:
-            if gone or whole:
-                self._call(listener, "on_partitions_revoked", self._partitions.held() if whole else gone)
-        finally:
-            # Whatever the listener raises, what is held is right afterwards.
-            self._partitions.settle()
-        if back or whole:
-            self._call(listener, "on_partitions_assigned", self._partitions.held() if whole else back)
-
-    def _call(self, listener: HeldListener, method: str, partitions: set[Partition]) -> None:
-        if listener.inner is None:
-            return
-        try:
-            self._net.run(listener.call, method, partitions)  # in kafka-python's thread, as in a rebalance
-        except Exception as error:
-            raise KafkaError("User rebalance callback throws an error") from error
+        # kafka-python calls this after a rebalance and before it fetches, in the polling thread; and where the
+        # application requests a position. Polls alone change what is held: that may be in a rebalance listener.
+        if not self._in_position:
+            self._membership.apply(timeout_ms or 0.0)
+        elif self._subscription.partitions_auto_assigned():
+            self._membership.place_missing(timeout_ms)
+        if self._subscription.partitions_auto_assigned():
+            all_known: bool = self._subscription.has_all_fetch_positions()
+            return all_known
+        done: bool = super()._refresh_committed_offsets(timeout_ms=timeout_ms)
+        return done
 
 
 def _under_names(led: Mapping[Partition, Partition], found: Mapping[Partition, Any]) -> dict[Partition, Any]:

@@ -14,6 +14,7 @@ from modeaware.clients.refusals import Refusals
 from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
 from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
+from modeaware.kafka_python.commits import transactional_offsets
 from modeaware.kafka_python.errors import (
     FirstViewPending,
     FirstViewTimeout,
@@ -134,6 +135,11 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         if partition is None and serialized_key is not None:
             routes.observe_key(name, serialized_key)
         return chosen
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """As ``kafka.KafkaProducer.send_offsets_to_transaction``; offsets without metadata at the end of a topic that
+        is replaced are sent with the note that the group has read it."""
+        super().send_offsets_to_transaction(transactional_offsets(offsets, group_metadata), group_metadata)
 
     def partitions_for(self, topic: str) -> set[int]:
         """As ``kafka.KafkaProducer.partitions_for``, retired partitions too; under the name of a topic that was

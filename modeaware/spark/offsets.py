@@ -23,7 +23,6 @@ from typing import Any, Self
 
 from pyspark.sql.datasource import InputPartition
 
-from modeaware.clients.gate import has_read
 from modeaware.errors import ConfigError, ModeSourceError
 from modeaware.spark.errors import RecordsLost
 from modeaware.topic_view import TopicView
@@ -121,7 +120,16 @@ def needs_look(view: TopicView, position: Positions | None) -> bool:
     """Return whether a query must request the ends of a topic. Not where the topic is released and the query has read
     it: such a topic may be deleted at any time."""
     done = view.successor is not None and view.successor.let_go
-    return not done or position is None or view.topic not in position or not has_read(view, position[view.topic], {})
+    return not done or position is None or view.topic not in position or not _has_read(view, position[view.topic])
+
+
+def _has_read(view: TopicView, position: Mapping[int, int]) -> bool:
+    """Whether a query has read the topic of ``view``, which is replaced, to its end in every partition."""
+    successor = view.successor
+    return successor is not None and all(
+        partition in successor.read_up_to and position.get(partition, 0) >= successor.read_up_to[partition]
+        for partition in range(len(view.modes))
+    )
 
 
 def next_positions(
@@ -153,7 +161,7 @@ def _is_read(view: TopicView, positions: Positions, position: Positions | None) 
     been broken since: then the seal before counts, or the batch would end before the position.
     """
     if position is not None:
-        return has_read(view, position.get(view.topic, {}), {})
+        return _has_read(view, position.get(view.topic, {}))
     read_up_to = {} if view.successor is None else view.successor.read_up_to
     sealed = {**view.resume_offsets, **read_up_to}
     reached = positions[view.topic]
@@ -195,7 +203,7 @@ def check_topics(name: str, before: Offsets, after: Offsets, *, strict: bool, go
             topic=name,
         )
     has_read_all = last in {view.topic for view in gone} and all(
-        view.applies_to(before.ids.get(view.topic)) and has_read(view, before.positions.get(view.topic, {}), {})
+        view.applies_to(before.ids.get(view.topic)) and _has_read(view, before.positions.get(view.topic, {}))
         for view in dropwhile(lambda view: view.topic != last, gone)
     )
     if strict and not has_read_all and not before.positions.keys() & after.positions.keys():

@@ -151,7 +151,7 @@ def test_latest_group_that_begins_at_a_shut_gate_skips_nothing_by_a_rebalance(
     first, second = following.readers(load, conf, 0, 0)
 
     def is_shut(member: Reader) -> bool:
-        return [gate["state"] for gate in member.consumer.modeaware_stats()["gates"]] == ["shut"]
+        return [gate["state"] for gate in member.consumer.modeaware_stats()["gates"]] == ["closed"]
 
     stock = load.writer(lambda: Producer(following.served.conf), following.topic, per_s=50)
     with ExitStack() as stack, writer:

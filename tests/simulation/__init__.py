@@ -1,8 +1,8 @@
 """A seeded simulator of the whole protocol: everything that happens in a schedule follows from its seed.
 
 **Real** are the engine (``modeaware.controller.engine``), the lifecycle, the records with their JSON form, the fold
-over the mode log, views, routing, the partitioners, the dealing of assignments, the gate (``modeaware.clients.gate``),
-and before an effect the lease and the check of the topic's id. **Simulated** is what they talk to, one world for all
+over the mode log, views, routing, the partitioners, the dealing of assignments, and before an effect the lease and the
+check of the topic's id. **Simulated** is what they talk to, one world for all
 schedules (``world``): topics with replicated logs and with configs that take effect late, the mode log, the
 controllers' group, clients, and people.
 
@@ -22,6 +22,8 @@ The seed decides what a schedule is about (``faults.Kind``); the world has that 
 
 **Not simulated**, and tested elsewhere or not at all:
 
+* Notes of members, and which groups the controller lets through by them (``tests.support.gate_model``,
+  ``tests.support.member_world``): here a group opens its gate itself, by its commits (``succession.gate``).
 * Shrinks of topics that are replaced, and the faults of the one kind of schedules in the other.
 * The shells around librdkafka: threads, polling, callbacks, retries inside the library. Where the simulated consumer
   starts to read is written after ``modeaware.confluent`` by hand.

@@ -275,17 +275,18 @@ only an untouched successor is deleted  I1 3000000408
     lifecycle.replacement: if not (is_own or _as_intended(found, replacement)): => if False:
     tests.simulation.controller: if found is not None and found.touched:
 a group reads the predecessor first  order 3000000134
-    clients.gate: or (has_read and is_next) or has_moved => or True or has_moved
+    tests.simulation.succession.gate: or (has_read and is_next) or has_moved => or True or has_moved
 all partitions of the predecessor are read first  order 3000000827
-    clients.gate: return successor is not None and all( => return successor is not None and any(
+    tests.simulation.succession.gate: return successor is not None and all( => return successor is not None and any(
 a group that was there begins at the start  order 3000000193
-    clients.gate: is_noted = group in successor.groups or not successor.groups_complete => is_noted = False
+    clients.starts: is_noted = group in successor.groups or not successor.groups_complete => is_noted = False
 a gate opens where the predecessor is gone  I2 3000000103
-    clients.gate: return successor is None or successor.gone or (has_read => return successor is None or (has_read
+    tests.simulation.succession.gate: return successor is None or successor.gone or (has_read
+        => return successor is None or (has_read
 a late group reads the predecessor  I2 3000000105
-    clients.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
+    tests.simulation.succession.gate: (successor.let_go and (has_read or has_moved)) => successor.let_go
 a group comes to an empty topic before it leaves  I2 4010002009
-    clients.gate: (owes_commit or not => (not
+    tests.simulation.succession.gate: (owes_commit or not => (not
 a chain is deleted from its beginning  I2 4000000001
     lifecycle.topic_deletion: if facts.predecessor is not None:
 a topic under an alias is not replaced  I8 4000000074
@@ -299,13 +300,12 @@ an alias leads on when the one that it leads to is removed  I2 4000000016
 a producer follows the chain to its end  I8 4000000005
     chain: return segments(topic, views)[-1] => return segments(topic, views)[:2][-1]
 a group reads the chain to its end  I2 4000000000
-    chain: *before, last = walk((views(topic),), replaced_by)
-        => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
+    chain: *before, last = links(topic, views) => *before, last = links(topic, views)[:2]
 a chain that leads back to a name is followed  I2 4000000000
     chain: is_free = view is None or view.topic_id is None or view.is_alias
         => is_free = view is None or view.topic_id is None
 a gate waits for the one before it  order 4000000985
-    clients.gate: (has_read and is_next) => has_read
+    tests.simulation.succession.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007
     lifecycle.alias: if now.gone_ms is not None:\n        return record
         => if now.gone_ms is not None:\n        return None

@@ -12,6 +12,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import ReplaceTopicCommand
 from tests.support.controlled import Controlled
 from tests.support.group import settings_of
+from tests.support.waiting import eventually
 from tests.workload.load import Load
 from tests.workload.reader import Reader
 from tests.workload.writer import Writer
@@ -42,6 +43,11 @@ class Following:
     def replace(self, to: int = 4, **options: Any) -> None:
         result = self.served.ask(ReplaceTopicCommand(self.topic, self.successor, to, **options))
         assert result.code is ErrorCode.NONE, result.message
+
+    def announce(self, load: Load, to: int = 4) -> None:
+        """Have the successor held by the readers, behind its gate; :meth:`replace` then switches at once."""
+        self.replace(to, pause_before_switch=True)
+        eventually(lambda: load.fine() and sum(each["hidden"] for each in load.stats) == to, 90)
 
     def writer(self, load: Load, **settings: Any) -> Writer:
         """An aware, idempotent producer, under the topic's first name whatever that leads to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -12,7 +12,9 @@ import pytest
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ViewTimeout
-from tests.support.fake_views import FakeViews, modes_of
+from modeaware.librdkafka import Message
+from modeaware.testing import MockKafka
+from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF, Acquired, is_librdkafkas_own
 from tests.support.waiting import eventually
 
@@ -130,3 +132,57 @@ def test_an_error_that_shows_that_metadata_may_be_old_has_the_source_asked_again
     eventually(lambda: client.poll(0.1) or heard)
     eventually(lambda: acquired.views.hints)
     client.close()
+
+
+@pytest.fixture
+def mock() -> Iterator[MockKafka]:
+    with MockKafka() as mock:
+        mock.make_topic("orders")
+        yield mock
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_records_of_a_topic_whose_end_is_known_do_not_wait_for_their_batch(
+    views: FakeViews, mock: MockKafka, is_ending: bool
+) -> None:
+    """Those of another topic do, while it is looked up whether brokers have the new one, say."""
+    if is_ending:
+        switch(views, "orders", "orders-v2", read_up_to={0: 3, 1: 3, 2: 0, 3: 0})
+    else:
+        announce(views, "orders", "orders-v2")
+    waiting: set[int] = set()
+
+    def stats(figures: str) -> None:
+        waiting.add(len(consumer._hook.taken))
+
+    conf = {"statistics.interval.ms": 200, "stats_cb": stats, "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": mock.bootstrap_servers, "group.id": "g", **conf}) as consumer:
+        consumer.subscribe(["orders"])
+        with confluent_kafka.Producer({"bootstrap.servers": mock.bootstrap_servers}) as producer:
+            for n in range(6):
+                producer.produce("orders", str(n), partition=n % 2)
+        read: list[Message] = []
+        eventually(lambda: read.extend(consumer.consume(7, 2)) or len(read) == 6)
+    assert (waiting > {0}) is not is_ending, "another member would find the topic committed to its end"
+
+
+def test_records_of_a_batch_whose_call_raises_come_again(views: FakeViews, mock: MockKafka) -> None:
+    announce(views, "orders", "orders-v2")
+    raised: list[int] = []
+
+    def stats(figures: str) -> None:
+        if len(consumer._hook.taken) == 6 and not raised:
+            raised.append(6)
+            raise ValueError("the application's callback")
+
+    conf = {"statistics.interval.ms": 200, "stats_cb": stats, "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": mock.bootstrap_servers, "group.id": "g", **conf}) as consumer:
+        consumer.subscribe(["orders"])
+        with Producer({"bootstrap.servers": mock.bootstrap_servers}) as producer:
+            for n in range(6):
+                producer.produce("orders", str(n), partition=n % 2)
+        with pytest.raises(ValueError, match="callback"):
+            consumer.consume(7, 60)
+        again = consumer.consume(6, 60)
+    assert sorted((m.partition(), m.value()) for m in again) == [(n % 2, b"%d" % n) for n in (0, 2, 4, 1, 3, 5)]
+    assert raised == [6]

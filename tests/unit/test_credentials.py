@@ -263,7 +263,7 @@ class TestClients:
             passwords.append(conf["sasl.password"])
             raise KafkaException(KafkaError(KafkaError._FAIL))
 
-        monkeypatch.setattr("modeaware.confluent.gates.Consumer", connect)
+        monkeypatch.setattr("modeaware.confluent.offsets.Consumer", connect)
         monkeypatch.setattr("modeaware.confluent.ownership.AdminClient", connect)
         with closing(Consumer({**CONF, "group.id": "g"})) as consumer:
             consumer.set_sasl_credentials(username="alice", password="new")

@@ -144,7 +144,7 @@ def test_alias_keeps_its_client(views: FakeViews) -> None:
 
 def test_what_a_consumer_asks_about_its_group_ends_with_it(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = modeaware.Consumer(GROUP)
-    asked = [consumer._gates._onlooker, consumer._describer]  # private: each has a client of its own
+    asked = [consumer._onlooker, consumer._describer]  # private: each has a client of its own
     ended = [weakref.ref(each) for each in asked]
     del consumer, asked
     assert [each() for each in ended] == [None, None]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import murmur2
@@ -19,7 +18,7 @@ from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
 from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
-from modeaware.kafka_python.partitions import HeldListener, KafkaPythonOffsets
+from modeaware.kafka_python.offsets import KafkaPythonOffsets
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
@@ -64,11 +63,11 @@ def test_consumer_reads_what_it_is_assigned_but_for_partitions_of_mode_none(
 
 def test_missing_right_to_an_earlier_topic_is_no_answer_and_silence_is_asked_again() -> None:
     """Where a group is on a topic that the consumer does not read."""
-    consumer = Mock()
-    offsets = KafkaPythonOffsets(consumer, 10)
-    consumer._coordinator.fetch_committed_offsets.side_effect = TopicAuthorizationFailedError()
+    parts = Mock()
+    offsets = KafkaPythonOffsets(parts, 10)
+    parts.coordinator.fetch_committed_offsets.side_effect = TopicAuthorizationFailedError()
     assert offsets.committed_elsewhere([("a", 0)]) == {}
-    consumer._coordinator.fetch_committed_offsets.side_effect = KafkaTimeoutError()
+    parts.coordinator.fetch_committed_offsets.side_effect = KafkaTimeoutError()
     with pytest.raises(KafkaTimeoutError):
         offsets.committed_elsewhere([("a", 0)])
 
@@ -87,22 +86,6 @@ def test_assignors_of_the_application_are_kept(views: FakeViews) -> None:
     ours, theirs = aware_strategy([ReadableRangeAssignor, Mock], views.view)
     assert isinstance(ours, ReadableRangeAssignor)
     assert theirs is Mock
-
-
-def test_rebalance_listener_is_shown_what_is_held_and_idle_starts_are_committed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    one, two = (TopicPartition("t", partition) for partition in (1, 2))
-    inner = Mock(on_partitions_revoked=AsyncMock(), on_partitions_lost=AsyncMock())
-    coordinator = Mock(fetch_committed_offsets_async=AsyncMock(return_value={}))
-    coordinator._commit_offsets_sync_async = AsyncMock(side_effect=[None, KafkaTimeoutError("late")])
-    partitions = Mock(hidden={two}, changed=set(), idle=lambda leaving: {one: 7, two: 8})
-    listener = HeldListener(inner, partitions, lambda: coordinator, incremental=True, auto_commit=False)
-    for method in ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost", "on_partitions_revoked"):
-        asyncio.run(getattr(listener, method)({one, two}))
-        assert getattr(inner, method).call_args.args == ({one},)
-    coordinator._commit_offsets_sync_async.assert_called_with({one: 7, two: 8}, timeout_ms=5000)
-    assert "start offsets of 2 idle partitions not committed" in caplog.text
 
 
 # Two partitions of a group without commits; their logs begin at 0 and end at 99.

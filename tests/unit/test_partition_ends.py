@@ -209,8 +209,8 @@ def test_end_behind_a_marker_that_was_reported_while_the_partition_took_no_write
     read = make()
     begin(read.consumer)
     assert read.until(set(range(COUNT))) == {0: [3], 1: [1], 2: [5], 3: [2]}
-    partitions = read.consumer._partitions  # private: the mock broker writes no markers
-    partitions._stock = BehindAMarker(partitions._stock)
+    ends = read.consumer._membership.ends  # private: the mock broker writes no markers
+    ends._stock = BehindAMarker(ends._stock)
     for state in (SEALED, RECLAIMED):
         views.set(TOPIC, modes_of(COUNT, 2, NONE), **state)
         for _ in range(20):

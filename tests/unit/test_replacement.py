@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modeaware.chain import segments, written_topic
-from modeaware.clients.gate import has_read, is_open, needs_predecessor, start_offset
+from modeaware.clients.starts import start_on_new_topic
 from modeaware.controller.admitted import effects_to_come
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
@@ -581,7 +581,6 @@ def test_the_name_leads_on_where_the_predecessor_is_gone() -> None:
     assert record_after(gone, NOW_MS) is gone
     view = gone.view()
     assert written_topic(TOPIC, {TOPIC: view, NAME: TopicView.unlisted(NAME)}.__getitem__).topic_id == ID
-    assert not needs_predecessor(view, has_read=False, has_moved=False)
 
 
 def test_a_topic_of_another_id_under_the_successors_name_leads_nowhere() -> None:
@@ -640,25 +639,13 @@ def test_a_successor_is_not_shrunk_before_its_predecessor_is_gone() -> None:
             refuse_alias(command, TopicFacts("", "id-3"), records, NOW_MS)
 
 
-def test_the_gate_opens_for_a_group_that_has_read_the_predecessor() -> None:
-    record = READ
-    before = record.view()
-    assert not has_read(before, ENDS, {}), "no end is final yet"
-    sealed = step(record, seen(successor(), fenced=True), NOW_MS + 60_000).record
-    view = sealed.view()
-    assert has_read(view, ENDS, {})
-    assert has_read(view, {0: 10}, {2: 7}), "what retention has taken need not be read"
-    assert not has_read(view, {0: 10, 2: 6}, {})
-    assert not is_open(view, has_read=False, has_moved=False)
-    assert is_open(view, has_read=False, has_moved=True)
-    assert is_open(view, has_read=False, has_moved=False, waived=True)
-    assert is_open(view, has_read=True, has_moved=False)
-    assert not is_open(view, has_read=True, has_moved=False, is_next=False), "in a chain, behind a gate that is shut"
-    assert needs_predecessor(view, has_read=True, has_moved=True), "until it is let go"
-    assert (start_offset(view, "billing"), start_offset(view, "late")) == (0, 0), "not let go yet"
-    assert view.successor is not None
-    let_go = replace(view, successor=replace(view.successor, let_go=True))
-    assert (start_offset(let_go, "billing"), start_offset(let_go, "late")) == (0, None)
-    assert start_offset(let_go, "late", has_used=True) == 0, "it comes from the predecessor"
-    assert start_offset(TopicView.unlisted(TOPIC), "billing") is None
+def test_groups_of_a_replacement_begin_at_the_start_of_the_new_topic() -> None:
+    assert READ.view().successor.read_up_to == {}, "no end is final yet"
+    view = step(READ, seen(successor(), fenced=True), NOW_MS + 60_000).record.view()
+    assert view.successor.read_up_to == ENDS
+    assert (start_on_new_topic(view, "billing"), start_on_new_topic(view, "late")) == (0, 0), "not released yet"
+    released = replace(view, successor=replace(view.successor, let_go=True))
+    assert (start_on_new_topic(released, "billing"), start_on_new_topic(released, "late")) == (0, None)
+    assert start_on_new_topic(released, "late", has_used=True) == 0, "it comes from the old topic"
+    assert start_on_new_topic(TopicView.unlisted(TOPIC), "billing") is None
     assert CONFIG.fence_after_ms == 60_000

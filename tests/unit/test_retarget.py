@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -168,3 +169,130 @@ def test_work_knows_whether_it_is_done_within_a_callback() -> None:
     hook.call()
     hook.poll.call(None, 0.0)
     assert found == [True, False]
+
+
+@dataclass
+class Trickle:
+    """A consumer that ``records`` trickle into, one every 0.06 s, and its clock. Work is due ``looks`` times, every
+    ``every_s``; a call that takes the record ``error`` raises."""
+
+    records: Iterator[str] = field(default_factory=lambda: (str(n) for n in range(1_000)))
+    looks: int = 1_000_000
+    every_s: float = 0.15
+    now_s: float = 0.0
+    due_s: float = 0.0
+    error: BaseException | None = None
+    may_wait: Callable[[list[str]], bool] = lambda taken: True
+    calls: list[tuple[int, float]] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    back: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hook = PollHook(
+            list, self._consume, self._act, lambda: self.due_s if self.looks else None, idle_stats(),
+            may_wait=lambda taken: self.may_wait(taken), give_back=self.back.extend,
+        )  # fmt: skip
+        self.hook.call()
+
+    def _consume(self, consumer: None, num_messages: int, timeout: float) -> list[str]:
+        self.calls.append((num_messages, timeout))
+        taken: list[str] = []
+        until_s = self.now_s + timeout if timeout >= 0 else float("inf")
+        while len(taken) < num_messages and self.now_s + 0.06 <= until_s:
+            self.now_s += 0.06
+            taken.append(next(self.records))
+            if taken[-1] == "error":
+                assert self.error is not None
+                raise self.error
+        if len(taken) < num_messages:
+            self.now_s = until_s
+        return taken
+
+    def _act(self) -> None:
+        self.looks -= 1
+        self.due_s = self.now_s + self.every_s
+        self.seen.append(len(self.hook.taken))
+
+
+@pytest.fixture
+def trickle(monkeypatch: pytest.MonkeyPatch) -> Trickle:
+    made = Trickle()
+    monkeypatch.setattr(retarget.time, "monotonic", lambda: made.now_s)
+    return made
+
+
+def test_batch_is_filled_while_work_is_done(trickle: Trickle) -> None:
+    assert trickle.hook.consume.call(None, 5, 60.0) == ["0", "1", "2", "3", "4"]
+    assert trickle.calls == [(count, pytest.approx(0.15)) for count in (5, 3, 1)]
+    assert trickle.seen == [0, 2, 4], "what librdkafka has returned, and the application was not given, is known"
+    assert trickle.hook.taken == []
+    assert trickle.hook.consume.call(None, 2, 60.0) == ["5", "6"]
+
+
+def test_batch_is_returned_when_its_timeout_is_over(trickle: Trickle) -> None:
+    assert trickle.hook.consume.call(None, num_messages=500, timeout=1.1) == [str(n) for n in range(14)]
+    assert trickle.now_s == pytest.approx(1.1)
+    assert trickle.hook.consume.call(None, 500, 0) == []
+    assert trickle.calls[-1] == (500, 0)
+
+
+def test_batch_without_a_timeout_is_returned_when_it_is_full(trickle: Trickle) -> None:
+    assert len(trickle.hook.consume.call(None, 30)) == 30
+    assert trickle.hook.consume.call(None, 0) == [], "librdkafka returns at once as well"
+
+
+def test_rest_of_a_batch_is_one_call_once_nothing_waits(trickle: Trickle) -> None:
+    trickle.looks = 3
+    assert len(trickle.hook.consume.call(None, 500, 5.0)) > 70
+    assert [timeout for _, timeout in trickle.calls] == pytest.approx([0.15, 0.15, 4.7])
+
+
+def test_slices_of_a_batch_are_single_calls_of_librdkafka_while_work_is_pending(trickle: Trickle) -> None:
+    trickle.every_s = 1.5
+    trickle.hook.consume.call(None, 500, 2.0)
+    assert len(trickle.seen) == 2
+    assert max(timeout for _, timeout in trickle.calls) < 0.2, "confluent_kafka makes several of one call from then on"
+
+
+def test_slice_of_poll_lasts_until_work_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def poll(consumer: None, timeout: float) -> str:
+        waits.append(timeout)
+        return "record"
+
+    monkeypatch.setattr(retarget.time, "monotonic", lambda: 0.0)
+    hook = PollHook(poll, list, lambda: None, lambda: 1.5, idle_stats())
+    hook.call()
+    assert hook.poll.call(None, 2.0) == "record"
+    assert waits == [1.5]
+
+
+def test_records_that_may_not_wait_are_returned_at_once(trickle: Trickle) -> None:
+    trickle.may_wait = lambda taken: "3" not in taken
+    assert trickle.hook.consume.call(None, 500, 60.0) == ["0", "1", "2", "3"]
+    assert trickle.hook.taken == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a callback's")])
+def test_what_a_call_took_that_raises_is_given_back(trickle: Trickle, error: BaseException) -> None:
+    trickle.error, trickle.records = error, iter(["a", "b", "c", "error", "d", "e", "f"])
+    with pytest.raises(type(error)):
+        trickle.hook.consume.call(None, 500, 60.0)
+    assert trickle.back == ["a", "b"], "a call of librdkafka's that raises drops what it has taken itself"
+    assert trickle.hook.taken == []
+    assert trickle.hook.consume.call(None, 2, 60.0) == ["d", "e"]
+
+
+def test_nothing_is_given_back_to_a_consumer_that_a_callback_has_closed(trickle: Trickle) -> None:
+    trickle.error, trickle.records = RuntimeError("closed"), iter(["a", "b", "c", "error"])
+
+    def may_wait(taken: list[str]) -> bool:
+        trickle.hook.stop()
+        return True
+
+    trickle.may_wait = may_wait
+    consume = trickle.hook.consume.call
+    with pytest.raises(RuntimeError):
+        consume(None, 500, 60.0)
+    assert trickle.back == []

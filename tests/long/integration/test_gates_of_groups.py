@@ -84,16 +84,18 @@ def test_pattern_that_matches_both_names_waits_at_the_gate_and_lets_the_topic_be
     load.check()
 
 
-def test_group_that_never_commits_waits_for_the_timeout(following: Following, caplog: pytest.LogCaptureFixture) -> None:
+def test_group_that_never_commits_waits_for_the_controllers_timeout(
+    following: Following, caplog: pytest.LogCaptureFixture
+) -> None:
     load = Load()
     following.writer(load)
-    following.readers(load, following.conf(enable_auto_commit=False, modeaware_gate_timeout_ms=1_000), 0)
+    following.readers(load, following.conf(enable_auto_commit=False), 0)
     with load.running():
         load.await_given(following.topic, 300)
         following.replace()
         load.await_given(following.successor, 1)
     load.check()
-    assert "modeaware.gate.timeout.ms without progress" in caplog.text
+    assert "its application has not committed the last" in caplog.text
 
 
 def test_members_that_need_no_order_read_both_at_once(following: Following) -> None:

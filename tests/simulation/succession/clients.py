@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from modeaware.chain import read_topics, topics_before
-from modeaware.clients.gate import awaits_group, has_read, is_open, needs_predecessor, start_offset
+from modeaware.clients.starts import start_on_new_topic
 from modeaware.topic_view import TopicView
 from tests.simulation.broker import MARKER, NAME, SUCCESSOR, Topic
 from tests.simulation.modelog import Reader
+from tests.simulation.succession.gate import awaits_group, has_read, is_open, needs_predecessor
 from tests.simulation.world import World
 
 
@@ -152,7 +153,7 @@ class Group:
         if reader is not None:
             before = reader.before()
             if (view := before.get(topic.name)) is not None:
-                own = start_offset(view, self.name, has_used=self._has_used(topic.name, before))
+                own = start_on_new_topic(view, self.name, has_used=self._has_used(topic.name, before))
         if own is not None or not self.latest:
             return log.log_start if own is None else max(own, log.log_start)
         start = self._latest(topic, partition, reader)

@@ -1,0 +1,146 @@
+"""What a member has its client library do: the outputs of :class:`~modeaware.clients.member.Member`.
+
+A shell carries out one action at a time, in the polling thread, and answers it: with what :meth:`Member.done` expects
+for it, or with :meth:`Member.failed`, after which the member repeats what is still to be done. Commits may be answered
+later (:meth:`Member.begun`), so that no commit blocks the polling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from modeaware.clients.starts import Key
+
+
+class Committed(NamedTuple):
+    """What a group has committed on a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Start(NamedTuple):
+    """Where a partition starts.
+
+    Attributes:
+        offset: None: the client library decides.
+        committed: what the group has committed; None: nothing.
+    """
+
+    offset: int | None
+    committed: Committed | None = None
+
+
+class Place(NamedTuple):
+    """Where a partition goes on that was hidden.
+
+    Attributes:
+        offset: None: the library's own stands.
+        has_begun: the application was given records of it in this assignment.
+    """
+
+    offset: int | None
+    has_begun: bool = False
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Assign partitions to the library, each from its offset (None: the library decides).
+
+    Attributes:
+        whole: in the place of all that it is assigned; else added to it.
+    """
+
+    places: Mapping[Key, int | None]
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Pause:
+    keys: frozenset[Key]
+
+
+@dataclass(frozen=True)
+class Resume:
+    keys: frozenset[Key]
+
+
+@dataclass(frozen=True)
+class Seek:
+    """Read partitions from these offsets (None: the library's own stands). Answer: the partitions where that is done;
+    the library may not be ready for the others yet."""
+
+    places: Mapping[Key, int | None]
+
+
+class Event(Enum):
+    """What an application's callback is called for."""
+
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Show:
+    """Call the application's callback. Answer: None; of ``ASSIGNED``, where the application has made the assignment
+    itself, the partitions that it took, each with the offset that it chose, or None. It has failed where the callback
+    has raised."""
+
+    event: Event
+    keys: frozenset[Key]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Commit offsets. Answer: the partitions that are committed."""
+
+    offsets: Mapping[Key, Committed]
+
+
+@dataclass(frozen=True)
+class CommitStored:
+    """Commit what the library would commit automatically. Answer: what was committed (a Committed each); without
+    partitions for which there was nothing to commit."""
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """Subscribe to topics and patterns.
+
+    Attributes:
+        left_out: topics that a pattern matches and that are not to be read.
+    """
+
+    topics: tuple[str, ...]
+    left_out: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rejoin:
+    """Leave the group and join it again: a follower that only joins again starts no rebalance."""
+
+
+class Asked(Enum):
+    """What is requested of brokers."""
+
+    STARTS = "where partitions start (a Start each)"
+    PLACES = "where partitions go on that were hidden (a Place each)"
+    COMMITTED = "what the group has committed (a Committed each; None: nothing)"
+    OTHER_STARTS = "where partitions start that this member is not assigned (a Start each)"
+    OWNED = "whether topics, each with a partition 0, have an owner in the group (a bool each)"
+    TOPICS = "which topics, each with a partition 0, brokers have by now (True each)"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request something of brokers. Answer: a mapping, without the partitions about which no answer came."""
+
+    what: Asked
+    keys: frozenset[Key]
+
+
+Action = Assign | Pause | Resume | Seek | Show | Commit | CommitStored | Subscribe | Rejoin | Request

@@ -1,0 +1,168 @@
+"""What a member does where a topic takes no writes any more: it says how far it is, and shows a revocation.
+
+The end of a partition is the offset behind its last record: of an old topic's partition once it is sealed, and of a
+retired partition of a topic that was shrunk.
+
+* *The group is told once*, by one commit for each partition, assignment and end (:mod:`modeaware.notes`), until the
+  controller has let it through. With automatic commits the library commits first what is stored: its own commit would
+  wipe a note.
+  Of a partition that was retired and that delivered nothing, it commits the start, which the drain waits for.
+  No plain commit is made once the application commits with transactions, as it would win over offsets that are pending;
+  but for a start where the group has none.
+* *A revocation is shown* to an application that decides itself what is committed, that has been given all of a topic
+  and has not committed all: once for each topic. It sees its partitions revoked, commits, and has them again from the
+  committed offsets, as in a rebalance. An application that commits every N records would hold up its group for ever;
+  on a topic that was shrunk, it would hold up the drain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
+
+from modeaware.clients.actions import Commit, CommitStored, Committed
+from modeaware.clients.partition import Committing, Partition, State, Step
+from modeaware.clients.starts import Key
+from modeaware.clients.subscription import Reading
+from modeaware.notes import Note, kind_of
+from modeaware.topic_view import TopicView
+
+SHORT_S = 1.0
+"""How long an application that was given all is waited for to commit, before it is shown a revocation; anew after each
+assignment, as a group that joins again may do so in several rounds."""
+TRIES = 3
+"""How often a revocation is shown at most where the application's callback raises."""
+
+_Subject = tuple[str, int, int]
+
+
+class Ended(NamedTuple):
+    """A partition that the application holds, with its end.
+
+    Attributes:
+        is_old: of an old topic, of which the group has a word to say; else of one that was shrunk.
+        is_final: the application may be shown no revocation (any more).
+    """
+
+    key: Key
+    partition: Partition
+    end: int
+    is_old: bool
+    paused: bool
+    is_final: bool
+
+
+class Ends:
+    """The ends of the partitions of one member.
+
+    Args:
+        partitions, paused: the member's, and what the application has paused of them.
+
+    Attributes:
+        sees_revocations: the application has a callback for revocations.
+    """
+
+    def __init__(self, partitions: Mapping[Key, Partition], paused: Set[Key]) -> None:
+        self._partitions = partitions
+        self._paused = paused
+        self._shown: set[_Subject] = set()  # that a revocation was shown for
+        self._raised: Counter[_Subject] = Counter()
+        self._short_s: dict[str, float] = {}
+        self.sees_revocations = False
+
+    def ended(self, reading: Reading, how: Committing) -> list[Ended]:
+        """Return the partitions that the application holds and that have an end."""
+        may_show = self.sees_revocations and how.may_be_short and not how.transactional
+        found = []
+        for key, each in self._partitions.items():
+            topic = reading.topic(key[0])
+            if not topic.ends or each.state is not State.SHOWN or each.step is not Step.DONE:
+                continue
+            if (end := topic.ends.get(key[1])) is not None:
+                is_due = may_show and (topic.awaits_word or topic.view.successor is None)
+                is_final = not is_due or _subject(topic.view, key, end) in self._shown
+                found.append(Ended(key, each, end, topic.awaits_word, key in self._paused, is_final))
+        return found
+
+    def is_watched(self, reading: Reading, key: Key, how: Committing) -> bool:
+        """Return whether more is to be learned of what the application was given of a partition, and has committed."""
+        topic, each = reading.topic(key[0]), self._partitions[key]
+        end = topic.ends.get(key[1])
+        if end is None or reading.reader.is_let_through(topic.view):
+            return False
+        if not each.is_handled(end, paused=key in self._paused):
+            return True
+        if not reading.reader.group:
+            return False
+        if not topic.awaits_word and not (self.sees_revocations and how.may_be_short and not how.transactional):
+            return False
+        at = each.committed
+        is_said = at is not None and at.offset >= end
+        return not is_said or (
+            topic.awaits_word and kind_of(at.metadata if at else "") not in (Note.READ, Note.FOREIGN)
+        )
+
+    def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
+        """Return the partitions at their ends of which it is not known what the group has committed."""
+        return [
+            each.key
+            for each in ended
+            if not each.partition.knows_commit
+            and (each.is_old or not each.is_final)
+            and not each.partition.needs_flush(each.end, how, paused=each.paused)
+            and max(each.partition.furthest, each.partition.given_up_to or 0) >= each.end
+        ]
+
+    def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:
+        """Return the commit that is to be made of what is said; first that of what is stored."""
+        notes: dict[Key, Committed] = {}
+        for each in ended:
+            if (each.is_old or not each.is_final) and each.partition.needs_flush(each.end, how, paused=each.paused):
+                return CommitStored()
+            if each.is_old:
+                note = each.partition.note(each.end, how, paused=each.paused, says_given=each.is_final)
+            else:
+                note = each.partition.idle_start(each.end)
+            if note is not None:
+                notes[each.key] = note
+        return Commit(notes) if notes else None
+
+    def to_revoke(self, reading: Reading, ended: Iterable[Ended], now_s: float) -> tuple[set[Key], float | None]:
+        """Return the partitions that are to be shown as revoked now, and when there may be more: all of a topic that
+        take no writes. They are taken for shown."""
+        short = self._short(reading, ended)
+        self._short_s = {topic: self._short_s.get(topic, now_s + SHORT_S) for topic in short}
+        due = {topic for topic, at_s in self._short_s.items() if at_s <= now_s}
+        revoked = [each for each in ended if each.key[0] in due]
+        self._shown |= {_subject(reading.view(each.key[0]), each.key, each.end) for each in revoked}
+        return {each.key for each in revoked}, min(
+            (at_s for topic, at_s in self._short_s.items() if topic not in due), default=None
+        )
+
+    def repeat(self, reading: Reading, keys: Iterable[Key]) -> None:
+        """The application's callback has raised when it was shown that ``keys`` are revoked."""
+        ends = {key: reading.topic(key[0]).ends.get(key[1]) for key in keys}
+        subjects = {_subject(reading.view(key[0]), key, end) for key, end in ends.items() if end is not None}
+        self._raised.update(subjects)
+        self._shown -= {subject for subject in subjects if self._raised[subject] < TRIES}
+
+    def assigned(self) -> None:
+        """The group has given this member an assignment."""
+        self._short_s.clear()
+
+    def _short(self, reading: Reading, ended: Iterable[Ended]) -> set[str]:
+        """The topics of which the application was given all that this member owns, and has not committed all."""
+        may_be = {each.key[0] for each in ended if not each.is_final and each.partition.is_short(each.end)}
+        if not may_be:
+            return may_be
+        done = {each.key for each in ended if each.partition.is_handled(each.end, paused=each.paused)}
+        busy = {each.key[0] for each in ended if each.key not in done}
+        busy |= {key[0] for key in self._partitions if key not in done and reading.view(key[0]).successor is not None}
+        return may_be - busy
+
+
+def _subject(view: TopicView, key: Key, end: int) -> _Subject:
+    """What a revocation is shown for once: an old topic; or a retired partition, until it is retired again."""
+    topic = view.topic_id or key[0]
+    return (topic, -1, -1) if view.successor is not None else (topic, key[1], end)

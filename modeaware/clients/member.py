@@ -1,0 +1,697 @@
+"""A member of a consumer group: one state machine over a client library, without IO, clock or threads.
+
+A consumer is more than its library where partitions are hidden (mode None), where a new topic waits behind its gate,
+and where the group has to say what it has read of an old topic. All of that is decided here; :mod:`.partition` has the
+states of one partition, :mod:`.subscription` what is subscribed to and shown, :mod:`modeaware.notes` what is said.
+
+**Inputs** are what happens: an assignment (:meth:`Member.assigned`, :meth:`~Member.revoked`), views
+(:meth:`~Member.viewed`), calls of the application (:meth:`~Member.pause`, :meth:`~Member.sought`,
+:meth:`~Member.polled`, ...). **Outputs** are actions: the shell calls :meth:`Member.next` until it returns None,
+carries out each action in the polling thread, and answers it. An action is the difference between what is and what
+should be. So what failed, or was answered in part, is repeated as long as it is still to be done; :attr:`Member.due_s`
+says when.
+Within a callback of the library that brings an assignment or takes one, only what belongs to that is done.
+
+What holds, and why:
+
+* *A partition is assigned before it is paused.* librdkafka ignores a pause of a partition that it is not assigned.
+* *A partition that is hidden stays in the library's assignment*, paused. Taking it out would throw away positions and
+  stored offsets under an eager protocol; under an incremental one librdkafka takes that for the answer to a revocation
+  that may wait in its queue. The group's assignment is not touched either: so each partition has an owner.
+* *What the application has paused is resumed by the application alone*, also while the partition is hidden. librdkafka
+  keeps the pause flag of a partition over assignments (:attr:`Traits.keeps_pauses`), kafka-python does not.
+* *Where a partition goes on is found before it is shown*: retention may have taken records, or another topic may have
+  the name. One without an answer is shown later, and keeps no other from being read.
+* *Every start is a number before a partition is read*, so that ``auto.offset.reset`` decides nothing in mid-life.
+  Where it cannot be found within librdkafka's callback, the library decides (:attr:`Traits.waits_for_starts`).
+* *The callbacks show what the application holds.* A change in mid-life is shown under an eager protocol as a rebalance
+  (all revoked, then all that is held afterwards assigned), else as what goes and what comes. A revocation of hidden
+  partitions alone is none to the application. What it leaves out of ``assign()`` is declined until the next assignment.
+
+Beside that :mod:`.joining` keeps the subscription, :mod:`.ends` says what the group has read of a topic that takes no
+writes any more, and :mod:`.new_topics` commits the starts on a new topic.
+
+Thread-safety: none; the polling thread alone uses a member.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from modeaware.clients.actions import (
+    Action,
+    Asked,
+    Assign,
+    Commit,
+    CommitStored,
+    Committed,
+    Event,
+    Pause,
+    Rejoin,
+    Request,
+    Resume,
+    Seek,
+    Show,
+    Subscribe,
+)
+from modeaware.clients.ends import Ends
+from modeaware.clients.joining import ASK_S, Joining
+from modeaware.clients.new_topics import NewTopics
+from modeaware.clients.partition import Committing, Partition, State, Step
+from modeaware.clients.starts import Key
+from modeaware.clients.subscription import Gate, Reader, Reading, read
+from modeaware.topic_view import TopicView
+
+RETRY_S = 0.1
+"""How long to wait for a missing answer at least; longer where the request itself took longer."""
+LONGEST_RETRY_S = 10.0
+"""How long to wait at most before a commit is repeated: twice as long each time that it fails."""
+JOIN_S = 10.0
+"""How long no revocation is shown after the member has joined its group again, until it is assigned partitions, where
+the library does not say whether it is joining: what an application commits meanwhile is of another generation. Not for
+ever, as a group that assigns one by one may have nothing new for this member."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a client library, and its configuration, is like.
+
+    Attributes:
+        incremental: partitions are assigned and revoked one by one (``cooperative-sticky``, KIP-848); else an
+            assignment is replaced as a whole.
+        static: a member of the classic protocol with a ``group.instance.id``.
+        keeps_pauses: a partition that was paused is still paused when it is assigned again.
+        waits_for_starts: a partition may be assigned before its start is known; else the library decides then.
+    """
+
+    incremental: bool = False
+    static: bool = False
+    keeps_pauses: bool = True
+    waits_for_starts: bool = False
+
+
+class _Begun(NamedTuple):
+    """A commit that is under way, with the partitions of that moment: up to where each was given, and committed."""
+
+    action: Commit | CommitStored
+    partitions: Mapping[Key, tuple[Partition, int | None, Committed | None]]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A call of the application's callback, and what it changes.
+
+    Attributes:
+        hides, shows, leaves, rewinds: partitions that are hidden, shown, taken away, or read again afterwards.
+    """
+
+    show: Show
+    hides: frozenset[Key] = frozenset()
+    shows: frozenset[Key] = frozenset()
+    leaves: frozenset[Key] = frozenset()
+    rewinds: frozenset[Key] = frozenset()
+    is_rebalance: bool = False
+
+
+class Member:
+    """One member of a group.
+
+    Args:
+        reader: the group, and how it subscribes; the names are set by :meth:`subscribe`.
+
+    Attributes:
+        partitions: what this member is assigned.
+        reading: what it reads, by the views of the last :meth:`viewed`.
+        withheld: partitions of which it is not certain that this member owns them, or that another one owns.
+        manual: the application assigns by itself, outside of any subscription: no gate holds.
+        paused: partitions that the application has paused.
+        joining: the library joins the group again, and takes no commits meanwhile; None: it does not say.
+        due_s: when to call :meth:`next` again after it returned None; None: after the next input.
+    """
+
+    def __init__(self, reader: Reader, traits: Traits, committing: Committing) -> None:
+        self.traits = traits
+        self.committing = committing
+        self.reading: Reading = read(reader, {})
+        self.partitions: dict[Key, Partition] = {}
+        self.withheld: frozenset[Key] = frozenset()
+        self.manual = False
+        self.joining: bool | None = None
+        self.due_s: float | None = None
+        self._is_assigned = False
+        self._is_subscribed = False
+        self._turns: deque[_Turn] = deque()
+        self._is_between = False  # the application was shown that all is revoked, and no assignment since (eager)
+        self.paused: set[Key] = set()
+        self._held_back: set[Key] = set()  # paused by us
+        self._joining = Joining(static=traits.static)
+        self._new = NewTopics()
+        self._ends = Ends(self.partitions, self.paused)
+        self._begun: _Begun | None = None
+        self._commit_s = 0.0
+        self._commit_wait_s = RETRY_S
+        self._joining_until_s: float | None = None
+        self._asked_s = 0.0
+        self._again_s = 0.0
+
+    # Inputs: views and subscription
+
+    def viewed(self, views: Mapping[str, TopicView]) -> None:
+        """``views`` are in force: those of all topics that have a record."""
+        self.reading = read(self.reading.reader, views)
+
+    def subscribe(self, names: Iterable[str], *, sees_revocations: bool) -> None:
+        """The application subscribes to ``names``.
+
+        Args:
+            sees_revocations: with a callback for revocations.
+        """
+        self._read(names=tuple(names))
+        self._ends.sees_revocations, self._is_subscribed, self.manual = sees_revocations, True, False
+        self._joining.subscribed = None
+
+    def unsubscribe(self) -> None:
+        """The application leaves the group; its callback sees the last revocation, by :meth:`revoked`."""
+        self._is_subscribed = False
+
+    def _read(self, **changes: Any) -> None:
+        self.reading = read(replace(self.reading.reader, **changes), self.reading.views)
+
+    # Inputs: assignments
+
+    def assigned(self, keys: Collection[Key], *, withheld: Collection[Key] = ()) -> None:
+        """The group gives ``keys`` to this member: all that it has (eager), or beside what it has.
+
+        Args:
+            withheld: those of all its partitions of which it is not certain that this member owns them.
+        """
+        self.manual, self._joining_until_s = False, None
+        self._ends.assigned()
+        if not self.traits.incremental:
+            self._forget(set(self.partitions))
+        self.withheld = frozenset(withheld)
+        self._add(keys)
+        self._is_assigned = True
+        shown = frozenset(key for key in keys if self.partitions[key].state is State.GIVEN)
+        if shown or not keys or not self.traits.incremental:
+            self._turns.append(_Turn(Show(Event.ASSIGNED, shown), shows=shown, is_rebalance=True))
+
+    def settled(self, withheld: Collection[Key]) -> None:
+        """It is certain of more partitions which member owns them: all but ``withheld``."""
+        self.withheld = frozenset(withheld)
+
+    def revoked(self, keys: Collection[Key], *, lost: bool = False) -> None:
+        """The group takes ``keys`` from this member; under an eager protocol all that it has."""
+        gone = set(self.partitions) if not self.traits.incremental else self.partitions.keys() & set(keys)
+        held = frozenset(key for key in gone if self.partitions[key].state is State.SHOWN)
+        event = Event.LOST if lost else Event.REVOKED
+        turn = _Turn(Show(event, held), leaves=frozenset(gone), is_rebalance=True)
+        if held or not keys:
+            self._turns.append(turn)
+        else:
+            self._apply(turn, None)
+
+    def assigned_by_application(self, places: Mapping[Key, int | None], *, incremental: bool = False) -> None:
+        """The application assigns partitions outside of its callbacks, each from its offset (None: the group's).
+
+        Within a group's assignment, what was never shown is not left out by that: it is shown when it may be.
+        """
+        self.manual = not self._is_assigned
+        unseen = {key for key, each in self.partitions.items() if each.state not in (State.SHOWN, State.DECLINED)}
+        kept = set(self.partitions) if incremental else unseen if self._is_assigned else set()
+        self._forget(self.partitions.keys() - kept | self.partitions.keys() & places.keys())
+        if not incremental:
+            for each in self.partitions.values():
+                each.step = Step.START  # the library's assignment is replaced
+        self._add(places)
+        for key, offset in places.items():
+            self._choose(self.partitions[key], offset)
+            if self.partitions[key].state is State.GIVEN:
+                self.partitions[key].state = State.SHOWN
+
+    def unassigned_by_application(self, keys: Collection[Key] | None = None) -> None:
+        """The application takes ``keys`` (None: all) out of its assignment."""
+        self._is_assigned = self._is_assigned and (keys is not None or self._is_subscribed)
+        self._forget(set(self.partitions) if keys is None else set(keys))
+
+    def _add(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.partitions[key] = made = Partition()
+            made.state = self._wanted(key, State.GIVEN)
+            if made.state is State.SHOWN:
+                made.state = State.GIVEN
+            if not self.traits.keeps_pauses:
+                self.paused.discard(key)
+                self._held_back.discard(key)
+
+    def _forget(self, keys: set[Key]) -> None:
+        for key in keys:
+            self.partitions.pop(key, None)
+        if not self.traits.keeps_pauses:
+            self.paused -= keys
+            self._held_back -= keys
+
+    # Inputs: calls of the application
+
+    def polled(self, positions: Mapping[Key, int | None]) -> None:
+        """The application polls, and is given nothing since it was given records up to ``positions``.
+
+        Args:
+            positions: of :meth:`watched`; None: no record since the assignment or a seek.
+        """
+        for key, position in positions.items():
+            if key in self.partitions and self.partitions[key].state is State.SHOWN:
+                self.partitions[key].takes_position(position)
+        if not self.reading.reader.group:
+            self._pass()
+
+    def watched(self) -> set[Key]:
+        """Return the partitions whose positions decide something."""
+        shown = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
+        new = {key for key in shown if self._new.waits_for(self.reading.topic_id(key[0]))}
+        return new | {key for key in shown if self._ends.is_watched(self.reading, key, self.committing)}
+
+    def pause(self, keys: Iterable[Key]) -> None:
+        """The application pauses ``keys``; the library does so, too."""
+        self.paused.update(keys)
+
+    def resume(self, keys: Iterable[Key]) -> set[Key]:
+        """The application resumes ``keys``; return those that the library resumes now."""
+        resumed = set(keys)
+        self.paused -= resumed
+        return resumed - self._held_back
+
+    def sought(self, key: Key, offset: int) -> None:
+        """The application has sought ``offset`` (a number) in a partition, and the library has done it."""
+        if (each := self.partitions.get(key)) is not None:
+            each.sought(offset)
+            each.is_chosen = False
+            if each.step in (Step.PLACE, Step.SEEK):
+                each.step = Step.DONE
+            if each.state is not State.SHOWN:
+                self._choose(each, offset)
+
+    def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
+        """Return the metadata with which the application's commit of ``offset``, which has none, is to be sent.
+
+        Args:
+            position: the library's, at this moment: more may have been given since the last poll.
+        """
+        each, topic = self.partitions.get(key), self.reading.topic(key[0])
+        end = topic.ends.get(key[1])
+        if each is None or end is None or not self._is_assigned or not topic.awaits_word:
+            return ""
+        paused = key in self.paused
+        return each.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
+
+    def committed(self, offsets: Mapping[Key, Committed]) -> None:
+        """The application has sent commits, or has stored offsets that the library will commit."""
+        for key, at in offsets.items():
+            if (each := self.partitions.get(key)) is not None:
+                each.committed, each.knows_commit = at, True
+
+    def reported(self, offsets: Mapping[Key, Committed]) -> None:
+        """The library reports what it has committed by its timer: it may have wiped a note."""
+        for key, at in offsets.items():
+            if (each := self.partitions.get(key)) is not None:
+                each.committed, each.knows_commit = at, True
+
+    def doubted(self, keys: Iterable[Key]) -> None:
+        """Commits of the application have failed, or were not seen: what is committed is to be requested, where it
+        matters."""
+        for key in keys:
+            if (each := self.partitions.get(key)) is not None:
+                each.knows_commit = False
+
+    def stored(self, keys: Iterable[Key]) -> None:
+        """The application has stored offsets, which the library commits later."""
+        for key in keys:
+            if (each := self.partitions.get(key)) is not None:
+                each.flushed = False
+
+    def commits_with_transactions(self) -> None:
+        """The application has taken the group's metadata."""
+        self.committing = replace(self.committing, transactional=True)
+
+    # Outputs
+
+    def next(self, now_s: float, *, rebalancing: bool = False) -> Action | None:
+        """Return what to do next; None: nothing before :attr:`due_s`. The same until it is answered.
+
+        Args:
+            now_s: the time, on any clock that does not go back.
+            rebalancing: within a callback of the library that brings an assignment or takes one.
+        """
+        self.due_s, self._asked_s = None, now_s
+        for part in (self._to_show, self._to_assign, self._to_pause):
+            if (found := part(now_s)) is not None:
+                return found
+        if rebalancing:
+            self.due_s = now_s
+            return None
+        for part in (self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow):
+            if (found := part(now_s)) is not None:
+                return found
+        return None
+
+    def _wait(self, at_s: float) -> None:
+        self.due_s = at_s if self.due_s is None else min(self.due_s, at_s)
+
+    def _due(self, keys: Iterable[Key], now_s: float) -> frozenset[Key]:
+        """Those of ``keys`` whose time has come; the others are waited for."""
+        due: set[Key] = set()
+        for key in keys:
+            if (retry_s := self.partitions[key].retry_s) <= now_s:
+                due.add(key)
+            else:
+                self._wait(retry_s)
+        return frozenset(due)
+
+    def _at(self, *steps: Step) -> Iterator[Key]:
+        return (key for key, each in self.partitions.items() if each.step in steps)
+
+    def _to_show(self, now_s: float) -> Action | None:
+        return self._turns[0].show if self._turns else None
+
+    def _to_assign(self, now_s: float) -> Action | None:
+        if keys := self._due(self._at(Step.START), now_s):
+            return Request(Asked.STARTS, keys)
+        places = {key: self.partitions[key].place for key in self._at(Step.ASSIGN)}
+        is_whole = not self.traits.incremental and len(places) == len(self.partitions)
+        return Assign(places, is_whole) if places else None
+
+    def _to_pause(self, now_s: float) -> Action | None:
+        placed = {key for key, each in self.partitions.items() if each.step.is_assigned or self.traits.waits_for_starts}
+        shown = {key for key in placed if self.partitions[key].state is State.SHOWN}
+        if pause := placed - shown - self._held_back:
+            return Pause(frozenset(pause))
+        ready = {key for key in shown if self.partitions[key].step is Step.DONE}
+        if resume := ready & self._held_back:
+            if free := resume - self.paused:
+                return Resume(frozenset(free))
+            self._held_back -= resume  # when the application resumes them, the library does
+        return None
+
+    # What is held
+
+    def _wanted(self, key: Key, now: State) -> State:
+        """What should become of a partition that is ``now`` in another state."""
+        if now is State.DECLINED:
+            return State.DECLINED
+        if key in self.withheld and not self.manual:
+            return State.WITHHELD
+        topic = self.reading.topic(key[0])
+        if not topic.view.is_readable(key[1]):
+            return State.HIDDEN_BY_MODE
+        gate = Gate.ABSENT if self.manual else topic.gate
+        if gate is Gate.CLOSED or (gate in (Gate.LEFT, Gate.UNNAMED) and now is not State.SHOWN):
+            return State.HIDDEN_BY_GATE
+        return State.SHOWN
+
+    def _to_change(self, now_s: float) -> Action | None:
+        """Hide and show until what is held is what the views in force allow."""
+        hides: set[Key] = set()
+        for key, each in self.partitions.items():
+            wanted = self._wanted(key, each.state)
+            if each.state is State.SHOWN:
+                if wanted is not State.SHOWN:
+                    hides.add(key)
+            elif wanted is not State.SHOWN:
+                each.state = wanted
+            elif each.state is not State.GIVEN:
+                each.state = State.GIVEN
+                if each.step is Step.DONE:
+                    each.step = Step.PLACE
+        given = [key for key, each in self.partitions.items() if each.state is State.GIVEN]
+        for step, what in ((Step.REWIND, Asked.COMMITTED), (Step.PLACE, Asked.PLACES)):
+            if keys := self._due((key for key in given if self.partitions[key].step is step), now_s):
+                return Request(what, keys)
+        shows = {key for key in given if self.partitions[key].step in (Step.SEEK, Step.DONE)}
+        if hides or shows:
+            self._change(frozenset(hides), frozenset(shows))
+        return self._to_show(now_s) or self._to_pause(now_s)
+
+    def _change(self, hides: frozenset[Key], shows: frozenset[Key], rewinds: frozenset[Key] = frozenset()) -> None:
+        """Have the callbacks show what goes and what comes, as under the protocol of the group."""
+        held = frozenset(key for key, each in self.partitions.items() if each.state is State.SHOWN)
+        eager = not self.traits.incremental
+        goes = held if eager else hides | rewinds
+        comes = (held - hides - rewinds) | shows if eager else shows
+        turns = []
+        if goes or (eager and not self._is_between):
+            turns.append(_Turn(Show(Event.REVOKED, goes), hides, rewinds=rewinds))
+        if shows or (eager and not rewinds):
+            turns.append(_Turn(Show(Event.ASSIGNED, comes), shows=shows))
+        if self._is_subscribed and not self.manual:
+            self._turns += turns
+        else:  # of its own assignment the application is shown nothing
+            for turn in turns:
+                self._apply(turn, None)
+
+    def _to_place(self, now_s: float) -> Action | None:
+        shown = (key for key in self._at(Step.SEEK) if self.partitions[key].state is State.SHOWN)
+        keys = self._due(shown, now_s)
+        return Seek({key: self.partitions[key].place for key in keys}) if keys else None
+
+    @staticmethod
+    def _choose(each: Partition, offset: int | None) -> None:
+        """The application has chosen where to read a partition."""
+        if offset is not None:
+            each.place, each.is_chosen = offset, True
+            if each.step in (Step.PLACE, Step.REWIND, Step.DONE):
+                each.step = Step.SEEK
+
+    # What is said
+
+    def _to_say(self, now_s: float) -> Action | None:
+        """Say what the group has read of topics that take no writes any more, and show revocations."""
+        if not self._is_assigned or not self.reading.reader.group:
+            return None
+        ended = self._ends.ended(self.reading, self.committing)
+        if self._begun is not None:
+            pass  # its answer comes as an input
+        elif now_s < self._commit_s:
+            self._wait(self._commit_s)
+        elif unknown := self._due(self._ends.unknown(ended, self.committing), now_s):
+            return Request(Asked.COMMITTED, unknown)
+        elif (said := self._ends.to_say(ended, self.committing)) is not None:
+            return said
+        if self._may_be_joining(now_s):
+            return None
+        revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
+        if revoked and not self.traits.incremental:
+            revoked = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
+        if revoked:
+            self._change(frozenset(), frozenset(), frozenset(revoked))
+        return self._or_later(self._to_show(now_s), later_s)
+
+    def _may_be_joining(self, now_s: float) -> bool:
+        """Return whether what the application commits now may not be taken."""
+        until_s = self._joining_until_s
+        if self.joining is not None:
+            until_s = now_s + RETRY_S if self.joining else None
+        if until_s is None or until_s <= now_s:
+            return False
+        self._wait(until_s)
+        return True
+
+    def _pass(self) -> None:
+        """Without a group: note the old topics that this consumer has read to their ends."""
+        found = self._ends.ended(self.reading, self.committing)
+        ended = {each.key for each in found if each.partition.is_handled(each.end, paused=False)}
+        passed = {
+            view.topic_id
+            for view in self.reading.views.values()
+            if view.successor is not None and view.topic_id is not None and view.modes
+            and ended.issuperset((view.topic, partition) for partition in range(len(view.modes)))
+        }  # fmt: skip
+        if not passed <= self.reading.reader.passed:
+            self._read(passed=self.reading.reader.passed | passed)
+
+    # The subscription, and new topics
+
+    def _to_start(self, now_s: float) -> Action | None:
+        reader = self.reading.reader
+        if not self._is_assigned or not reader.group or not reader.follows or self._begun is not None:
+            return None
+        return self._or_later(*self._new.to_do(self.reading, self.partitions, now_s))
+
+    def _to_follow(self, now_s: float) -> Action | None:
+        if not self._is_subscribed:
+            return None
+        topics = {topic for topic, _ in self.partitions} if self._is_assigned else None
+        return self._or_later(*self._joining.to_do(self.reading, topics, now_s))
+
+    def _or_later(self, action: Action | None, later_s: float | None) -> Action | None:
+        if later_s is not None:
+            self._wait(later_s)
+        return action
+
+    # Answers
+
+    def begun(self, action: Commit | CommitStored) -> None:
+        """``action`` is under way; :meth:`done` or :meth:`failed` follows later, and no other commit before."""
+        now = {key: (each, each.position, each.committed) for key, each in self.partitions.items()}
+        self._begun = _Begun(action, now)
+
+    def _same(self, action: Action) -> dict[Key, Partition]:
+        """Take the answer of a commit; return the partitions that it is about: those still of the same assignment, of
+        which the application was given nothing and has committed nothing since, as far as is known."""
+        begun, self._begun = self._begun, None
+        if begun is None or begun.action is not action:
+            return dict(self.partitions)
+        then, now = begun.partitions, self.partitions
+        return {k: each for k, each in now.items() if then.get(k) == (each, each.position, each.committed)}
+
+    def done(self, action: Action, answer: Any, now_s: float) -> None:
+        """``action`` was carried out.
+
+        Args:
+            answer: what the class of the action says; None where it says nothing.
+        """
+        self._again_s = now_s + max(RETRY_S, now_s - self._asked_s)
+        match action:
+            case Show():
+                self._apply(self._turns.popleft(), answer)
+            case Assign(places):
+                self._placed(places, places)
+            case Seek(places):
+                self._placed(places, answer)
+            case Pause(keys):
+                self._held_back |= keys
+            case Resume(keys):
+                self._held_back -= keys
+            case Commit(offsets):
+                same = self._same(action)
+                self._was_committed({key: offsets[key] for key in answer}, offsets, same, now_s)
+            case CommitStored():
+                self._was_flushed(answer, self._same(action))
+            case Subscribe():
+                self._joining.subscribed = action
+                self._joining_until_s = now_s + JOIN_S
+            case Rejoin():
+                self._joining.rejoined()
+                self._joining_until_s = now_s + JOIN_S
+            case Request(what, keys):
+                self._was_answered(what, keys, answer, now_s)
+
+    def failed(self, action: Action, now_s: float) -> None:
+        """``action`` was not carried out, or not answered. What is still to be done of it is repeated after a while; a
+        start that is not found within librdkafka's callback is left to the library.
+
+        A callback that has raised was called: what it was called for holds. But a revocation that was shown for the
+        application to commit is shown again.
+        """
+        if isinstance(action, CommitStored):
+            self._same(action)
+            self._commit_later(now_s)
+        elif isinstance(action, Show):
+            self._ends.repeat(self.reading, self._turns[0].rewinds)
+            self.done(action, None, now_s)
+        elif isinstance(action, Seek | Commit | Request):
+            self.done(action, {}, now_s)
+
+    def _commit_later(self, now_s: float) -> None:
+        self._commit_s = now_s + max(self._commit_wait_s, now_s - self._asked_s)
+        self._commit_wait_s = min(2 * self._commit_wait_s, LONGEST_RETRY_S)
+
+    def _apply(self, turn: _Turn, choice: Mapping[Key, int | None] | None) -> None:
+        for key in turn.hides | turn.rewinds:
+            if (each := self.partitions.get(key)) is not None:
+                each.state = State.GIVEN if key in turn.rewinds else self._wanted(key, each.state)
+                each.polled = False
+                if key in turn.rewinds:
+                    each.step = Step.REWIND
+        self._forget(set(turn.leaves))
+        for key in turn.shows & self.partitions.keys():
+            is_taken = choice is None or key in choice
+            self.partitions[key].state = State.SHOWN if is_taken else State.DECLINED
+        for key, offset in (choice or {}).items():
+            if key not in self.partitions and turn.is_rebalance:
+                self._add([key])
+                self.partitions[key].state = self._wanted(key, State.SHOWN)
+            if key in self.partitions:
+                self._choose(self.partitions[key], offset)
+        if choice is not None and turn.show.event is Event.ASSIGNED:
+            for key in turn.show.keys & self.partitions.keys() - choice.keys():
+                self.partitions[key].state = State.DECLINED
+        eager = not self.traits.incremental
+        if eager and turn.show.event is not Event.ASSIGNED and turn.is_rebalance:
+            self._is_assigned = False
+        self._is_between = eager and turn.show.event is Event.REVOKED and not turn.is_rebalance
+
+    def _placed(self, places: Mapping[Key, int | None], placed: Collection[Key]) -> None:
+        for key, place in places.items():
+            if (each := self.partitions.get(key)) is None or each.step not in (Step.ASSIGN, Step.SEEK):
+                continue
+            if key in placed:
+                each.reads_from(place)
+            else:
+                each.retry_s = self._again_s
+
+    def _was_committed(
+        self,
+        offsets: Mapping[Key, Committed],
+        sent: Mapping[Key, Committed],
+        same: Mapping[Key, Partition],
+        now_s: float,
+    ) -> None:
+        self.committed({key: at for key, at in offsets.items() if key in same})
+        self._new.sent(sent)
+        if offsets.keys() == sent.keys():
+            self._commit_wait_s = RETRY_S
+        else:
+            self._commit_later(now_s)
+
+    def _was_flushed(self, stored: Mapping[Key, Committed], same: Mapping[Key, Partition]) -> None:
+        for key, each in same.items():
+            each.flushed = True
+            if key in stored:
+                each.committed, each.knows_commit = stored[key], True
+            elif each.furthest >= 0:  # the library may have committed before, by its timer
+                each.knows_commit = False
+
+    def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:
+        match what:
+            case Asked.STARTS | Asked.PLACES:
+                for key in keys & self.partitions.keys():
+                    self._was_found(self.partitions[key], what, key in answer, answer.get(key))
+            case Asked.COMMITTED:
+                self._learn_commits(keys, answer, now_s)
+            case Asked.OTHER_STARTS:
+                self._new.found(keys, answer, now_s)
+            case Asked.OWNED:
+                self._joining.owned(keys, answer, now_s)
+            case Asked.TOPICS:
+                self._joining.there(self.reading, keys & answer.keys(), max(now_s + ASK_S, self._again_s))
+
+    def _was_found(self, each: Partition, what: Asked, is_answered: bool, answer: Any) -> None:
+        if what is Asked.STARTS and each.step is Step.START:
+            if is_answered:
+                each.starts(answer)
+            elif self.traits.waits_for_starts:
+                each.retry_s = self._again_s
+            else:
+                each.step = Step.ASSIGN
+        elif what is Asked.PLACES and each.step is Step.PLACE:
+            if is_answered:
+                each.goes_on(answer)
+            else:
+                each.retry_s = self._again_s
+
+    def _learn_commits(self, keys: frozenset[Key], answer: Mapping[Key, Committed | None], now_s: float) -> None:
+        for key in keys & self.partitions.keys():
+            each = self.partitions[key]
+            if key not in answer:
+                each.retry_s = self._again_s
+                continue
+            if each.step is Step.REWIND:
+                each.committed, each.knows_commit = answer[key], True
+                at = answer[key]
+                each.place, each.step = each.start if at is None else at.offset, Step.SEEK
+            elif answer[key] is not None or not each.knows_commit:
+                each.committed, each.knows_commit = answer[key], True
+        self._new.committed(self.reading, self.partitions, self.committing, keys, answer, now_s)

@@ -1,0 +1,95 @@
+"""The views that a member decides by, and what people are told of that: the same for each client library."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from modeaware.callouts import get_logger
+from modeaware.chain import predecessors
+from modeaware.clients.member import Member
+from modeaware.clients.partition import State
+from modeaware.clients.subscription import Gate
+from modeaware.errors import ModeSourceError
+from modeaware.modes import format_ranges
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+
+log = get_logger(__name__)
+
+REFRESH_S = 3.0
+
+
+class MemberViews:
+    """The views of one member. For the polling thread.
+
+    Args:
+        group_id: the group, for the log.
+    """
+
+    def __init__(self, member: Member, views: Views, group_id: str) -> None:
+        self._member = member
+        self._views = views
+        self._group_id = group_id
+        self._known: set[str] = set()
+        self._open: set[str] = set()
+        self._warned: set[str] = set()
+
+    def follow(self) -> None:
+        """Have the member decide by the views in force."""
+        self._member.viewed(self._views.views())
+        reading = self._member.reading
+        now_open = {topic for topic in reading.new_topics if reading.gate(topic) is Gate.OPEN}
+        for topic in sorted(now_open - self._open):
+            log.info("%s: the gate before %s is open", self._group_id, topic)
+        self._open = now_open
+        if self._member.manual:
+            self._warn_of_manual()
+
+    def verify(self, topics: Collection[str]) -> None:
+        """Drop the views of topics that were deleted, and created again under their names (invariant I8)."""
+        self._views.verify(topics, VERIFY_TIMEOUT_S)
+
+    def before_assignment(self, topics: Collection[str]) -> None:
+        """Have what is decided of partitions of ``topics`` decided by views that are true: :meth:`verify`, and read the
+        mode log to its end where topics are new to this member: one may replace another by now."""
+        self.verify(topics)
+        unknown = set(topics) - self._known
+        unknown -= self._views.recorded(unknown) | predecessors(self._views.views()).keys()
+        if unknown and self._views.ready:
+            try:
+                self._views.refresh(REFRESH_S)
+            except ModeSourceError as error:
+                log.warning("%s: %s assigned by the last known modes: %s", self._group_id, sorted(unknown), error)
+        self._known.update(topics)
+        self.follow()
+
+    def _warn_of_manual(self) -> None:
+        """An assignment that the application made itself is left as it is."""
+        reading = self._member.reading
+        for topic in sorted({topic for topic, _ in self._member.partitions} - self._warned):
+            view = reading.view(topic)
+            hidden = [p for t, p in self._member.partitions if t == topic and not view.is_readable(p)]
+            if hidden:
+                log.warning(
+                    "%s: partitions %s are in mode None and left out until they are readable",
+                    topic, format_ranges(hidden),
+                )  # fmt: skip
+            if view.successor is not None:
+                log.warning(
+                    "%s: %s is being replaced by %s, and its partitions were assigned with assign(): assign those of "
+                    "%s when these are read to their end, or subscribe instead",
+                    self._group_id, topic, view.successor.topic, view.successor.topic,
+                )  # fmt: skip
+            if hidden or view.successor is not None:
+                self._warned.add(topic)
+
+    def stats(self) -> dict[str, Any]:
+        """Return what ``modeaware_stats`` has of the member (any thread)."""
+        states = [each.state for each in tuple(self._member.partitions.values())]
+        reading = self._member.reading
+        gates = [
+            {"topic": reading.old[topic].topic, "new_topic": topic, "state": reading.gate(topic).value}
+            for topic in sorted(reading.new_topics)
+        ]
+        held = states.count(State.SHOWN)
+        return {"assigned": held, "hidden": len(states) - held, "gates": gates}

@@ -1,0 +1,148 @@
+"""Starts that a member commits on a new topic, once its group is let through to it.
+
+The old topic is kept until the group has a commit on every partition of the new one, and a client library does not
+commit where nothing was delivered. So each member commits the starts of its own partitions, with a note for people
+(:data:`~modeaware.notes.OPENED`). A partition without an owner gets its start from any member after a while.
+An owner's first commit must not be set back: what is committed is requested right before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from modeaware.clients.actions import Action, Asked, Commit, Committed, Request, Start
+from modeaware.clients.partition import Committing, Partition, Step
+from modeaware.clients.starts import Key
+from modeaware.clients.subscription import Gate, Reading
+from modeaware.notes import OPENED
+from modeaware.topic_view import Successor
+
+ASK_S = 1.0
+"""How often it is requested what the group has committed on a new topic."""
+UNCOMMITTED_S = 15.0
+"""How long other members are given to commit their starts: an owner that reads commits sooner, by
+``auto.commit.interval.ms`` (5 s)."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A new topic until it has a commit on every partition.
+
+    Attributes:
+        starts: to be committed.
+        others: partitions of other members, or of none, whose starts are to be requested.
+        found: their starts, until it is known whether they have a commit by now.
+    """
+
+    since_s: float
+    ask_s: float
+    starts: dict[Key, Committed] = field(default_factory=dict)
+    others: frozenset[Key] = frozenset()
+    found: dict[Key, Committed] = field(default_factory=dict)
+
+
+class NewTopics:
+    """The new topics of one member's assignment, by their ids."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Waiting | None] = {}  # None: every partition has a commit
+
+    def waits_for(self, topic_id: str | None) -> bool:
+        """Return whether the group has yet to commit on the topic."""
+        return topic_id is not None and self._topics.get(topic_id) is not None
+
+    def to_do(
+        self, reading: Reading, partitions: Mapping[Key, Partition], now_s: float
+    ) -> tuple[Action | None, float | None]:
+        """Return what to do next, and when there is more where that is None."""
+        later: list[float] = []
+        starts: dict[Key, Committed] = {}
+        others: set[Key] = set()
+        every: set[Key] = set()
+        for topic, successor in _let_through(reading, {topic for topic, _ in partitions}):
+            each = self._topics.setdefault(successor.topic_id, _Waiting(now_s, now_s))
+            if each is None:
+                continue
+            starts |= {key: at for key, at in each.starts.items() if not _has_commit(partitions, key)}
+            others |= each.others
+            if each.ask_s <= now_s:
+                every |= {(topic, partition) for partition in range(successor.partition_count)}
+            else:
+                later.append(each.ask_s)
+        if starts:
+            return Commit(starts), None
+        if others:
+            return Request(Asked.OTHER_STARTS, frozenset(others)), None
+        return (Request(Asked.COMMITTED, frozenset(every)), None) if every else (None, min(later, default=None))
+
+    def sent(self, keys: Iterable[Key]) -> None:
+        """Starts of ``keys`` were sent. Whether they are committed shows when it is requested again."""
+        gone = set(keys)
+        for each in self._topics.values():
+            if each is not None:
+                each.starts = {key: at for key, at in each.starts.items() if key not in gone}
+
+    def found(self, keys: frozenset[Key], answer: Mapping[Key, Start], now_s: float) -> None:
+        """The starts of other members' partitions are known, of those in ``answer``."""
+        for each in self._topics.values():
+            if each is not None and each.others & keys:
+                found = {key: answer[key].offset for key in each.others & answer.keys()}
+                each.found = {key: Committed(at, OPENED) for key, at in found.items() if at is not None}
+                each.others, each.ask_s = frozenset(), now_s if each.found else now_s + ASK_S
+
+    def committed(
+        self,
+        reading: Reading,
+        partitions: Mapping[Key, Partition],
+        how: Committing,
+        keys: frozenset[Key],
+        answer: Mapping[Key, Committed | None],
+        now_s: float,
+    ) -> None:
+        """What the group has committed on ``keys`` is known, of those in ``answer``."""
+        for topic, successor in _let_through(reading, {topic for topic, _ in keys}):
+            every = {(topic, partition) for partition in range(successor.partition_count)}
+            each = self._topics.get(successor.topic_id)
+            if each is None or not every <= keys:
+                continue
+            missing = {key for key in every & answer.keys() if answer[key] is None and not _has_commit(partitions, key)}
+            if every <= answer.keys() and not missing:
+                self._topics[successor.topic_id] = None
+                continue
+            own = {key: start for key in missing & partitions.keys() if (start := _start(partitions[key], how))}
+            each.starts = {key: each.found[key] for key in missing & each.found.keys()} | own
+            others = missing - partitions.keys() - each.found.keys()
+            each.others = frozenset(others if now_s >= each.since_s + UNCOMMITTED_S else ())
+            each.ask_s, each.found = now_s + ASK_S, {}
+
+
+def _let_through(reading: Reading, topics: set[str]) -> Iterable[tuple[str, Successor]]:
+    """Those of ``topics`` that replace one which waits for commits of the group, beyond which it was let through.
+
+    A group that comes when the old topic is released, and has never used it, owes it nothing.
+    """
+    group = reading.reader.group
+    for topic in sorted(reading.new_topics & topics):
+        successor = reading.old[topic].successor
+        if successor is None or successor.gone or reading.gate(topic) is not Gate.OPEN:
+            continue
+        if not successor.let_go or group in successor.groups or group in successor.moved.groups:
+            yield topic, successor
+
+
+def _has_commit(partitions: Mapping[Key, Partition], key: Key) -> bool:
+    """Whether this member has seen a commit, or has sent one, which a request may have overtaken."""
+    each = partitions.get(key)
+    return each is not None and each.committed is not None
+
+
+def _start(each: Partition, how: Committing) -> Committed | None:
+    """The start of this member's own partition, where that is to be committed.
+
+    What was delivered is committed by the application, or in its name; the start then only where the application
+    decides when, which may be much later.
+    """
+    is_idle = each.position is None or (how.may_be_short and not how.transactional)
+    is_known = each.step is Step.DONE and each.start is not None and each.start >= 0
+    return Committed(each.start or 0, OPENED) if is_idle and is_known else None

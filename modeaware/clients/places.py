@@ -1,0 +1,42 @@
+"""Where partitions go on that were hidden, by what a client library finds out: the same for each library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from modeaware.clients.actions import Place
+from modeaware.clients.starts import BrokerOffsets, Key, Starts
+
+
+def find_places(
+    positions: Mapping[Key, int | None],
+    starts: Starts,
+    offsets: BrokerOffsets,
+    log_starts: Callable[[Collection[Key]], Mapping[Key, int]],
+    *,
+    group: bool = True,
+) -> dict[Key, Place]:
+    """Return where hidden partitions go on: at their position, or at their start where they delivered nothing; never
+    below the log start, and where the name is another topic's by now, where that starts (invariant I8). Those about
+    which an answer is missing are left out.
+
+    Args:
+        positions: the library's; None: it has delivered nothing since the start.
+        log_starts: requests log starts, without those whose leader does not answer at once.
+        group: whether the consumer has a group, whose commits count.
+    """
+    replaced = {key for key in positions if starts.is_of_another_topic(key)}
+    places = {
+        key: Place(starts.start_of(key) if at is None else at, at is not None)
+        for key, at in positions.items()
+        if key not in replaced
+    }
+    if replaced:
+        found = starts.find(replaced, offsets, group=group, ask_again=True).starts
+        places |= {key: Place(at) for key, at in found.items()}
+    behind = {key for key, each in places.items() if each.offset is not None and starts.may_be_behind(key, each.offset)}
+    known = log_starts(behind) if behind else {}
+    for key, at in known.items():
+        if at > (places[key].offset or 0):
+            places[key] = Place(at, places[key].has_begun)
+    return {key: each for key, each in places.items() if key not in behind or key in known}

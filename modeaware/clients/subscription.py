@@ -1,0 +1,240 @@
+"""Which topics a member subscribes to, and which new topics it shows: a pure function of views and names.
+
+There is no request, no clock and no memory here: what the mode log says does not expire, and every member of a group
+that has the same views comes to the same answer.
+
+**Subscribed**: to every topic of the chain that a name leads to and that is not gone; but not to an old topic that is
+released and beyond which the group was let through. A pattern also matches such a topic, and a subscription to a topic
+keeps it from being deleted, so the topic is *left out* of the pattern.
+
+**Shown**: a new topic is hidden behind its *gate* until the group is let through by the controller (``moved``), past
+each old topic of its chain that is not gone. The gate holds however a partition came to the member: by name, by
+pattern, or because the member subscribed to the new topic itself (invariant I9). A gate is open without that
+
+* for a group that names the new topic and not the old one, and that is not among the groups of the replacement. The
+  switch has to be in force: until then those groups are not known. Names mean topic ids, because a chain may return to
+  its first name;
+* with ``modeaware.on.replace=unordered``.
+
+A release opens no gate. A consumer without a group decides by what it has read itself.
+
+A topic to which no name leads any more (its replacement was undone before the switch) has no gate and is not shown
+either: it is assigned to the member for a while yet, and brokers delete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import NamedTuple
+
+from modeaware.chain import links, logical_topic, predecessors, read_topics, topics_before
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+
+Match = Callable[[str, str], bool | None]
+"""Whether a pattern (``^...``) matches a topic, to the client library; None: that cannot be told."""
+
+
+class Gate(Enum):
+    """What hides a topic from a group."""
+
+    ABSENT = "replaces no topic"
+    CLOSED = "closed"
+    OPEN = "open"
+    UNNAMED = "no name leads to the topic"
+    LEFT = "released, and the group was let through beyond it"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads, and what it names.
+
+    Attributes:
+        group: the group; "" for a consumer without one.
+        names: what the application subscribes to: names of topics, and patterns (``^...``).
+        match: how the client library matches a pattern.
+        on_replace: ``modeaware.on.replace``.
+        passed: ids of the old topics that a consumer without a group has read to their ends itself.
+    """
+
+    group: str
+    names: tuple[str, ...]
+    match: Match
+    on_replace: str = "ordered"
+    passed: frozenset[str] = frozenset()
+
+    @property
+    def follows(self) -> bool:
+        """Whether the member subscribes to topics that the application does not name."""
+        return self.on_replace != "named"
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name.startswith("^"))
+
+    def names_topic(self, topic: str) -> bool:
+        """Return whether the application's subscription includes ``topic``, as far as can be told."""
+        return topic in self.names or any(self.match(pattern, topic) is not False for pattern in self.patterns)
+
+    def is_let_through(self, old: TopicView) -> bool:
+        """Return whether the controller has let the group through to the topic that replaces ``old``."""
+        if old.successor is None:
+            return False
+        return old.successor.moved.lets(self.group) if self.group else old.topic_id in self.passed
+
+    def needs(self, old: TopicView) -> bool:
+        """Return whether the member subscribes to ``old``, which is replaced."""
+        successor = old.successor
+        return successor is None or not (successor.gone or (successor.let_go and self.is_let_through(old)))
+
+
+class TopicReading(NamedTuple):
+    """What a member makes of one topic.
+
+    Attributes:
+        view: of the topic that brokers have under the name.
+        gate: what hides it.
+        ends: partition -> the offset behind its last record, of those that take no writes any more: of an old topic
+            once they are sealed, and of a topic that was shrunk.
+        awaits_word: it is an old topic, and the group, which is not let through beyond it, says what it has read.
+    """
+
+    view: TopicView
+    gate: Gate
+    ends: Mapping[int, int]
+    awaits_word: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a member reads by the views in force.
+
+    Attributes:
+        topics: what to subscribe to: names and patterns of the application, and topics of their chains.
+        left_out: topics that a pattern of the application matches and that are not read any more.
+        logical: new topic -> the name by which the application subscribes to its chain. Without those that it names.
+        old: new topic -> the view of the topic that it replaces.
+    """
+
+    reader: Reader
+    views: Mapping[str, TopicView]
+    topics: tuple[str, ...]
+    left_out: frozenset[str]
+    logical: Mapping[str, str]
+    old: Mapping[str, TopicView]
+    _led_to: Mapping[str, TopicView]
+    _ids: frozenset[str | None]
+    _topics: dict[str, TopicReading] = field(default_factory=dict, compare=False)
+
+    def view(self, topic: str) -> TopicView:
+        """Return the view of the topic that brokers have under a name: that of an alias is of one that is gone, and a
+        chain may lead back to its name (invariant I8)."""
+        found = self.views.get(topic)
+        return TopicView.unlisted(topic) if found is None or found.is_alias else found
+
+    def is_alias(self, topic: str) -> bool:
+        return topic in self.views and self.views[topic].is_alias
+
+    def topic(self, topic: str) -> TopicReading:
+        """Return what the member makes of ``topic``; worked out once."""
+        found = self._topics.get(topic)
+        if found is None:
+            view = self.view(topic)
+            waits = view.successor is not None and not self.reader.is_let_through(view)
+            found = TopicReading(view, self._gate(topic, view), _ends(view), bool(self.reader.group) and waits)
+            self._topics[topic] = found
+        return found
+
+    def gate(self, topic: str) -> Gate:
+        """Return what hides ``topic``, a topic that the member is assigned."""
+        return self.topic(topic).gate
+
+    def _gate(self, topic: str, view: TopicView) -> Gate:
+        if self.reader.follows and view.successor is not None and not self.reader.needs(view):
+            return Gate.LEFT
+        if topic in self.old:
+            return self._gates[topic]
+        is_known = topic in self._led_to or self.reader.names_topic(topic)
+        return Gate.ABSENT if is_known else Gate.UNNAMED
+
+    @cached_property
+    def _gates(self) -> Mapping[str, Gate]:
+        """Those of the new topics."""
+        is_ordered = self.reader.on_replace != "unordered"
+        passed = {view.topic_id: self._is_passed(view) for view in self.old.values()}
+        closed = {
+            topic
+            for topic in self.old
+            if is_ordered and not all(passed[view.topic_id] for view in topics_before(topic, self.old))
+        }
+        return {topic: Gate.CLOSED if topic in closed else Gate.OPEN for topic in self.old}
+
+    def _is_passed(self, old: TopicView) -> bool:
+        successor = old.successor
+        if successor is None or successor.gone or self.reader.is_let_through(old):
+            return True
+        group = self.reader.group
+        is_user = bool(group) and (group in successor.groups or not successor.groups_complete)
+        return successor.switched and not is_user and old.topic_id not in self._ids
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return the id of ``topic``, as far as it is known: a new topic has no record of its own."""
+        successor = self.old[topic].successor if topic in self.old else None
+        return self.view(topic).topic_id if successor is None else successor.topic_id
+
+    @cached_property
+    def new_topics(self) -> frozenset[str]:
+        """The topics among :attr:`topics` that replace another one."""
+        return frozenset(self.old).intersection(self.topics)
+
+
+def read(reader: Reader, views: Mapping[str, TopicView]) -> Reading:
+    """Return what ``reader`` reads by ``views``."""
+    old = predecessors(views)
+    led_to = {view.topic: view for name in _first_topics(reader, views) for view in links(name, views.get)}
+    if not reader.follows:
+        ids = frozenset(_id(views, topic) for topic in [*views, *reader.names] if reader.names_topic(topic))
+        return Reading(reader, views, reader.names, frozenset(), {}, old, {}, ids)
+    topics: dict[str, None] = {}
+    left_out: set[str] = set()
+    for name in reader.names:
+        if name.startswith("^"):
+            topics |= dict.fromkeys(_matched(reader, name, views, left_out))
+        else:
+            topics |= dict.fromkeys(read_topics(name, views.get, reader.needs))
+    ids = frozenset(view.topic_id for name in _first_topics(reader, views) for view in links(name, views.get))
+    chains = {topic: logical_topic(topic, reader.names_topic, old) for topic in old.keys() - set(reader.names)}
+    logical = {topic: name for topic, name in chains.items() if name != topic}
+    return Reading(reader, views, tuple(topics), frozenset(left_out), logical, old, led_to, ids)
+
+
+def _ends(view: TopicView) -> Mapping[int, int]:
+    if view.successor is not None:
+        return view.successor.read_up_to
+    ends = view.resume_offsets.items()
+    return {each: end for each, end in ends if view.mode(each) is PartitionMode.READ_ONLY}
+
+
+def _first_topics(reader: Reader, views: Mapping[str, TopicView]) -> Iterable[str]:
+    """The names from which the chains of ``reader`` begin."""
+    matched = (topic for topic in views if any(reader.match(each, topic) is not False for each in reader.patterns))
+    return dict.fromkeys([*(name for name in reader.names if not name.startswith("^")), *matched])
+
+
+def _id(views: Mapping[str, TopicView], topic: str) -> str | None:
+    return views[topic].topic_id if topic in views else None
+
+
+def _matched(reader: Reader, pattern: str, views: Mapping[str, TopicView], left_out: set[str]) -> list[str]:
+    """The pattern, and what it does not match of the chains of topics that it matches.
+
+    Args:
+        left_out: what it matches of them and is not read any more is added to it.
+    """
+    replaced = {topic for topic, view in views.items() if view.successor and reader.match(pattern, topic)}
+    needed = dict.fromkeys(topic for first in sorted(replaced) for topic in read_topics(first, views.get, reader.needs))
+    left_out |= replaced - needed.keys()
+    return [pattern, *(topic for topic in needed if reader.match(pattern, topic) is False)]

@@ -1,0 +1,124 @@
+"""Notes that ride on an application's own commits (:mod:`modeaware.clients.notes`), while it reads a topic to its end.
+
+A commit without metadata of a partition whose end is known is sent with the note, wherever it passes this package:
+``commit`` and ``store_offsets`` of the consumer, and ``send_offsets_to_transaction`` of a producer of this package. A
+``commit()`` without arguments is sent as it is, and the member adds its note by a commit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from modeaware.clients.actions import Committed
+from modeaware.clients.member import Member
+from modeaware.clients.named import PairedName
+from modeaware.clients.starts import Key
+from modeaware.clients.taken_metadata import notes_of
+from modeaware.confluent.offsets import key_of, metadata_of, parts_of
+from modeaware.confluent.retarget import Target
+from modeaware.librdkafka import Message, TopicPartition
+
+_PARAMETERS = ("message", "offsets", "asynchronous")
+
+
+class CommitNotes:
+    """The application's commits through one consumer.
+
+    Args:
+        commit, store_offsets: what they call, with the client first.
+        stock: the client's own methods.
+    """
+
+    def __init__(self, commit: Target, store_offsets: Target, member: Member, stock: Any) -> None:
+        self._member = member
+        self._stock = stock
+        self._own = commit, store_offsets
+        self._noting = partial(self._commit, commit), partial(self._store, store_offsets)
+
+    def methods(self, *, noting: bool) -> tuple[Target, Target]:
+        """Return what to call for ``commit`` and ``store_offsets``: where there is something to note, what has the
+        member learn of commits, and notes ride on them."""
+        return self._noting if noting else self._own
+
+    def for_transaction(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the offsets of a transaction with their notes."""
+        return [self._noted(each, each.offset, in_transaction=True) for each in offsets]
+
+    def _commit(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+        offsets = _offsets_of(given)
+        if len(args) > len(_PARAMETERS) or (offsets is None and ("message" in given or "offsets" in given)):
+            return method(consumer, *args, **kwargs)  # librdkafka refuses it
+        others = {name: value for name, value in given.items() if name not in ("message", "offsets")}
+        if offsets is None:
+            sent = self._positions(self._member.partitions)
+            result = method(consumer, **others)
+            if self._member.committing.stores:
+                self._member.committed({key: Committed(at) for key, at in sent.items() if self._is_new(key, at)})
+            return result
+        noted = self._with_notes(offsets)
+        result = method(consumer, offsets=noted, **others)
+        self._member.committed({key_of(each): Committed(each.offset, metadata_of(each)) for each in noted})
+        return result
+
+    def _store(self, method: Target, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        offsets = _offsets_of({**dict(zip(_PARAMETERS, args, strict=False)), **kwargs})
+        if offsets is None or len(args) > 2:
+            return method(consumer, *args, **kwargs)
+        noted = self._with_notes(offsets)
+        result = method(consumer, offsets=noted)
+        self._member.committed({key_of(each): Committed(each.offset, metadata_of(each)) for each in noted})
+        self._member.stored(map(key_of, noted))
+        return result
+
+    def _is_new(self, key: Key, at: int) -> bool:
+        committed = self._member.partitions[key].committed
+        return committed is None or committed.offset < at
+
+    def _positions(self, keys: Iterable[Key]) -> dict[Key, int]:
+        asked = parts_of(keys)
+        return {key_of(p): p.offset for p in self._stock.position(asked) if p.offset >= 0} if asked else {}
+
+    def _with_notes(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
+        offsets = list(offsets)
+        positions = self._positions(self._member.partitions.keys() & set(map(key_of, offsets)))
+        return [self._noted(each, positions.get(key_of(each))) for each in offsets]
+
+    def _noted(self, each: TopicPartition, position: int | None, *, in_transaction: bool = False) -> TopicPartition:
+        if metadata_of(each) or each.offset < 0:
+            return each
+        metadata = self._member.metadata(key_of(each), each.offset, position, in_transaction=in_transaction)
+        if not metadata:
+            return each
+        epoch: int | None = each.leader_epoch  # None where there is none
+        known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
+        return TopicPartition(each.topic, each.partition, each.offset, metadata, **known)
+
+
+def _offsets_of(given: dict[str, Any]) -> list[TopicPartition] | None:
+    message, offsets = given.get("message"), given.get("offsets")
+    if isinstance(offsets, list) and message is None and all(isinstance(each, TopicPartition) for each in offsets):
+        return offsets
+    if not isinstance(message, Message) or offsets is not None or message.error() is not None:
+        return None
+    return [behind(message, message.topic() or "")]
+
+
+def behind(message: Message, topic: str) -> TopicPartition:
+    """Return the offset behind a record, as librdkafka makes it of a message."""
+    partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
+    assert partition is not None
+    assert offset is not None
+    known: dict[str, Any] = {} if epoch is None else {"leader_epoch": epoch}
+    name = topic.physical if isinstance(topic, PairedName) else topic
+    return TopicPartition(name, partition, offset + 1, **known)
+
+
+def transactional_offsets(offsets: Any, metadata: Any) -> Any:
+    """Return ``offsets``, which a producer sends to its transaction with a group's metadata, with the notes of the
+    consumer that has returned this; as they are where there is none (any thread)."""
+    notes = notes_of(metadata) if isinstance(metadata, bytes) else None
+    is_usual = isinstance(offsets, list) and all(isinstance(each, TopicPartition) for each in offsets)
+    return notes.for_transaction(offsets) if notes is not None and is_usual else offsets

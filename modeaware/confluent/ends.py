@@ -1,0 +1,135 @@
+"""Ends that librdkafka reports (``enable.partition.eof``) of partitions in mode None.
+
+Of a paused partition librdkafka does not report the end, and an application may wait for the end of every partition. So
+where it wants them, a hidden partition in mode None that has nothing left to read is not paused before librdkafka has
+reported its end. All of it is for the polling thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from modeaware.clients.member import Member
+from modeaware.clients.partition import State
+from modeaware.clients.starts import Key
+from modeaware.confluent.names import physical_topic
+from modeaware.confluent.offsets import RETRY_S, key_of, parts_of
+from modeaware.librdkafka import KafkaError, Message, TopicPartition
+from modeaware.modes import PartitionMode
+
+
+class PartitionEnds:
+    """The ends of one consumer's hidden partitions.
+
+    Args:
+        stock: the client's own methods.
+        seek: seeks, unless librdkafka is not ready for that; returns whether it has.
+        wanted: the application is given the end of each partition.
+
+    Attributes:
+        retry_s: when to try again, on the monotonic clock: librdkafka was not ready for one of them.
+    """
+
+    def __init__(self, stock: Any, member: Member, seek: Callable[[TopicPartition], bool], *, wanted: bool) -> None:
+        self._stock = stock
+        self._member = member
+        self._seek = seek
+        self._ending: set[Key] = set()  # hidden ones that run until librdkafka reports their end
+        self._reported: dict[Key, int] = {}  # the last end that it has reported, of those that may be hidden
+        self._paused: set[Key] = set()
+        self.wanted = wanted
+        self.retry_s: float | None = None
+
+    def pause(self, keys: Collection[Key]) -> None:
+        """Hide ``keys``, each once its end is reported."""
+        self.run_to_end(keys)
+        if paused := set(keys) - self._ending:
+            self._stock.pause(parts_of(paused))
+            self._paused |= paused
+
+    def shown(self, keys: Collection[Key]) -> None:
+        """``keys`` are hidden no longer."""
+        self._ending.difference_update(keys)
+        self._paused.difference_update(keys)
+        for key in keys:
+            self._reported.pop(key, None)
+
+    def running(self, keys: Iterable[Key]) -> set[Key]:
+        """Return those of ``keys`` that are hidden and run until their end is reported."""
+        return self._ending.intersection(keys)
+
+    def sought(self, key: Key) -> None:
+        self._reported.pop(key, None)
+
+    def forget(self, keys: Collection[Key]) -> None:
+        """``keys`` are no longer assigned. librdkafka keeps what is paused."""
+        self._ending.difference_update(keys)
+        for key in keys:
+            self._reported.pop(key, None)
+
+    def run_to_end(self, keys: Iterable[Key] | None = None) -> None:
+        """Have hidden partitions in mode None that have nothing left to read run until their end is reported.
+
+        One that is read already goes on where it is, since librdkafka may have reported its end before; one whose
+        records were deleted, from its end. A record that arrives there nevertheless is delivered at once.
+
+        Args:
+            keys: None: all that are hidden.
+        """
+        self.retry_s = None
+        partitions = self._member.partitions
+        hidden = keys if keys is not None else (key for key, each in partitions.items() if _is_hidden(each.state))
+        ends = {key: end for key in hidden if (end := self._end_of(key)) is not None}
+        ends = {key: end for key, end in ends.items() if self._reported.get(key, -1) < end}
+        for place in self._stock.position(parts_of(ends.keys() - self._ending)) if ends else ():
+            key = key_of(place)
+            at = partitions[key].base if place.offset < 0 else place.offset
+            if at is None or at < ends[key]:
+                if key[1] not in self._member.reading.view(key[0]).reclaimed:
+                    continue
+                if not self._seek(TopicPartition(*key, ends[key])):
+                    self.retry_s = time.monotonic() + RETRY_S
+                    continue
+                partitions[key].sought(ends[key])
+            self._ending.add(key)
+        if resumed := self._ending & self._paused:
+            self._paused -= resumed
+            if free := resumed - self._member.paused:
+                self._stock.resume(parts_of(free))
+
+    def end_of(self, key: Key) -> int | None:
+        """Return the end of a partition in mode None behind records that were deleted, where ends are wanted."""
+        end = self._end_of(key)
+        return end if end is not None and key[1] in self._member.reading.view(key[0]).reclaimed else None
+
+    def _end_of(self, key: Key) -> int | None:
+        view = self._member.reading.view(key[0])
+        each = self._member.partitions.get(key)
+        is_hidden = self.wanted and view.mode(key[1]) is PartitionMode.NONE
+        if not is_hidden or each is None or each.state in (State.WITHHELD, State.HIDDEN_BY_GATE, State.DECLINED):
+            return None
+        return view.resume_offsets.get(key[1])
+
+    def take(self, messages: Iterable[Message]) -> None:
+        """Note the ends that are among ``messages``, and pause the hidden partitions that have them.
+
+        The position does not show whether an end was reported: behind the marker of a transaction it is short of it.
+        """
+        for message in messages:
+            error, partition, end = message.error(), message.partition(), message.offset()
+            if error is None or error.code() != KafkaError._PARTITION_EOF or partition is None or end is None:
+                continue
+            key = (physical_topic(message) or "", partition)
+            if key in self._member.partitions:
+                self._reported[key] = end
+            if key in self._ending:
+                self._ending.discard(key)
+                if self._end_of(key) is not None:
+                    self._stock.pause(parts_of({key}))
+                    self._paused.add(key)
+
+
+def _is_hidden(state: State) -> bool:
+    return state is State.HIDDEN_BY_MODE

@@ -1,0 +1,88 @@
+"""What a member requests of brokers (:class:`~modeaware.clients.actions.Asked`), by librdkafka.
+
+All of it is for the polling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modeaware.clients.actions import Asked, Start
+from modeaware.clients.member import Member
+from modeaware.clients.places import find_places
+from modeaware.clients.starts import Key, Starts
+from modeaware.confluent.offsets import ANSWER_S, LibrdkafkaOffsets, Onlooker, commits_of, parts_of, positions
+from modeaware.confluent.ownership import Ownership
+from modeaware.confluent.patterns import NewTopicProbe
+
+
+class Requests:
+    """The requests of one member.
+
+    Args:
+        stock: the client's own methods.
+        onlooker: what requests offsets of topics that need not be assigned.
+        offsets: the client's.
+    """
+
+    def __init__(
+        self,
+        stock: Any,
+        onlooker: Onlooker,
+        member: Member,
+        starts: Starts,
+        offsets: LibrdkafkaOffsets,
+        ownership: Ownership,
+    ) -> None:
+        self._stock = stock
+        self._onlooker = onlooker
+        self._member = member
+        self._starts = starts
+        self._offsets = offsets
+        self._other_offsets = LibrdkafkaOffsets(onlooker, member.reading.reader.group)
+        self._ownership = ownership
+        self._probe = NewTopicProbe(stock, onlooker)
+
+    def answer(self, what: Asked, keys: frozenset[Key], given: set[Key], *, inside: bool) -> Mapping[Key, Any]:
+        """Return what is known of ``keys`` by now, without those about which no answer came.
+
+        Args:
+            given: what the group gave to this member.
+            inside: within a callback of librdkafka.
+
+        Raises:
+            KafkaException: nothing is known.
+        """
+        match what:
+            case Asked.STARTS:
+                return self._find_starts(keys, self._offsets)
+            case Asked.OTHER_STARTS:
+                return self._find_starts(keys, self._other_offsets)
+            case Asked.PLACES:
+                return find_places(
+                    positions(self._stock, keys), self._starts, self._offsets, self._offsets.log_starts_now
+                )
+            case Asked.COMMITTED:
+                # Another client's request may overtake this one's commits. Of others librdkafka would keep each.
+                own = keys & self._member.partitions.keys()
+                others = keys - own
+                found = commits_of(self._stock.committed(parts_of(own), timeout=ANSWER_S)) if own else {}
+                return found | (commits_of(self._onlooker.committed(parts_of(others), ANSWER_S)) if others else {})
+            case Asked.OWNED:
+                return {key: not self._ownership.lacks_owner({key[0]}, given) for key in keys}
+            case Asked.TOPICS:
+                return dict.fromkeys(self._present(keys, inside=inside), True)
+
+    def _present(self, keys: frozenset[Key], *, inside: bool) -> list[Key]:
+        old = self._member.reading.old
+        is_switched = {key[0]: (each := old[key[0]].successor) is not None and each.switched for key in keys}
+        new = {topic for topic, switched in is_switched.items() if not switched}
+        present = self._probe.present(new, inside=inside) if new else set()
+        return [key for key in keys if is_switched[key[0]] or key[0] in present]
+
+    def _find_starts(self, keys: frozenset[Key], offsets: LibrdkafkaOffsets) -> dict[Key, Start]:
+        if self._member.manual:
+            return dict.fromkeys(keys, Start(None))
+        starts = self._starts.find(keys, offsets).starts
+        return {key: Start(starts.get(key), at) for key, at in offsets.commits.items()}

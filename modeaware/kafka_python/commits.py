@@ -1,0 +1,123 @@
+"""Notes that ride on a kafka-python consumer's commits (:mod:`modeaware.notes`), while it reads a topic to its end.
+
+kafka-python sends all commits through two methods of its coordinator: the application's, those of its timer, and those
+before a rebalance and at the end. So a commit without metadata of a partition whose end is known is sent with the note
+whoever makes it, and no commit of kafka-python's wipes a note. The member learns what was answered.
+
+For the polling thread, and for kafka-python's own thread while the polling thread waits for it. A producer may send
+offsets from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from modeaware.clients.member import Member
+from modeaware.clients.partition import State
+from modeaware.clients.taken_metadata import notes_of
+from modeaware.kafka_python._gateway import ConsumerGroupMetadata, OffsetAndMetadata
+from modeaware.kafka_python.offsets import METADATA_END, Partition, Parts, as_committed
+
+Commits = dict[Partition, Any]
+
+
+class CommitNotes:
+    """The commits of one consumer.
+
+    Args:
+        parts: their coordinator sends what :class:`CommitNotes` makes of a commit from now on, and their subscription
+            returns what is to be committed of what was read.
+    """
+
+    def __init__(self, member: Member, parts: Parts) -> None:
+        self._member = member
+        self._subscription = parts.subscription
+        self._coordinator = coordinator = parts.coordinator
+        self._kind = type(coordinator)
+        coordinator.commit_offsets_async = self._commit_async
+        coordinator._commit_offsets_sync_async = self._commit_sync
+        parts.subscription.all_consumed_offsets = self.consumed
+
+    def consumed(self) -> Commits:
+        """Return what kafka-python commits where the application names no offsets: nothing of partitions behind a gate,
+        whose commits would say that the group was let through, nor of those that are to be read again."""
+        every: Commits = type(self._subscription).all_consumed_offsets(self._subscription)
+        if not self._subscription.partitions_auto_assigned():
+            return every
+        partitions = self._member.partitions
+        return {p: at for p, at in every.items() if p in partitions and partitions[p].state in _COMMITTED}
+
+    def send(self, offsets: Commits, answered: Callable[[Commits | None], None]) -> None:
+        """Commit for the member, which hears of it in a later poll.
+
+        Args:
+            answered: is called with what was committed, its notes included; None: it was not, or that is not known.
+        """
+        noted = self._with_notes(offsets)
+        self._kind.commit_offsets_async(
+            self._coordinator, noted, lambda _, answer: answered(None if isinstance(answer, Exception) else noted)
+        )
+
+    def for_transaction(self, offsets: Any) -> Any:
+        """Return the offsets of a transaction with their notes (any thread)."""
+        if not _is_usual(offsets):
+            return offsets  # kafka-python's to refuse
+        return {p: self._noted(p, at, at.offset, in_transaction=True) for p, at in offsets.items()}
+
+    def _commit_async(self, offsets: Any, callback: Callable[[Any, Any], Any] | None = None) -> Any:
+        if not _is_usual(offsets):
+            return self._kind.commit_offsets_async(self._coordinator, offsets, callback)
+        own = callback or self._coordinator.config["default_offset_commit_callback"]
+        noted = self._with_notes(offsets)
+
+        def answered(_: Any, answer: Any) -> None:
+            if isinstance(answer, Exception):
+                self._member.doubted(noted)
+            own(offsets, answer)
+
+        self._learn(noted)  # now: a note that is sent before the answer comes must not set it back
+        return self._kind.commit_offsets_async(self._coordinator, noted, answered)
+
+    async def _commit_sync(self, offsets: Commits, timeout_ms: float | None = None) -> Any:
+        noted = self._with_notes(offsets)
+        self._member.doubted(noted)  # until it is answered
+        answer = await self._kind._commit_offsets_sync_async(self._coordinator, noted, timeout_ms)
+        self._learn(noted)
+        return answer
+
+    def _learn(self, sent: Commits) -> None:
+        self._member.committed({p: as_committed(at) for p, at in sent.items()})
+
+    def _with_notes(self, offsets: Commits) -> Commits:
+        return {p: self._noted(p, at, self._position(p)) for p, at in offsets.items()}
+
+    def _position(self, partition: Partition) -> int | None:
+        state = self._subscription.assignment.get(partition)
+        place = None if state is None else state.position
+        return None if place is None else int(place.offset)
+
+    def _noted(self, partition: Partition, at: Any, position: int | None, *, in_transaction: bool = False) -> Any:
+        if at.metadata:
+            return at
+        note = self._member.metadata(partition, at.offset, position, in_transaction=in_transaction)
+        return at._replace(metadata=note + METADATA_END) if note else at
+
+
+_COMMITTED = (State.SHOWN, State.HIDDEN_BY_MODE)
+
+
+def _is_usual(offsets: Any) -> bool:
+    return isinstance(offsets, dict) and all(isinstance(at, OffsetAndMetadata) for at in offsets.values())
+
+
+def metadata_key(metadata: Any) -> Any:
+    """Return what names a consumer in the metadata of its group: without its state at that moment."""
+    return tuple(metadata[:4]) if isinstance(metadata, ConsumerGroupMetadata) else None
+
+
+def transactional_offsets(offsets: Any, metadata: Any) -> Any:
+    """Return ``offsets``, which a producer sends to its transaction with a group's metadata, with the notes of the
+    consumer that has returned this; as they are where there is none (any thread)."""
+    notes = notes_of(metadata_key(metadata))
+    return offsets if notes is None else notes.for_transaction(offsets)

@@ -1,0 +1,565 @@
+"""A kafka-python consumer as a member of its group: kafka-python's events for the member, the member's actions for it.
+
+All that is decided about partitions, gates, notes and starts is decided in :mod:`modeaware.clients.member`; this module
+and its neighbours only carry out. kafka-python is assigned all partitions that the group gave to this member. Those
+that the application does not hold are paused, and left out of what it sees, so each keeps its owner in the group.
+
+What kafka-python (3.0.12) is like:
+
+* It calls a rebalance listener in its own thread, while the polling thread waits, and nothing may wait for brokers
+  there. So a revocation is shown there, and an assignment is only noted. The polling thread takes the assignment before
+  it fetches (:meth:`Membership.apply`).
+* It keeps the position and the pause of a partition for as long as that is assigned, under an eager protocol also
+  through a rebalance.
+* It looks for a loss of the membership before a join alone, and keeps the positions of what is assigned again, though
+  others have read on, and the name may be another topic's by then. So partitions are dropped first that a member loses
+  while it joins, or whose topic it leaves and comes back to within one join (:meth:`Membership._drop_stale`).
+
+The member's own commits are sent without waiting, and answered in a later poll.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from modeaware.callouts import get_logger
+from modeaware.clients.actions import (
+    Action,
+    Asked,
+    Assign,
+    Commit,
+    CommitStored,
+    Committed,
+    Event,
+    Pause,
+    Request,
+    Resume,
+    Seek,
+    Show,
+    Start,
+    Subscribe,
+)
+from modeaware.clients.member import Member
+from modeaware.clients.member_views import MemberViews
+from modeaware.clients.partition import State
+from modeaware.clients.places import find_places
+from modeaware.clients.starts import Key, Starts
+from modeaware.clients.taken_metadata import metadata_taken
+from modeaware.clients.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
+from modeaware.kafka_python._gateway import (
+    AsyncConsumerRebalanceListener,
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    TopicPartition,
+)
+from modeaware.kafka_python.assignors import ReadableAssignor
+from modeaware.kafka_python.commits import CommitNotes, Commits, metadata_key
+from modeaware.kafka_python.offsets import (
+    KafkaPythonOffsets,
+    Partition,
+    Parts,
+    as_committed,
+    partitions_of,
+    to_commit,
+)
+from modeaware.kafka_python.topics import Topics
+
+log = get_logger(__name__)
+
+LOOK_S = 0.1
+"""How often positions are looked at, where a topic is read to its end."""
+LEAST_ANSWER_MS = 250
+MOST_ANSWER_MS = 1000
+"""How long a poll waits for what the group has committed, within its timeout. It is requested again later."""
+COMMIT_TIMEOUT_MS = 5000
+_CALLBACKS = {
+    Event.ASSIGNED: "on_partitions_assigned",
+    Event.REVOKED: "on_partitions_revoked",
+    Event.LOST: "on_partitions_lost",
+}
+
+
+class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
+    """Stands between kafka-python's coordinator and the application's listener.
+
+    For the polling thread, and kafka-python's own thread while the former waits for it; :attr:`noted` for any.
+
+    Args:
+        parts: of the consumer, which is not kept alive.
+        auto_commit: kafka-python commits all positions before a rebalance.
+
+    Attributes:
+        views: the views that the member decides by.
+        in_group: the consumer has a group.
+        inner: the application's listener, of either kind, or None.
+        noted: there is something to be looked at.
+        changed: topics whose modes have changed since the last assignment.
+        rejoins: rebalances that were requested.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        member: Member,
+        starts: Starts,
+        views: MemberViews,
+        topics: Topics,
+        *,
+        in_group: bool,
+        auto_commit: bool,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._parts = parts
+        self._subscription = parts.subscription
+        self._starts = starts
+        self.views = views
+        self._topics = topics
+        self.in_group = in_group
+        self._auto_commit = auto_commit
+        self._now_s = now_s
+        self.member = member
+        self.notes = CommitNotes(member, parts)
+        self.inner: Any = None
+        self.noted = True
+        self.changed: set[str] = set()
+        self.rejoins = 0
+        self._arrived: set[Partition] | None = None  # assigned, and not taken yet
+        self._paused: set[Key] = set()  # what the application had paused of what is revoked under an eager protocol
+        self._is_lost = False  # the group has dropped this member since its last join
+        self._showing: Show | None = None
+        self._timeout_ms = 0.0
+        self._looked_s = 0.0
+        self._watches = False
+        self._drop_stale()
+
+    # What kafka-python calls, in its own thread
+
+    async def on_partitions_assigned(self, assigned: Iterable[Partition]) -> None:
+        before = self._arrived if self._arrived is not None and self.member.traits.incremental else set()
+        self._arrived = before | set(assigned)
+
+    async def on_partitions_revoked(self, revoked: Iterable[Partition]) -> None:
+        keys = set(revoked)
+        idle = {} if self._auto_commit else {key: at for key, at in self._leaving().items() if key in keys}
+        try:
+            await self._let_go(keys, lost=False)
+        finally:
+            await self._commit_starts(idle, COMMIT_TIMEOUT_MS)
+
+    async def on_partitions_lost(self, lost: Iterable[Partition]) -> None:
+        await self._let_go(set(lost), lost=True)
+
+    async def _let_go(self, keys: set[Partition], *, lost: bool) -> None:
+        self.noted = True
+        if self.member.traits.incremental:
+            self._arrived = (self._arrived or set()) - keys or None
+        else:
+            self._arrived, self._paused = None, self.member.paused.intersection(keys)
+        self.member.revoked(keys, lost=lost)
+        while isinstance(show := self.member.next(self._now_s(), rebalancing=True), Show):
+            await self._call(show)
+
+    async def _call(self, show: Show) -> None:
+        """Call the application's listener, synchronous or not."""
+        self._showing, has_returned = show, False
+        try:
+            if (listener := self._listener) is not None:
+                answer = getattr(listener, _CALLBACKS[show.event])(partitions_of(show.keys))
+                if inspect.isawaitable(answer):
+                    await answer
+            has_returned = True
+        finally:
+            self._showing = None
+            if has_returned:
+                self.member.done(show, None, self._now_s())
+            else:
+                self.member.failed(show, self._now_s())
+
+    async def _commit_starts(self, idle: Mapping[Key, int], timeout_ms: float) -> None:
+        """Commit where partitions have started that delivered nothing, unless an earlier owner, or the application by
+        other means, has committed since."""
+        if not idle:
+            return
+        coordinator = self._parts.coordinator
+        try:
+            found = await coordinator.fetch_committed_offsets_async(partitions_of(idle), timeout_ms=timeout_ms)
+            without = {TopicPartition(*key): to_commit(Committed(at)) for key, at in idle.items() if key not in found}
+            await coordinator._commit_offsets_sync_async(without, timeout_ms=timeout_ms)
+            self._starts.has_commit.update(idle)
+        except KafkaError as error:
+            log.warning("start offsets of %d idle partitions not committed: %s", len(idle), error)
+
+    def _drop_stale(self) -> None:
+        """Have partitions that a member loses while it joins start anew if they are assigned to it again."""
+        coordinator = self._parts.coordinator
+        kind = type(coordinator)
+
+        def reset_generation(*args: Any, **kwargs: Any) -> None:
+            self._is_lost = True
+            kind.reset_generation(coordinator, *args, **kwargs)
+
+        async def on_join_complete(*joined: Any, **named: Any) -> None:
+            is_lost, self._is_lost, left, self._topics.left = self._is_lost, False, self._topics.left, set()
+            stale = {p for p in self._subscription.assigned_partitions() if is_lost or p.topic in left}
+            try:
+                if stale and self.member.traits.incremental:  # by an eager protocol all was revoked before
+                    await self.on_partitions_lost(stale)
+            except Exception as error:
+                raise _callback_failed() from error
+            finally:
+                self._forget(stale)
+                await kind._on_join_complete_async(coordinator, *joined, **named)
+
+        coordinator.reset_generation = reset_generation
+        coordinator._on_join_complete_async = on_join_complete
+
+    def _forget(self, partitions: Collection[Partition]) -> None:
+        self._starts.forget(partitions)
+        with self._subscription._lock:
+            for partition in partitions:
+                self._subscription.assignment.pop(partition, None)
+
+    # What the application does itself
+
+    def subscribe(self, names: Iterable[str], listener: Any) -> None:
+        """The application subscribes, and kafka-python has done it."""
+        self.inner, self._topics.names = listener, tuple(names)
+        self.member.subscribe(self._topics.names, sees_revocations=listener is not None and self.in_group)
+        self.noted = True
+
+    def unsubscribe(self) -> None:
+        self.inner, self._topics.names, self._arrived = None, (), None
+        self.member.unsubscribe()
+        self.member.unassigned_by_application()
+        self.noted = True
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """The application assigns ``partitions``, and kafka-python has done it."""
+        keys = set(partitions)
+        paused = set(self.member.paused)
+        self.views.verify({topic for topic, _ in keys})
+        self.views.follow()
+        self._starts.keep(keys)
+        self.member.assigned_by_application(dict.fromkeys(keys))
+        self._keep_pauses(keys, paused)
+        self._run(rebalancing=True)
+        self.views.follow()
+        self.noted = True
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        self.member.pause(partitions)
+        self.noted = True
+
+    def resume(self, partitions: Collection[Partition]) -> list[Partition]:
+        """Return those of ``partitions`` that kafka-python resumes now."""
+        now = self.member.resume(partitions)
+        self.noted = True
+        return [each for each in partitions if each in now]
+
+    def sought(self, partitions: Iterable[Partition], offset: int | None = None) -> None:
+        """The application has sought ``offset``; None: kafka-python requests which one that is."""
+        for each in partitions:
+            self.member.sought(each, -1 if offset is None else offset)
+            self._starts.started(each, offset)
+        self.noted = True
+
+    def commits_with_transactions(self, metadata: Any) -> None:
+        """The application has taken the group's metadata."""
+        self.member.commits_with_transactions()
+        metadata_taken(metadata_key(metadata), self.notes)
+
+    def held(self) -> set[Partition]:
+        """Return what the application sees."""
+        shown = {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
+        if self._showing is not None and self._showing.event is Event.ASSIGNED:
+            shown |= self._showing.keys
+        return {each for each in self._subscription.assigned_partitions() if each in shown}
+
+    def paused(self) -> set[Partition]:
+        """Return what the application has paused of it."""
+        return {each for each in self.held() if each in self.member.paused}
+
+    def place_missing(self, timeout_ms: float | None) -> None:
+        """Find the starts of partitions that kafka-python has no position of, and show nothing: the application, which
+        may be in its listener, requests a position."""
+        missing = self._subscription.missing_fetch_positions()
+        if not missing:
+            return
+        self._timeout_ms = MOST_ANSWER_MS if timeout_ms is None else timeout_ms
+        try:
+            self._assign({key: each.offset for key, each in self._find_starts(frozenset(missing)).items()})
+        except KafkaTimeoutError as error:
+            log.debug("starts of %d partitions not known: %s", len(missing), error)
+
+    # Polls
+
+    def apply(self, timeout_ms: float) -> None:
+        """Do what is due, by the views in force; between records, and before kafka-python fetches.
+
+        Args:
+            timeout_ms: what is left of the application's poll.
+
+        Raises:
+            KafkaError: the application's listener has raised; or the starts of partitions could not be requested.
+        """
+        if not self.in_group:
+            self._take_assignment()
+        due_s = self.due_s()
+        if not self.noted and self._arrived is None and (due_s is None or due_s > self._now_s()):
+            return
+        self._timeout_ms, self.noted, is_done = timeout_ms, False, False
+        try:
+            self._take_arrived()
+            self.views.follow()
+            self._commit_leaving()
+            self._rejoin_if_stale()
+            self._look()
+            self._run()
+            is_done = True
+        finally:
+            self.noted |= not is_done  # the next poll tries again
+
+    def due_s(self) -> float | None:
+        """Return when :meth:`apply` is to do something, on the monotonic clock; None: when something happens."""
+        times = [self.member.due_s, self._looked_s + LOOK_S if self._watches else None]
+        return min((at for at in times if at is not None), default=None)
+
+    def _take_assignment(self) -> None:
+        """Without a group, kafka-python assigns all partitions by itself, whenever it learns of some."""
+        if not self._subscription.partitions_auto_assigned():
+            return
+        assigned = self._subscription.assigned_partitions()
+        if gone := self.member.partitions.keys() - assigned:
+            self.member.revoked(gone)
+            self.noted = True
+        if new := assigned - self.member.partitions.keys():
+            self._arrived = new
+
+    def _take_arrived(self) -> None:
+        """Take what the group has given to this member."""
+        if self._arrived is None:
+            return
+        assigned = self._subscription.assigned_partitions()
+        arrived = self._arrived & assigned
+        self.views.before_assignment({topic for topic, _ in arrived})
+        self._parts.coordinator._offset_fetch_futures.clear()  # answers to an earlier member
+        self._starts.keep(assigned)
+        self._arrived = None
+        self.changed.clear()
+        self.member.assigned(arrived)
+        self._keep_pauses(arrived, self._paused)
+        self._paused = set()
+
+    def _keep_pauses(self, keys: Iterable[Partition], paused: Collection[Key]) -> None:
+        """kafka-python keeps the pauses of partitions that were assigned before: the application's stay."""
+        for key in keys:
+            if self._subscription.is_paused(key):
+                if key in paused:
+                    self.member.pause([key])
+                else:
+                    self._subscription.resume(key)
+
+    def _look(self) -> None:
+        self._looked_s = self._now_s()
+        if watched := self.member.watched():
+            self.member.polled({key: self._given(key) for key in watched})
+
+    def _given(self, key: Key) -> int | None:
+        """Up to where the application was given records since the assignment or a seek; None: none."""
+        at = self._position(key)
+        return None if at == self.member.partitions[key].base else at
+
+    def _position(self, key: Key) -> int | None:
+        state = self._subscription.assignment.get(key)
+        place = None if state is None else state.position
+        return None if place is None else int(place.offset)
+
+    def _leaving(self) -> dict[Key, int]:
+        """What to commit for the next owners: the starts of partitions that delivered nothing and have no commit, where
+        a change of modes may have brought a rebalance about."""
+        held = [
+            key for key, each in self.member.partitions.items() if each.state in (State.SHOWN, State.HIDDEN_BY_MODE)
+        ]
+        idle = self._starts.idle([key for key in held if key[0] in self.changed], leaving=True)
+        return {key: at for key, at in idle.items() if self._position(key) == at}
+
+    def _commit_leaving(self) -> None:
+        """Under a cooperative protocol positions are gone when a revocation comes: commit before that, unless
+        kafka-python commits all positions."""
+        if self._is_grouped and self.member.traits.incremental and not self._auto_commit and (idle := self._leaving()):
+            self._parts.net.run(self._commit_starts, idle, self._answer_ms)
+
+    def _rejoin_if_stale(self) -> None:
+        """Request a rebalance, if this member leads the group and other partitions are readable than it assigned by."""
+        coordinator = self._parts.coordinator
+        if not coordinator._is_leader or coordinator.rejoin_needed:
+            return
+        # The other assignors may be of earlier generations, by another protocol.
+        assignor = coordinator._assignors.get(coordinator._generation.protocol)
+        if isinstance(assignor, ReadableAssignor) and assignor.stale():
+            log.info("%s: requesting a rebalance, the readable partitions have changed", self._topics.group_id)
+            self.rejoins += 1
+            coordinator.request_rejoin()
+
+    @property
+    def _is_grouped(self) -> bool:
+        return self.in_group and bool(self._subscription.partitions_auto_assigned())
+
+    @property
+    def _listener(self) -> Any:
+        return self.inner if self._is_grouped else None
+
+    # Actions
+
+    def _run(self, *, rebalancing: bool = False) -> None:
+        """Carry out what is to be done now."""
+        coordinator = self._parts.coordinator
+        self.member.joining = coordinator.generation_if_stable() is None or coordinator.need_rejoin()
+        while (action := self.member.next(self._now_s(), rebalancing=rebalancing)) is not None:
+            if isinstance(action, Show):
+                self._show(action)
+            elif isinstance(action, Commit | CommitStored):
+                self._send(action)
+            else:
+                try:
+                    answer = self._carry_out(action)
+                except KafkaError as error:
+                    if not _is_repeated(action, error):
+                        raise
+                    log.debug("%s: %s: %s", self._topics.group_id, action, error)
+                    self.member.failed(action, self._now_s())
+                else:
+                    self.member.done(action, answer, self._now_s())
+        self._watches = bool(self.member.watched())
+
+    def _show(self, show: Show) -> None:
+        log.debug("%s: showing that %d partitions are %s", self._topics.group_id, len(show.keys), show.event.value)
+        if self._listener is None:
+            self.member.done(show, None, self._now_s())
+            return
+        try:
+            self._parts.net.run(self._call, show)  # in kafka-python's thread, as in a rebalance
+        except Exception as error:
+            raise _callback_failed() from error
+
+    def _carry_out(self, action: Action) -> Any:
+        match action:
+            case Assign(places):
+                self._assign(places)
+            case Pause(keys):
+                self._pause(keys)
+            case Resume(keys):
+                TALLY.add(PARTITIONS_TAKEN_UP, len(keys))
+                for key in keys & self._subscription.assigned_partitions():
+                    self._subscription.resume(key)
+            case Seek(places):
+                self._seek(places)
+                return places.keys()
+            case Subscribe():
+                self._topics.subscribe(action)
+            case Request(what, keys):
+                return self._request(what, keys)
+        return None
+
+    def _assign(self, places: Mapping[Key, int | None]) -> None:
+        """Have partitions read from ``places``; where the application has sought, or kafka-python read before, they are
+        read from there.
+
+        Raises:
+            NoOffsetForPartitionError: as from kafka-python, for partitions without a start.
+        """
+        missing = self._subscription.missing_fetch_positions()
+        self._seek({key: at for key, at in places.items() if key in missing})
+        unknown = {key for key, at in places.items() if at is None and key in missing}
+        if unknown and not self.member.manual:
+            raise NoOffsetForPartitionError(partitions_of(unknown))
+
+    def _seek(self, places: Mapping[Key, int | None]) -> None:
+        for key in places.keys() & self._subscription.assigned_partitions():
+            if (at := places[key]) is not None:
+                self._subscription.seek(TopicPartition(*key), at)
+                self._starts.started(key, at)
+
+    def _pause(self, keys: Collection[Key]) -> None:
+        TALLY.add(PARTITIONS_LEFT_OUT, len(keys))
+        for key in keys & self._subscription.assigned_partitions():
+            self._subscription.pause(key)
+            self._starts.hidden(key)
+
+    def _send(self, action: Commit | CommitStored) -> None:
+        def answered(committed: Commits | None) -> None:
+            self.noted = True
+            if committed is None:
+                self.member.failed(action, self._now_s())
+            else:
+                self.member.done(action, {key: as_committed(at) for key, at in committed.items()}, self._now_s())
+
+        if isinstance(action, Commit):
+            offsets = {TopicPartition(*key): to_commit(at) for key, at in action.offsets.items()}
+        else:
+            offsets = self.notes.consumed()
+        self.notes.send(offsets, answered)
+        self.member.begun(action)
+
+    # Requests
+
+    def _request(self, what: Asked, keys: frozenset[Key]) -> Mapping[Key, Any]:
+        match what:
+            case Asked.STARTS:
+                return self._find_starts(keys)
+            case Asked.OTHER_STARTS:
+                found = self._starts.find(keys, self._offsets(), ask_again=True).starts
+                return {key: Start(at) for key, at in found.items()}
+            case Asked.PLACES:
+                return self._find_places(keys)
+            case Asked.COMMITTED:
+                return self._offsets().committed_now(keys)
+            case Asked.OWNED:
+                return {}
+            case Asked.TOPICS:
+                return dict.fromkeys(keys, True)  # one that brokers do not have yet is no error for kafka-python
+
+    def _offsets(self) -> KafkaPythonOffsets:
+        """What requests offsets in mid-life."""
+        return KafkaPythonOffsets(self._parts, self._answer_ms)
+
+    @property
+    def _answer_ms(self) -> float:
+        return min(max(self._timeout_ms, LEAST_ANSWER_MS), MOST_ANSWER_MS)
+
+    def _find_starts(self, keys: frozenset[Key]) -> dict[Key, Start]:
+        if self.member.manual:
+            return dict.fromkeys(keys, Start(None))
+        offsets = KafkaPythonOffsets(self._parts, self._timeout_ms)
+        positions = {key: at for key in keys if (at := self._position(key)) is not None}
+        found: dict[Key, Start] = {}
+        if new := keys - positions.keys():
+            self.views.verify({topic for topic, _ in new})
+            starts, unknown = self._starts.find(new, offsets, group=self.in_group, ask_again=True)
+            found = {key: Start(starts.get(key), offsets.commits.get(key)) for key in new - unknown}
+            if unknown:
+                self._parts.cluster.request_update()
+        if positions:  # kafka-python reads on, or the application has sought
+            commits = offsets.committed_now(positions.keys()) if self.in_group else {}
+            found |= {key: Start(at, commits.get(key)) for key, at in positions.items()}
+        return found
+
+    def _find_places(self, keys: frozenset[Key]) -> Mapping[Key, Any]:
+        positions = {key: self._position(key) for key in keys}
+        given = {key: None if at == self._starts.start_of(key) else at for key, at in positions.items()}
+        offsets = self._offsets()
+        return find_places(given, self._starts, offsets, offsets.log_starts_by_topic, group=self.in_group)
+
+
+def _is_repeated(action: Action, error: Exception) -> bool:
+    """Whether a request is made again without a word; where partitions start is for the application to hear of."""
+    return isinstance(action, Request) and (action.what is not Asked.STARTS or isinstance(error, KafkaTimeoutError))
+
+
+def _callback_failed() -> Exception:
+    failed: Callable[[str], Exception] = KafkaError
+    return failed("User rebalance callback throws an error")

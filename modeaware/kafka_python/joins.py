@@ -1,0 +1,48 @@
+"""Joins of a kafka-python consumer that end between two polls.
+
+kafka-python (3.0.12) joins its group in a task, for which a poll waits up to its timeout. A later poll that finds the
+task ended forgets its result, and joins again. Brokers answer the requests of one connection in their order. So a call
+between two polls that requests something of the coordinator, what is committed say, returns when the join has ended:
+an application that makes such calls between short polls would never be assigned anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class _Ended(NamedTuple):
+    """A join that has ended: the generation, the assignment, and when it ended."""
+
+    generation: Any
+    assignment: bytes
+    at_s: float
+
+
+def keep_joins(coordinator: Any, now_s: Callable[[], float] = time.monotonic) -> None:
+    """Have a join that has ended between two polls taken by the next poll, in the place of another join.
+
+    A member sends no heartbeats while it joins. So a join is kept for half of the session timeout, within which brokers
+    keep the member.
+    """
+    join_and_sync = type(coordinator)._do_join_and_sync_async
+    keep_s = coordinator.config["session_timeout_ms"] / 2000
+    ended: _Ended | None = None
+
+    def is_of_use(last: _Ended) -> bool:
+        is_open = coordinator.rebalance_in_progress() and last.generation is coordinator._generation
+        is_current = coordinator._joined_subscription == coordinator._subscription.subscription
+        return is_open and is_current and now_s() < last.at_s + keep_s
+
+    async def join() -> Any:
+        nonlocal ended
+        last, ended = ended, None
+        if last is not None and is_of_use(last):
+            return last.assignment
+        assignment = await join_and_sync(coordinator)
+        ended = _Ended(coordinator._generation, assignment, now_s())
+        return assignment
+
+    coordinator._do_join_and_sync_async = join

@@ -1,0 +1,124 @@
+"""Offsets that kafka-python requests from brokers for a consumer, and the parts of kafka-python's consumer.
+
+All of it is for the polling thread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from modeaware.callouts import get_logger
+from modeaware.clients.actions import Committed
+from modeaware.clients.starts import Key
+from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError, OffsetAndMetadata, TopicPartition
+
+log = get_logger(__name__)
+
+Partition = Any
+"""kafka-python's TopicPartition: a tuple of topic and partition."""
+Offsets = dict[Partition, int]
+
+LEAST_LISTING_MS = 1000
+"""How long offsets are requested for at least, also within a shorter poll: kafka-python starts over each time."""
+MOST_LISTING_MS = 5000
+"""And at most, within a long poll: a broker that does not answer must not keep the others' from being read."""
+METADATA_END = "\0"
+"""Ends the metadata of our commits, as librdkafka ends it: without it, confluent_kafka's members of the group read on
+behind its end, and fail where that is no text."""
+
+
+class Parts(NamedTuple):
+    """The parts of a consumer of kafka-python's, which do not keep it alive."""
+
+    coordinator: Any
+    subscription: Any
+    fetcher: Any
+    cluster: Any
+    net: Any
+
+
+def partitions_of(keys: Iterable[Key]) -> set[Partition]:
+    return {TopicPartition(*key) for key in keys}
+
+
+def to_commit(at: Committed) -> Any:
+    """Return a commit as kafka-python sends it."""
+    return OffsetAndMetadata(at.offset, at.metadata and at.metadata.rstrip(METADATA_END) + METADATA_END, -1)
+
+
+def as_committed(at: Any) -> Committed:
+    """Return a commit as kafka-python has sent or found it."""
+    return Committed(at.offset, (at.metadata or "").rstrip(METADATA_END))
+
+
+class KafkaPythonOffsets:
+    """Offsets that kafka-python requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, within a poll
+    of ``timeout_ms``, after which ``committed`` raises KafkaTimeoutError.
+
+    Attributes:
+        commits: what :meth:`committed` has found last.
+    """
+
+    def __init__(self, parts: Parts, timeout_ms: float | None) -> None:
+        self._parts = parts
+        self._timeout_ms = timeout_ms
+        self.commits: dict[Key, Committed | None] = {}
+
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        self.commits = self._fetch(keys)
+        return {key: None if at is None else at.offset for key, at in self.commits.items()}
+
+    def _fetch(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
+        partitions = partitions_of(keys)
+        answer = self._parts.coordinator.fetch_committed_offsets(partitions, timeout_ms=self._timeout_ms)
+        return {key: as_committed(answer[key]) if key in answer else None for key in keys}
+
+    def committed_now(self, keys: Collection[Key]) -> dict[Key, Committed | None]:
+        """Return what the group has committed, metadata included: as of now. kafka-python keeps a request that was not
+        answered in time, and would take its answer for that of the next request."""
+        self._parts.coordinator._offset_fetch_futures.pop(frozenset(partitions_of(keys)), None)
+        return self._fetch(keys)
+
+    def committed_elsewhere(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        try:
+            return {key: None if at is None else at.offset for key, at in self._fetch(keys).items()}
+        except KafkaTimeoutError:
+            raise
+        except KafkaError as error:
+            log.warning("committed offsets of earlier topics not known: %s", error)
+            return {}
+
+    def log_starts(self, keys: Collection[Key]) -> Offsets:
+        return self._by_leader(self._parts.fetcher.beginning_offsets, keys)
+
+    def log_starts_by_topic(self, keys: Collection[Key]) -> Offsets:
+        """The same where a right to one of the topics may be missing."""
+        found: Offsets = {}
+        for topic in sorted({topic for topic, _ in keys}):
+            try:
+                found |= self.log_starts([key for key in keys if key[0] == topic])
+            except KafkaError as error:
+                log.warning("%s: not read yet, its log starts are not known: %s", topic, error)
+        return found
+
+    def log_ends(self, keys: Collection[Key]) -> Offsets:
+        return self._by_leader(self._parts.fetcher.end_offsets, keys)
+
+    def _by_leader(self, request: Callable[[list[Partition], float], Offsets], keys: Collection[Key]) -> Offsets:
+        """Request each broker's partitions apart: one that is away must not keep the others' from being read."""
+        timeout_ms = MOST_LISTING_MS if self._timeout_ms is None else self._timeout_ms
+        timeout_ms = min(max(timeout_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
+        leaders: dict[Any, list[Partition]] = defaultdict(list)
+        for partition in partitions_of(keys):
+            leaders[self._parts.cluster.leader_for_partition(partition)].append(partition)
+        found: Offsets = {}
+        for leader, led in leaders.items():
+            if leader in (None, -1):
+                continue
+            try:
+                found.update(request(led, timeout_ms))
+            except KafkaTimeoutError as error:
+                log.debug("start offsets of %s: %s", led, error)
+        return found

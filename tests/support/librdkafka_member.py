@@ -1,0 +1,227 @@
+"""A member of a group as :class:`~modeaware.confluent.group.Membership` makes it of librdkafka, over a client that
+answers from tables: requests, positions, commits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+
+from modeaware.clients.partition import State
+from modeaware.clients.starts import Key, Starts
+from modeaware.config import ClientConfig
+from modeaware.confluent.group import Callback, Membership, Subscription, member_of
+from modeaware.confluent.offsets import Onlooker
+from modeaware.confluent.own_commits import OwnCommits
+from modeaware.confluent.ownership import GroupConf
+from tests.support.fake_views import FakeViews
+
+SILENT = KafkaError._TIMED_OUT
+
+
+class Stock:
+    """A client and its group.
+
+    Attributes:
+        committed_offsets: what the group has committed: offset and metadata.
+        first, end: of the logs of partitions.
+        failures: method -> the codes that its next calls raise.
+        silent: partitions whose leader does not answer.
+        absent: topics that brokers do not have.
+        placed: partition -> where it was assigned; ``sought``: where it was sought since.
+    """
+
+    def __init__(self) -> None:
+        self.committed_offsets: dict[Key, tuple[int, str]] = {}
+        self.leader_epochs: dict[Key, int] = {}
+        self.first: dict[Key, int] = defaultdict(int)
+        self.end: dict[Key, int] = defaultdict(int)
+        self.positions: dict[Key, int] = {}
+        self.placed: dict[Key, TopicPartition] = {}
+        self.sought: dict[Key, int] = {}
+        self.paused: set[Key] = set()
+        self.failures: dict[str, list[int]] = defaultdict(list)
+        self.silent: set[Key] = set()
+        self.absent: set[str] = set()
+        self.commits: list[dict[Key, int]] = []
+        self.results: list[tuple[KafkaError | None, list[TopicPartition]]] = []
+        self.subscribed: tuple[str, ...] = ()
+        self.listings: list[set[str]] = []
+        self.renewed: list[str] = []
+        self.now_s = 0.0
+
+    def fail(self, method: str) -> None:
+        if self.failures[method]:
+            raise KafkaException(KafkaError(self.failures[method].pop(0)))
+
+    def memberid(self) -> str:
+        return "me"
+
+    def subscribe(self, topics: list[str], **callbacks: Any) -> None:
+        self.subscribed = tuple(topics)
+
+    def unsubscribe(self) -> None:
+        self.subscribed = ()
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.unassign()
+        self.incremental_assign(partitions)
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.placed |= {(p.topic, p.partition): p for p in partitions}
+
+    def unassign(self) -> None:
+        self.placed.clear()
+        self.positions.clear()
+        self.sought.clear()
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        for p in partitions:
+            self.placed.pop((p.topic, p.partition), None)
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition(*key) for key in self.placed]
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self.paused |= {(p.topic, p.partition) for p in partitions}
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self.paused -= {(p.topic, p.partition) for p in partitions}
+
+    def seek(self, partition: TopicPartition) -> None:
+        self.fail("seek")
+        self.sought[partition.topic, partition.partition] = partition.offset
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        keys = [(p.topic, p.partition) for p in partitions]
+        return [TopicPartition(*key, self.positions.get(key, OFFSET_INVALID)) for key in keys]
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.fail("committed")
+        found = []
+        for key in [(p.topic, p.partition) for p in partitions]:
+            offset, metadata = self.committed_offsets.get(key, (OFFSET_INVALID, ""))
+            found.append(TopicPartition(*key, offset, metadata, leader_epoch=self.leader_epochs.get(key, -1)))
+        return found
+
+    def commit(self, offsets: list[TopicPartition] | None = None, *, asynchronous: bool) -> list[TopicPartition] | None:
+        self.fail("commit")
+        parts = offsets or []
+        self.commits.append({(p.topic, p.partition): p.offset for p in parts})
+        self.committed_offsets |= {(p.topic, p.partition): (p.offset, p.metadata or "") for p in parts}
+        if not asynchronous:
+            return parts
+        self.results.append((None, parts))
+        return None
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.listings.append({p.topic for p in partitions})
+        self.fail("offsets_for_times")
+        return self.listed(partitions, timeout)
+
+    def listed(self, partitions: list[TopicPartition], timeout: float = 0.0) -> list[TopicPartition]:
+        keys = [(p.topic, p.partition) for p in partitions]
+        if not self.silent.isdisjoint(keys):
+            self.now_s += timeout
+            raise KafkaException(KafkaError(SILENT))
+        if self.absent.intersection(topic for topic, _ in keys):
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        tables = [self.first if p.offset == -2 else self.end for p in partitions]
+        return [TopicPartition(*key, table[key]) for key, table in zip(keys, tables, strict=True)]
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.renewed.append(topic)
+
+
+class SomeOnlooker(Onlooker):
+    """Answers as the client does, and lists topics."""
+
+    def __init__(self, stock: Stock) -> None:
+        self._stock = stock
+        self.there: set[str] = set()
+        self.sees_all = False
+        self.lists = self.closes = 0
+        self.listings: list[set[str]] = []
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return self._stock.committed(partitions, timeout)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.listings.append({p.topic for p in partitions})
+        return partitions if self.sees_all else self._stock.listed(partitions)
+
+    def topics(self) -> frozenset[str]:
+        self.lists += 1
+        return frozenset(self.there)
+
+    def close(self) -> None:
+        self.closes += 1
+
+
+class World:
+    """A member of group ``g``, what is around it, and its clock."""
+
+    def __init__(
+        self, reset: str = "latest", *names: str, config: Mapping[str, Any] | None = None, **conf: Any
+    ) -> None:
+        self.stock = Stock()
+        self.views = FakeViews()
+        self.now_s = 100.0
+        self.conf = GroupConf("g", may_be_range=False, offset_reset=reset, **conf)
+        self.starts = Starts(self.views, reset, "g")
+        self.onlooker = SomeOnlooker(self.stock)
+        self.ownership = SimpleNamespace(
+            changed=lambda topic: False,
+            before_join=lambda: None,
+            assigned=lambda given: given,
+            unsettled=False,
+            settle=lambda *_: None,
+            needs_rejoin=lambda given: False,
+            due_s=lambda: None,
+            withheld=set[Key](),
+        )
+        self.look_again = Mock()
+        self._commits = OwnCommits({})
+        self._on_commit = self._commits.listening({})["on_commit"]
+        self.member = member_of(self.conf, ClientConfig(**(config or {})))
+        stock: Any = self.stock
+        self.membership = Membership(
+            stock, lambda: None, self.conf, self.member, cast(Any, self.ownership), self.starts, self.onlooker,
+            self._commits, self.views, self.look_again, lambda: self.now_s,
+        )  # fmt: skip
+        if names:
+            self.subscribe(*names)
+
+    # What happens
+
+    def subscribe(self, *topics: str, on_assign: Callback | None = None, on_revoke: Callback | None = None) -> None:
+        """The application subscribes, or again."""
+        self.membership.subscription = Subscription(topics, on_assign, on_revoke)
+        self.membership.join()
+
+    def assign(self, *keys: Key) -> None:
+        """The group assigns these to the member."""
+        self.membership.on_assign(self.stock, [TopicPartition(*key) for key in keys])
+
+    def revoke(self, *keys: Key) -> None:
+        self.membership._revoke([TopicPartition(*key) for key in keys], lost=False)  # as librdkafka calls it
+
+    def poll(self, after_s: float = 0.0, *, inside: bool = False) -> None:
+        """The application polls: results of commits come, and what is due is done."""
+        self.now_s += after_s
+        results, self.stock.results = self.stock.results, []
+        for error, parts in results:
+            self._on_commit(error, parts)
+        self.membership.apply(inside=inside)
+
+    # What is seen
+
+    def held(self) -> set[Key]:
+        return {key for key, each in self.member.partitions.items() if each.state is State.SHOWN}
+
+    def starts_at(self, keys: Iterable[Key]) -> list[int]:
+        return [self.stock.placed[key].offset for key in keys]
