@@ -104,14 +104,15 @@ class Ends:
         )
 
     def unknown(self, ended: Iterable[Ended], how: Committing) -> list[Key]:
-        """Return the partitions at their ends of which it is not known what the group has committed."""
+        """Return the partitions at their ends, or of which the start is not known either, of which it is not known what
+        the group has committed."""
         return [
             each.key
             for each in ended
             if not each.partition.knows_commit
             and (each.is_old or not each.is_final)
             and not each.partition.needs_flush(each.end, how, paused=each.paused)
-            and max(each.partition.furthest, each.partition.given_up_to or 0) >= each.end
+            and each.partition.may_be_at(each.end)
         ]
 
     def to_say(self, ended: Iterable[Ended], how: Committing) -> Commit | CommitStored | None:

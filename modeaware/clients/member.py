@@ -693,5 +693,5 @@ class Member:
                 at = answer[key]
                 each.place, each.step = each.start if at is None else at.offset, Step.SEEK
             elif answer[key] is not None or not each.knows_commit:
-                each.committed, each.knows_commit = answer[key], True
+                each.learns_commit(answer[key])
         self._new.committed(self.reading, self.partitions, self.committing, keys, answer, now_s)

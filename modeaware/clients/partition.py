@@ -127,6 +127,18 @@ class Partition:
         """The offset up to which the application was given all; None: not known."""
         return self.base if self.position is None else self.position
 
+    def may_be_at(self, end: int) -> bool:
+        """Return whether the application was given all to ``end``, or nothing from a start that is not known."""
+        at = self.given_up_to
+        return at is None or max(self.furthest, at) >= end
+
+    def learns_commit(self, at: Committed | None) -> None:
+        """It is known what is committed. Where the library has decided the start, and has delivered nothing since, it
+        has begun there."""
+        self.committed, self.knows_commit = at, True
+        if at is not None and self.given_up_to is None:
+            self.start = self.base = at.offset
+
     def starts(self, found: Start) -> None:
         """Its start is known: that of the group, which the application's own choice overrides."""
         self.committed, self.knows_commit = found.committed, True

@@ -138,6 +138,22 @@ def test_pauses_and_seeks_of_the_application_are_kept_apart(
     assert read(consumer, 1) == [(0, 0)]
 
 
+def test_a_resumed_partition_goes_on_with_what_was_fetched_before_it_was_paused(
+    consumer_of: MakeConsumer, make_topic: MakeTopic, send: Send
+) -> None:
+    topic = make_topic(2)
+    zero = TopicPartition(topic, 0)
+    consumer = consumer_of(topic, max_poll_records=10)
+    await_held(consumer, range(2))
+    send(topic, 0, 15)
+    assert read(consumer, 10) == [(0, offset) for offset in range(10)]
+    consumer.pause(zero)
+    send(topic, 1, 1)
+    assert read(consumer, 1) == [(1, 0)], "the other partition is in line now"
+    consumer.resume(zero)
+    assert read(consumer, 5) == [(0, offset) for offset in range(10, 15)]
+
+
 def test_nothing_is_read_before_the_first_view(
     consumer_of: MakeConsumer, make_topic: MakeTopic, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -517,6 +517,11 @@ class World:
                 self.paused_by_application.discard(key)
                 self.paused -= self.member.resume([key])
 
+    def never_commits(self) -> bool:
+        """Whether nothing can be said for an application: it commits nothing, and the library has decided its start."""
+        unsaid = [key for key, each in self.member.partitions.items() if each.start is None and key not in self.commits]
+        return bool(unsaid) and self.application == "commits batches"
+
     # The walk
 
     def step(self) -> None:
@@ -558,6 +563,9 @@ class World:
             if attempt % 5 == 0:
                 self.control(is_late=True)
             if attempt % 25 == 0:
+                self.rebalance()
+            if attempt == 500 and self.never_commits():  # named by the controller: its application is started again
+                self.revoke(set(self.given))
                 self.rebalance()
             if self.stages == {"a": 6, "b": 6}:
                 break

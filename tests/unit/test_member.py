@@ -398,6 +398,14 @@ STORIES = {
         (do.view(replaced(read_up_to={0: 6, 1: END})), do.poll(a0=END), do.does()),
         (do.set(stored={A0: 6}), do.poll(a0=6), do.does("CommitStored", "commit a0=6 read")),
     ),
+    "start that librdkafka decides is what the group has committed, once it is known and nothing was delivered": Story(
+        (do.view(), do.poll(), do.set(silent={A0, A1}, committed={A0: Committed(END), A1: Committed(2)}, done=[])),
+        (do.assign(A0, A1), do.does("show assigned a0 a1", "starts a0 a1", "assign a0=None a1=None")),
+        (do.set(silent={B0}), do.view(replaced()), do.poll(1.0)),
+        do.does("committed a0 a1", "commit a0=5 read", "topics b0"),
+        (do.poll(a1=END), do.does("commit a1=2 given")),
+        automatic=False,
+    ),
     "commit that is not answered is repeated": Story(
         (*joined(A0), do.call("committed", {A0: Committed(END)}), do.set(silent={A0}), do.poll(a0=END)),
         (do.does("commit a0=5 read"), do.poll(0.05, a0=END), do.does()),

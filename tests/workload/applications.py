@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import kafka
 from confluent_kafka import TopicPartition
 
 from tests.workload.journal import Kind
 from tests.workload.reader import Reader
-from tests.workload.record import log_of
+from tests.workload.record import log_of, number_of
 
 WAIT_S = 0.1
 ALL = 10_000
@@ -123,3 +124,37 @@ class Handover(_Handled):
 
     def note(self, messages: list[Any]) -> None:
         self.take(messages)
+
+
+class KafkaPythonHandover(Handover):
+    """The same with a consumer of kafka-python's kind."""
+
+    def subscribe(self) -> None:
+        reader = self
+
+        class Listener(kafka.ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                reader._revoked(None, revoked)
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                pass
+
+        self.consumer.subscribe(self.topics, listener=Listener())
+
+    def turn(self) -> None:
+        found = self.consumer.poll(int(WAIT_S * 1000))
+        self.held = frozenset((each.topic, each.partition) for each in self.consumer.assignment())
+        self._hand({(each.topic, each.partition): records for each, records in found.items()})
+
+    def pause(self, key: Key) -> None:
+        self.consumer.pause(kafka.TopicPartition(*key))
+
+    def resume(self, key: Key) -> None:
+        self.consumer.resume(kafka.TopicPartition(*key))
+
+    def note(self, messages: list[Any]) -> None:
+        for record in messages:
+            self.given(number_of(record.value, record.key), record.topic, record.partition, record.offset)
+
+    def close(self, consumer: Any) -> None:
+        consumer.close()
