@@ -29,7 +29,7 @@ def test_create_partitions_commands_round_trip_in_every_version(version: int) ->
 
 
 def test_replace_topics_commands_round_trip() -> None:
-    full = ReplaceTopicCommand("a", "a2", 6, 2, {"x": "y"}, 5, "none", True, ("g",), True, True, True)
+    full = ReplaceTopicCommand("a", "a2", 6, 2, {"x": "y"}, 5, "none", True, ("g",), True, True, True, True)
     forgotten = [ReplaceTopicCommand(name, "a2", 1, validate_only=True, forget=True) for name in "cd"]
     commands = [full, ReplaceTopicCommand("b", "b2", 3, validate_only=True), *forgotten]
     message = messages.replace_topics_request(commands, validate_only=True, timeout_ms=10)
