@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Message, murmur2
+from confluent_kafka import Message
 
 import modeaware
-from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import ReplaceTopicCommand
-from modeaware.lifecycle.state import topic_phase
-from modeaware.modelog.records import TopicRecord
 from tests.conftest import MakeTopic
+from tests.support.changed_count import BEFORE, DEADLINE_S, Change, change_count, check_stored
 from tests.support.controlled import Controlled
 from tests.support.jvm import java_command
-from tests.support.plain import drain_topic, ends
 from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 
 KINDS = ("keyed", "keyless", "transactional")
 PYTHON = "python"
-BEFORE, AFTER = 12, 4
 MORE = 100
-DEADLINE_S = 120
 
 
 class Writers:
@@ -90,49 +83,18 @@ class Writers:
             self._stored.append((message.value() or b"").decode())
 
 
-def sealed(record: TopicRecord) -> bool:
-    return all(each.seal_offset is not None for each in record.retired.values()) and len(record.retired) > 0
-
-
 @pytest.mark.parametrize("change", ["shrink", "replacement"])
 @pytest.mark.filterwarnings("ignore::modeaware.errors.ResizeWarning")
 def test_a_live_change_loses_doubles_and_misplaces_nothing(
-    served: Controlled, make_topic: MakeTopic, tmp_path: Path, change: str
+    served: Controlled, make_topic: MakeTopic, tmp_path: Path, change: Change
 ) -> None:
     topic = make_topic(BEFORE)
-    target = topic if change == "shrink" else f"{topic}-v2"
     writers = Writers(served, topic, tmp_path)
     try:
         writers.write_more()
-        if change == "shrink":
-            served.shrink(topic, AFTER, None)
-        else:
-            assert served.ask(ReplaceTopicCommand(topic, target, AFTER)).code is ErrorCode.NONE
-            served.wait_for(topic, lambda record: topic_phase(record) in ("drain", "reclaim", "done"), DEADLINE_S)
-        served.wait_for(topic, sealed, DEADLINE_S)
+        target = change_count(served, topic, change)
         writers.write_more()
         acknowledged = writers.finish()
     finally:
         writers.close()
-    seals = served.seals(topic)[topic]
-    assert {p: end for p, end in ends(served.servers, topic).items() if p in seals} == seals, "nothing after a seal"
-    stored = [message for name in dict.fromkeys((topic, target)) for message in drain_topic(served.servers, name)]
-    times = Counter((message.value() or b"").decode() for message in stored)
-    assert acknowledged - times.keys() == set(), "lost"
-    assert {value for value, count in times.items() if count > 1} == set(), "doubled"
-    check_places(stored, topic, target)
-
-
-def check_places(stored: list[Message], topic: str, target: str) -> None:
-    """Each key was written to its old place, then to its new one, in order; a record without one to any."""
-    by_key: dict[bytes, dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))
-    for message in stored:
-        if (key := message.key()) is not None:
-            place = (message.topic() or "", message.partition() or 0)
-            by_key[key][place].append(int((message.value() or b"").decode().split(":")[1]))
-    assert len(by_key) == 3 * 40
-    for key, places in by_key.items():
-        old, new = (topic, murmur2(key, BEFORE)), (target, murmur2(key, AFTER))
-        assert places.keys() == {old, new}, f"misplaced: {key!r}"
-        numbers = [number for place in dict.fromkeys((old, new)) for number in places[place]]
-        assert numbers == sorted(numbers), f"out of order: {key!r}"
+    check_stored(served, topic, target, acknowledged, key_count=3 * 40)

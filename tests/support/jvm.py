@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from modeaware.local.jars import KAFKA_VERSION, find_java, kafka_jars
+from modeaware.local.jars import KAFKA_VERSION, find_java, kafka_jars, kafka_tools_jars
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "java" / "build.py"
 PROGRAMS = ROOT / "tests" / "support" / "java" / "modeaware"
+CONNECTORS = ROOT / "tests" / "support" / "java" / "connect"
 TIMEOUT_S = 240
 CLIENTS = os.environ.get("MODEAWARE_TEST_KAFKA_CLIENTS", KAFKA_VERSION)
 """The version of Kafka with whose clients the tests' programs run. The jar is always compiled with the same one."""
@@ -49,9 +50,26 @@ def class_path() -> str:
     """Of the plug-ins, the tests' programs and Kafka."""
     jar = plug_ins_jar()
     found = f"{jar}:{jar.parent}:{kafka_jars(CLIENTS)}/*"
-    build = runpy.run_path(str(BUILD))
-    build["compile_classes"](build["find_compiler"](), found, sorted(PROGRAMS.glob("*.java")), jar.parent)
+    _compile(PROGRAMS, found, jar.parent)
     return found
+
+
+@cache
+def connect_class_path() -> str:
+    """Of Kafka Connect, the plug-ins, and the connectors in ``tests/support/java/connect``."""
+    jar = plug_ins_jar()
+    classes = jar.parent / "connectors"
+    services = classes / "META-INF" / "services"
+    services.mkdir(parents=True)
+    (services / "org.apache.kafka.connect.source.SourceConnector").write_text("connect.NumberSource\n")
+    found = f"{jar}:{classes}:{kafka_tools_jars()}/*"
+    _compile(CONNECTORS, found, classes)
+    return found
+
+
+def _compile(sources: Path, found: str, classes: Path) -> None:
+    build = runpy.run_path(str(BUILD))
+    build["compile_classes"](build["find_compiler"](), found, sorted(sources.glob("*.java")), classes)
 
 
 def java_command(program: str, *arguments: str, log_level: str = "warn") -> list[str]:
