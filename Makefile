@@ -5,9 +5,9 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 # dev has pyspark, through whose Ivy jar modeaware.local gets Kafka's jars where there is no mvn.
 EXTRAS := dev,demo
-SOURCES := modeaware partitioners tests hatch_build.py $(wildcard benchmarks examples)
+SOURCES := modeaware partitioners tests hatch_build.py java $(wildcard benchmarks examples)
 
-.PHONY: setup test test-unit test-all lint browser docs format demo bench chaos soak simulate fuzz coverage clean
+.PHONY: setup jar test test-unit test-all lint browser docs format demo bench chaos soak simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -18,6 +18,11 @@ $(STAMP): pyproject.toml hatch_build.py modeaware/confluent/_routed.c
 	@$(PYTHON) -m venv $(VENV)
 	@PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
+
+# The producer plug-ins for the JVM; downloads Kafka's jars where they are not cached yet.
+jar: $(STAMP)
+	@MODEAWARE_KAFKA_JARS="$${MODEAWARE_KAFKA_JARS:-$$($(PY) -c 'from modeaware.local.jars import kafka_jars; print(kafka_jars())')}" \
+		$(PY) java/build.py
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check $(SOURCES)
@@ -45,7 +50,7 @@ test-all: $(STAMP) browser
 browser: $(STAMP)
 	@$(PY) -m tests.support.browser $(VENV)/.browser-tried
 
-# The API reference and the pages beside it; tests/long/pure/test_reference.py does the same.
+# The API reference and the pages beside it; tests/unit/test_reference.py does the same.
 docs: $(STAMP)
 	$(PY) -m sphinx -q -W --keep-going -b html -c docs/reference . build/docs
 
@@ -87,4 +92,5 @@ clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.json bench-report.json chaos-report.json \
 		soak-report.json fuzz-report.json fuzz-findings .coverage
 	find modeaware -name '*.so' -delete
+	rm -f modeaware/modeaware.jar
 	find modeaware partitioners tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,10 +1,13 @@
-"""Builds the optional extension ``modeaware.confluent._routed`` beside its source, where there is a C compiler.
+"""Builds what the package has that is not Python, where it can; without it the package is installed all the same.
 
-Without one the package is installed all the same, and producers of shrunk topics take the path in Python.
+The extension ``modeaware.confluent._routed``, beside its source, needs a C compiler. Without one, producers of shrunk
+topics take the path in Python. The jar of the producer plug-ins for the JVM needs what ``java/build.py`` names.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,25 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 NAME, SOURCE = "modeaware.confluent._routed", "modeaware/confluent/_routed.c"
+JAR = "modeaware/modeaware.jar"
 
 
-class RoutedExtension(BuildHookInterface[Any]):
+class CompiledParts(BuildHookInterface[Any]):
     """For wheels, editable ones included."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name != "wheel":
+        if self.target_name == "wheel":
+            self._build_jar(build_data)
+            self._build_extension(build_data)
+
+    def _build_jar(self, build_data: dict[str, Any]) -> None:
+        done = subprocess.run([sys.executable, "java/build.py"], cwd=self.root, capture_output=True, text=True)
+        if done.returncode != 0:
+            self.app.display_warning(f"modeaware is built without its jar (docs/jvm.md): {done.stderr.strip()}")
             return
+        build_data["artifacts"].append(JAR)
+
+    def _build_extension(self, build_data: dict[str, Any]) -> None:
         command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE])]}))
         command.inplace = command.force = True
         command.build_temp = "build/extension"

@@ -1,6 +1,6 @@
 """confluent_kafka's asyncio clients (``confluent_kafka.aio``) over ours: same constructors and methods.
 
-This module alone imports ``confluent_kafka.aio``, apart from the other clients so that they need not load it.
+Only this module imports ``confluent_kafka.aio``, so that the other clients need not load it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ V = TypeVar("V")
 
 
 def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
-    """``init`` (a constructor of ``confluent_kafka.aio``) with ``others`` for the globals of those names.
+    """Return ``init`` (a constructor of ``confluent_kafka.aio``) with ``others`` for the globals of those names.
 
-    Those constructors make their client by ``confluent_kafka.Producer(conf)``, which nothing lets one replace: made
-    first and thrown away, it would have connected already. So the same code runs with another ``confluent_kafka``.
+    Those constructors make their client by ``confluent_kafka.Producer(conf)``, and have no parameter for another class.
+    A client that is made first and replaced later would have connected already. So the same code runs with another
+    ``confluent_kafka``.
     """
     assert isinstance(init, FunctionType)
     if not others.keys() <= set(init.__code__.co_names) or init.__closure__:
@@ -39,10 +40,10 @@ def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
 
 
 class _BatchProducer(Producer):
-    """A rejected batch fails message by message.
+    """A producer whose rejected batch fails message by message.
 
-    ``AIOProducer`` takes what ``produce_batch`` raises for a transient error of the batch: it fails the batch's
-    futures, keeps the messages nevertheless, and sends them again, for ever.
+    ``AIOProducer`` takes an exception from ``produce_batch`` for a transient error of the batch: it fails the batch's
+    futures, keeps the messages nevertheless, and sends the messages again, for ever.
     """
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> int:
@@ -52,8 +53,8 @@ class _BatchProducer(Producer):
             if len(messages) == 1:
                 messages[0]["_error"] = as_kafka_error(refusal)
                 return 0
-        # A first view may arrive between two messages: after a refusal that may be tried again, later records of that
-        # key are refused, too, or they would overtake it.
+        # A first view may arrive between two messages. After a retriable refusal, later records of the same key are
+        # refused, too, or they would overtake the refused one.
         queued = 0
         refused: dict[bytes, KafkaError] = {}
         for message in messages:
@@ -77,12 +78,12 @@ _init_producer = with_names(stock.AIOProducer.__init__, confluent_kafka=SimpleNa
 class AIOProducer(stock.AIOProducer):
     """``confluent_kafka.aio.AIOProducer`` with the same arguments and methods, over ``modeaware.Producer``.
 
-    ``modeaware.`` settings are ours. Messages are placed when their batch goes to librdkafka. One that names a retired
-    partition fails with a ``KafkaException`` of code ``_UNKNOWN_PARTITION``; without a first view of the modes
-    (``modeaware.on.unknown=block``) with ``_QUEUE_FULL``, and may be tried again. ``close()`` closes the client inside
-    as well, and gives its share of the views back.
+    ``modeaware.`` settings are ours. A message gets its partition when its batch goes to librdkafka. A message that
+    names a retired partition fails with a ``KafkaException`` of code ``_UNKNOWN_PARTITION``. Without a first view of
+    the modes (``modeaware.on.unknown=block``) a message fails with ``_QUEUE_FULL``, and may be retried. ``close()``
+    closes the inner client as well, and releases its share of the views.
 
-    To be made inside a running event loop, and closed.
+    Make an instance inside a running event loop, and close it.
 
     Raises:
         ConfigError: an unknown or bad ``modeaware.`` setting.
@@ -95,15 +96,15 @@ class AIOProducer(stock.AIOProducer):
         _init_producer(self, with_oauth_callback(producer_conf), *args, **kwargs)
 
     async def close(self) -> None:
-        """As ``confluent_kafka.aio.AIOProducer.close``. Where that fails or is cancelled, messages may be outstanding,
-        and the client inside, whose own close waits for them, goes when it is dropped."""
+        """As ``confluent_kafka.aio.AIOProducer.close``. Where that fails or is cancelled, messages may be outstanding.
+        The inner client, whose own close waits for them, is then released by garbage collection."""
         await super().close()
         await asyncio.get_running_loop().run_in_executor(None, self._producer.close)
 
     async def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """See :meth:`modeaware.Producer.writable_partitions`."""
-        found: tuple[int, ...] = await self._call(self._producer.writable_partitions, topic)
-        return found
+        partitions: tuple[int, ...] = await self._call(self._producer.writable_partitions, topic)
+        return partitions
 
     def modeaware_stats(self) -> dict[str, Any]:
         """See :meth:`modeaware.Producer.modeaware_stats`; does not wait for anything."""
@@ -117,7 +118,7 @@ class AIOConsumer(stock.AIOConsumer):
     """``confluent_kafka.aio.AIOConsumer`` with the same arguments, methods and callbacks, over ``modeaware.Consumer``.
 
     ``modeaware.`` settings are ours. Changes of modes are applied within ``poll`` and ``consume``; callbacks are
-    awaited as confluent_kafka's are. To be made inside a running event loop, and closed.
+    awaited like confluent_kafka's. Make an instance inside a running event loop, and close it.
 
     Raises:
         ConfigError: an unknown or bad ``modeaware.`` setting.
@@ -131,8 +132,8 @@ class AIOConsumer(stock.AIOConsumer):
 
     async def writable_partitions(self, topic: str) -> tuple[int, ...]:
         """See :meth:`modeaware.Consumer.writable_partitions`."""
-        found: tuple[int, ...] = await self._call(self._consumer.writable_partitions, topic)
-        return found
+        partitions: tuple[int, ...] = await self._call(self._consumer.writable_partitions, topic)
+        return partitions
 
     def logical_topic(self, message: Message) -> str | None:
         """See :meth:`modeaware.Consumer.logical_topic`; does not wait for anything."""

@@ -1,8 +1,8 @@
-"""The chain of topics that a name leads to: each one has replaced the one before it.
+"""The chain of topics that begins at a name: each topic has replaced the one before it.
 
-Producers write to the last one that has been switched to (:mod:`modeaware.lifecycle.replacement`). What a group reads
-of the chain is decided at the gates (:mod:`modeaware.clients.gate`). A chain may lead back to an earlier name, to a
-topic of another id: a step is a name, and :func:`walk` passes each topic id once.
+Producers write to the last topic of the chain that has been switched to (:mod:`modeaware.lifecycle.replacement`). The
+gates decide which topics of the chain a group reads (:mod:`modeaware.clients.gate`). A rename back brings an earlier
+name into the chain again, for a topic of another id: a step is a name, and :func:`walk` passes each topic id once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from modeaware.topic_view import Successor, TopicView
 
 Views = Callable[[str], TopicView]
-"""The view of the topic of a name."""
+"""Returns the view of the topic with a name."""
 
 
 class _Link(Protocol):
@@ -25,73 +25,75 @@ Link = TypeVar("Link", bound=_Link)
 
 
 def walk(first: Iterable[Link], step: Callable[[Link], Iterable[Link]]) -> Iterator[Link]:
-    """Yield ``first`` and all that ``step`` leads to from there, the nearest first, each topic id once."""
+    """Yield ``first`` and all links that ``step`` returns from there, the nearest first, each topic id once."""
     passed: set[str | None] = set()
-    found = list(first)
-    for each in found:
-        if each.topic_id not in passed:
-            passed.add(each.topic_id)
-            yield each
-            found += step(each)
+    links = list(first)
+    for link in links:
+        if link.topic_id not in passed:
+            passed.add(link.topic_id)
+            yield link
+            links += step(link)
 
 
 def written_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic that producers write to, who name it ``topic``."""
+    """Return the view of the topic to which producers of ``topic`` write."""
     return segments(topic, views)[-1]
 
 
 def present_topic(topic: str, views: Views) -> TopicView:
-    """Return the view of the topic of that name; where brokers have none, of the first one in its chain that they have.
+    """Return the view of the topic of that name; where brokers have no such topic, of the first topic in its chain that
+    brokers have.
 
-    A chain may lead back to its first name: then it is the new topic of that name, not the interim one before it.
+    After a rename back that is the newest topic of the name, not the interim topic before it.
     """
-    found = segments(topic, views)
-    here = [view for view in found if not view.is_alias] or [found[-1]]
+    topics = segments(topic, views)
+    here = [view for view in topics if not view.is_alias] or [topics[-1]]
     return next((view for view in here if view.topic == topic), here[0])
 
 
 def segments(topic: str, views: Views) -> tuple[TopicView, ...]:
-    """Return the views of the topics that have had the name ``topic`` one after another: the last one is written to.
+    """Return the views of the topics of the chain, up to the last switch: producers write to the last topic.
 
-    A topic of another id under the name of a successor is the last one, without modes: its own record may apply to it,
-    that of the successor does not (invariant I8).
+    A topic of another id under the name of a new topic ends the chain, without modes: the new topic's record does not
+    apply to that topic (invariant I8).
     """
 
     def switched_to(view: TopicView) -> Iterable[TopicView]:
-        if (now := view.successor) is None or not now.switched:
+        if (successor := view.successor) is None or not successor.switched:
             return ()
-        return (_following(now, views) or TopicView(now.topic, now.topic_id),)
+        return (_following(successor, views) or TopicView(successor.topic, successor.topic_id),)
 
     return tuple(walk((views(topic),), switched_to))
 
 
 def predecessors(views: Mapping[str, TopicView]) -> dict[str, TopicView]:
-    """Return successor -> the view of the topic that it replaces (invariant I8: where the names are those topics)."""
-    found: dict[str, TopicView] = {}
+    """Return name of a new topic -> the view of its old topic, where the names belong to those topics (invariant
+    I8)."""
+    before: dict[str, TopicView] = {}
     for view in views.values():
         if view.successor is not None and _following(view.successor, views.get) is not None:
-            found[view.successor.topic] = view
-    return found
+            before[view.successor.topic] = view
+    return before
 
 
 def _following(successor: Successor, views: Callable[[str], TopicView | None]) -> TopicView | None:
-    """Return the view of the successor; None where another topic has its name.
+    """Return the view of the new topic; None where another topic has the new topic's name.
 
-    A chain may lead back to an earlier name: what is in force under that is the view of the topic that is gone.
+    During a rename back the view in force under the earlier name may be that of the topic that is gone.
     """
-    found = views(successor.topic)
-    if found is not None and found.topic_id == successor.topic_id:
-        return found
-    is_free = found is None or found.topic_id is None or found.is_alias
+    view = views(successor.topic)
+    if view is not None and view.topic_id == successor.topic_id:
+        return view
+    is_free = view is None or view.topic_id is None or view.is_alias
     return TopicView(successor.topic, successor.topic_id) if is_free else None
 
 
 def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) -> list[str]:
-    """Return the topics that a member subscribes to who names ``topic``: the last one of its chain, and those before it
-    that its group needs (invariant I2).
+    """Return the topics that a member subscribes to for ``topic``: the last topic of the chain, and the earlier ones
+    that the member's group needs (invariant I2).
 
     Args:
-        needs: whether the group still reads a topic that is replaced.
+        needs: returns whether the group still reads an old topic.
     """
 
     def replaced_by(view: TopicView) -> Iterable[TopicView]:
@@ -103,8 +105,8 @@ def read_topics(topic: str, views: Views, needs: Callable[[TopicView], bool]) ->
 
 
 def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[str, TopicView]) -> str:
-    """Return the earliest name in the chain that led to ``topic`` for which ``is_named`` is true; ``topic`` where none
-    is.
+    """Return the earliest name before ``topic`` in the chain for which ``is_named`` is true; ``topic`` if there is
+    none.
 
     Args:
         before: :func:`predecessors`.
@@ -114,7 +116,7 @@ def logical_topic(topic: str, is_named: Callable[[str], bool], before: Mapping[s
 
 
 def topics_before(topic: str, before: Mapping[str, TopicView]) -> Iterator[TopicView]:
-    """Yield the topics of the chain that led to ``topic``, the last one first.
+    """Yield the topics before ``topic`` in the chain, the last one first.
 
     Args:
         before: :func:`predecessors`.

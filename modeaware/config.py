@@ -1,7 +1,7 @@
-"""Our settings: what may stand in a client's configuration beside librdkafka's, and the controller's configs.
+"""Our settings: a client's ``modeaware.`` settings, beside librdkafka's, and the controller's configs.
 
-Client settings begin with ``modeaware.`` and are taken out before librdkafka sees the rest. The controller's configs
-have KIP-694's names where it gives them.
+Client settings begin with ``modeaware.``; librdkafka gets the rest of the configuration. The controller's configs have
+KIP-694's names where the KIP names them.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ class ClientConfig:
     """A client's ``modeaware.`` settings.
 
     Attributes:
-        mode_log_topic: ``modeaware.mode.log.topic``, the topic the controller keeps the modes in
+        mode_log_topic: ``modeaware.mode.log.topic``, the topic in which the controller keeps the modes
             (``__partition_modes``).
         view_timeout_ms: ``modeaware.view.timeout.ms``, how long the first send or assignment waits for the first view
             (10000).
-        on_unknown: ``modeaware.on.unknown``, what a send does when there is no view by then: ``block`` raises
+        on_unknown: ``modeaware.on.unknown``, what a send does without a view after that time: ``block`` raises
             BufferError, which callers already retry (the default); ``writable`` takes every partition as ReadWrite;
             ``error`` raises :class:`~modeaware.errors.ViewTimeout`.
-        mode_source: ``modeaware.mode.source``, where the modes come from: ``log`` (the mode log, through the brokers),
-            ``wire`` (KIP-694's Metadata, of a bootstrap server that has it; needs kafka-python), or ``auto``: the wire
-            where a bootstrap server offers it, else the log (the default).
-        on_resize: ``modeaware.on.resize``, what a producer does when the number of writable partitions changes of a
-            topic whose records have keys: ``warn`` once (the default), or ``ignore``.
+        mode_source: ``modeaware.mode.source``, the source of the modes: ``log`` (the mode log, through the brokers),
+            ``wire`` (KIP-694's Metadata, from a bootstrap server with the feature; needs kafka-python), or ``auto``:
+            the wire where a bootstrap server offers it, else the log (the default).
+        on_resize: ``modeaware.on.resize``, what a producer does when the number of writable partitions of a topic with
+            keys changes: ``warn`` once (the default), or ``ignore``.
         resize_callback: ``modeaware.resize_cb``, called with the ``modeaware.Resize`` beside the warning.
         on_replace: ``modeaware.on.replace``, how a consumer reads a topic that is replaced: ``ordered`` (the default):
-            its successor when the group has committed it to its end, so that every key keeps its order;
-            ``unordered``: both at once; ``named``: not at all, only what the application subscribes to (the default of
+            the new topic when the group has committed the old topic to its end, so that every key keeps its order;
+            ``unordered``: both at once; ``named``: only the topics that the application subscribes to (the default of
             QuixStreams under ``modeaware.install()``).
-        gate_timeout_ms: ``modeaware.gate.timeout.ms``, how long a consumer that has read its share of a topic that is
-            replaced waits for the rest of its group without any progress in the group's commits, before it reads the
-            successor (600000): twice the default of ``max.poll.interval.ms``, after which the partitions of a member
-            that is stuck go to another one, whose commits are progress.
-        topic_names: ``modeaware.topic.names``, which topic a message of a consumer names where a topic is replaced:
-            ``physical``: the one that the record is in (the default); ``logical``: the one that the application
+        gate_timeout_ms: ``modeaware.gate.timeout.ms`` (600000), how long a consumer that has read its share of the old
+            topic waits for the rest of its group without any progress in the group's commits, before it reads the new
+            topic. The default is twice that of ``max.poll.interval.ms``, after which the partitions of a stuck member
+            go to another member, whose commits are progress.
+        topic_names: ``modeaware.topic.names``, the topic name in a consumer's message where a topic is replaced:
+            ``physical``: the topic that holds the record (the default); ``logical``: the topic that the application
             subscribed to.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
-            before its source is asked again. librdkafka sees this setting too.
+            before the client requests views again. librdkafka gets this setting too.
     """
 
     mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
@@ -80,37 +80,37 @@ class ControllerConfig:
 
     Attributes:
         enable: ``delete.topic.partition.enable`` (true): whether shrinks are admitted (KIP-694, Configuration Changes).
-        check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): how long between two checks of a
-            drain that something else than a group holds up, and of partitions in mode None. The first come sooner.
+        check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): the time between two checks of a
+            drain that does not wait for a group, and of partitions in mode None. The first checks come sooner.
         seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long a retired partition's end offset must not move
             before it is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
             that have not committed an offset on them yet.
-        announce_ms: ``modeaware.announce.ms`` (2000): how long clients have to see the successor of a topic that is
-            replaced before its name leads there. Those that follow the mode log see it at once. Those of the wire
-            learn of it at their next refresh, and ask every second from then on.
-        fence_after_ms: ``modeaware.fence.after.ms`` (60000): how long a topic that is replaced may still be written,
-            after its name leads to the successor, before brokers are made to refuse that.
-        gate_timeout_ms: ``modeaware.gate.timeout.ms`` (10000): how long a group that was given all of a topic that is
-            replaced, and has not committed the last records, waits for the new topic.
-        gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long a group waits that has committed all, where no
-            member says that it is handled. Set it to the largest ``max.poll.interval.ms`` of the groups' members.
+        announce_ms: ``modeaware.announce.ms`` (2000): the time between the announcement of a new topic and the switch,
+            for clients to see the new topic. Clients of the mode log see it at once. Clients of the wire see it at
+            their next refresh, and request views every second from then on.
+        fence_after_ms: ``modeaware.fence.after.ms`` (60000): the time between the switch and the fence, in which
+            producers may still write to the old topic.
+        gate_timeout_ms: ``modeaware.gate.timeout.ms`` (10000): how long a group that was given all records of the old
+            topic, and has not committed the last ones, waits for the new topic.
+        gate_unnoted_ms: ``modeaware.gate.unnoted.ms`` (300000): how long a group that has committed all records waits,
+            where no member notes that they are handled. Set it to the largest ``max.poll.interval.ms`` of the groups'
+            members.
         ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
             literal ``[``): groups that count only once they have committed an offset on the topic. Kafka's console
             consumer makes a new group each time, and commits nothing for it.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms`` (8000): how long an active controller may be
             silent before a standby takes over; 1000 to 10000, and within the brokers' ``group.min.session.timeout.ms``.
-        old_clients: ``modeaware.old.clients`` (``serve``): what the endpoint tells clients that cannot read modes of
-            topics with retired partitions: ``serve``, what the broker does; ``refuse``, LEADER_NOT_AVAILABLE (KIP-694,
+        old_clients: ``modeaware.old.clients`` (``serve``): the endpoint's response about topics with retired partitions
+            to clients that cannot read modes: ``serve``, the broker's; ``refuse``, LEADER_NOT_AVAILABLE (KIP-694,
             Compatibility).
-        endpoint_share: ``modeaware.endpoint.share`` (``connection``): what has an equal share of the endpoint's time
-            while requests wait: each ``connection``, or each client ``address``. Clients may share an address (NAT, a
-            proxy).
+        endpoint_share: ``modeaware.endpoint.share`` (``connection``): each ``connection``, or each client ``address``,
+            has an equal share of the endpoint's time while requests wait. Clients may share an address (NAT, a proxy).
         under_replicated_creation: ``modeaware.under.replicated.creation``: whether a creation that asks for a minimum
             of live replicas may do with fewer live ones than the replication factor (KIP-409, Broker Configuration):
-            ``disabled``: no; ``enabled``: live brokers first, those that are down only for what is missing;
-            ``enabled_prefer_observed``: all brokers that were ever seen, and their racks. It is kept in the mode log;
-            None (the default) leaves what stands there, which is ``disabled`` at first.
+            ``disabled``: no; ``enabled``: live brokers first, then brokers that are down for the missing replicas;
+            ``enabled_prefer_observed``: all brokers that were ever seen, and their racks. The mode log keeps the value;
+            None (the default) leaves the kept value, which is ``disabled`` at first.
         mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
     """
 
@@ -131,10 +131,10 @@ class ControllerConfig:
 
 
 def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
-    """Part ``conf`` into our settings and the rest, which is librdkafka's.
+    """Split ``conf`` into our settings and librdkafka's.
 
-    An ``oauth_cb`` that is a text (``package.module:name``) becomes the function of that name: a file of settings can
-    say it, and a configuration that is sent to another process.
+    An ``oauth_cb`` that is a text (``package.module:name``) becomes the function of that name: a text can stand in a
+    file of settings, and in a configuration that is sent to another process.
 
     Raises:
         ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name), a bad value, or an
@@ -151,47 +151,48 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
 
 
 def with_oauth_callback(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """``conf`` with the function in place of the name of an ``oauth_cb``.
+    """Return ``conf`` with the function in place of the name of an ``oauth_cb``.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no function of that name.
     """
     callback = conf.get(OAUTH_CALLBACK)
     return {**conf, OAUTH_CALLBACK: named_function(OAUTH_CALLBACK, callback)} if isinstance(callback, str) else {**conf}
 
 
 def named_function(setting: str, name: str) -> Callable[..., Any]:
-    """The function that ``package.module:name`` names; its module is imported (``name`` may have dots).
+    """Import the module of ``package.module:name``, and return the function ``name`` (which may have dots).
 
     Args:
-        setting: whose value this is, for the error.
+        setting: the setting with this value, for the error.
 
     Raises:
-        ConfigError: no such module or name, no function, or the import failed.
+        ConfigError: the module or the name does not exist, the value is no function, or the import failed.
     """
     module_name, _, path = (part.strip() for part in name.partition(":"))
     if not path or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
         raise ConfigError(f"{setting}: {name!r} is not package.module:name of a function")
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except Exception as error:
         absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
         why = "there is no such module: install it, or name its folder in PYTHONPATH" if absent else f"{error!r}"
         raise ConfigError(f"{setting}: cannot import {module_name!r} of {name!r}: {why}") from error
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise ConfigError(f"{setting}: {name!r}: the module {module_name!r} has no {path!r}")
-        found = getattr(found, part)
-    if not callable(found):
+        value = getattr(value, part)
+    if not callable(value):
         # Not the value itself: it may be a token.
-        raise ConfigError(f"{setting}: {name!r} is no function: its type is {type(found).__name__}")
-    function: Callable[..., Any] = found
+        raise ConfigError(f"{setting}: {name!r} is no function: its type is {type(value).__name__}")
+    function: Callable[..., Any] = value
     return function
 
 
 def set_process_settings(settings: Mapping[str, Any]) -> None:
-    """Settings of ours for all clients made in this process from now on (:func:`modeaware.install`), where their own
-    configuration does not say otherwise. Replaces earlier ones.
+    """Set our settings for all clients made in this process from now on (:func:`modeaware.install`).
+
+    A client's own configuration has precedence. Replaces earlier process settings.
 
     Raises:
         ConfigError: an unknown setting, one that is not ours, or a bad value; nothing has changed.
@@ -202,18 +203,21 @@ def set_process_settings(settings: Mapping[str, Any]) -> None:
 
 
 def process_settings() -> dict[str, Any]:
-    """What :func:`set_process_settings` was given last."""
+    """Return the settings of the last :func:`set_process_settings`."""
     return dict(_process_settings)
 
 
 def with_process_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's configuration, and what it leaves open as :func:`set_process_settings` has it."""
+    """Return a client's configuration, with the process settings for the settings that the configuration lacks."""
     return {**_process_settings, **conf}
 
 
 def with_topic_config(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """librdkafka's settings with those of ``default.topic.config`` in it among them; these override the others, as
-    confluent_kafka has it. What is no mapping there is left out: confluent_kafka refuses it."""
+    """Return librdkafka's settings, with those of ``default.topic.config`` among them.
+
+    The latter override the others, as in confluent_kafka. A value that is no mapping is ignored: confluent_kafka
+    rejects it.
+    """
     of_topics = conf.get("default.topic.config")
     return {**conf, **(of_topics if isinstance(of_topics, Mapping) else {})}
 
@@ -293,10 +297,10 @@ def _callable(name: str, value: Any) -> Callable[..., object] | None:
 def read_properties(path: Path) -> dict[str, str]:
     """Read a Java properties file, as far as Kafka's tools need it.
 
-    ``key=value``, comments with ``#`` or ``!``, and lines that go on after a ``\\`` at their end.
+    ``key=value``, comments with ``#`` or ``!``, and lines that continue after a ``\\`` at their end.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is neither.
+        ConfigError: the file cannot be read, or a line has no key and value.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")  # a BOM would be a part of the first key

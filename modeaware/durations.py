@@ -12,18 +12,18 @@ from argparse import ArgumentTypeError
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
 _MOST_MS = 2**62
-"""With the time of a request added it is still a time."""
+"""The sum of this duration and a request's time is still a valid time."""
 
 
 def parse_duration_ms(text: str) -> int:
     """Return a duration in milliseconds.
 
     Raises:
-        ValueError: no whole number with a unit of ms, s, m, h or d; or more than 2^62 ms.
+        ValueError: not a whole number with a unit of ms, s, m, h or d; or more than 2^62 ms.
     """
     text = text.strip()
-    if found := _DURATION.fullmatch(text):
-        if len(found[1]) < 20 and (duration_ms := int(found[1]) * _UNITS_MS[found[2]]) <= _MOST_MS:
+    if match := _DURATION.fullmatch(text):
+        if len(match[1]) < 20 and (duration_ms := int(match[1]) * _UNITS_MS[match[2]]) <= _MOST_MS:
             return duration_ms
         raise ValueError(f"{text!r} is too long")
     if text.isdecimal():
@@ -38,7 +38,7 @@ def duration_text(duration_ms: int) -> str:
 
 
 def duration_ms(text: str) -> int:
-    """argparse type: a duration, as :func:`parse_duration_ms`."""
+    """Parse a duration as :func:`parse_duration_ms`; an argparse type."""
     try:
         return parse_duration_ms(text)
     except ValueError as error:
@@ -46,7 +46,7 @@ def duration_ms(text: str) -> int:
 
 
 def duration_above_zero_ms(text: str) -> int:
-    """argparse type: as :func:`duration_ms`, and more than none."""
+    """Parse a duration above 0 as :func:`duration_ms`; an argparse type."""
     if (parsed_ms := duration_ms(text)) == 0:
         raise ArgumentTypeError(f"{text} is not above 0")
     return parsed_ms

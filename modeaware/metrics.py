@@ -66,11 +66,11 @@ def register(registry: CollectorRegistry = REGISTRY, topics: Collection[str] | N
     """Export the metrics of this process's clients. A second call for the same registry changes nothing.
 
     Args:
-        registry: of prometheus_client; default the one that its own servers export.
+        registry: a registry of prometheus_client; by default the one that its own servers export.
         topics: see :class:`ClientCollector`.
 
     Returns:
-        The collector of that registry (``registry.unregister`` takes it).
+        The collector of that registry, for ``registry.unregister``.
     """
     with _registering:
         known = _registered.get(registry)
@@ -85,7 +85,7 @@ class ClientCollector(Collector):
     """Exports the views of this process's clients and counts of their events. Thread-safe.
 
     Args:
-        topics: whose epochs and modes are exported; None: every topic that has a record in the mode log.
+        topics: the topics whose epochs and modes are exported; None: every topic with a record in the mode log.
     """
 
     def __init__(self, topics: Collection[str] | None = None) -> None:
@@ -98,26 +98,26 @@ class ClientCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         families = _families()
         alike: dict[tuple[str, str], list[Source]] = {}
-        for source in sources():  # two users of one cluster have a source each, with equal labels
+        for source in sources():  # two users of one cluster have two sources, with equal labels
             alike.setdefault((source.cluster, source.mode_log), []).append(source)
-        for labels, found in alike.items():
-            self._add(families, labels, found)
+        for labels, labelled in alike.items():
+            self._add(families, labels, labelled)
         counts = tally.TALLY.counts()
         for name, (event, _) in _EVENTS.items():
             families[name].add_metric((), counts[event])
         yield from families.values()
 
-    def _add(self, families: Families, labels: tuple[str, str], found: list[Source]) -> None:
-        """Add the worst of the sources under one label, so that a failing one shows."""
-        stats = [source.stats for source in found]
+    def _add(self, families: Families, labels: tuple[str, str], labelled: list[Source]) -> None:
+        """Add the worst of the sources under one label, so that a failing source shows."""
+        stats = [source.stats for source in labelled]
         if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
             families["view_age_seconds"].add_metric(labels, age_ms / 1000)
         families["view_ready"].add_metric(labels, float(all(one["ready"] for one in stats)))
         families["view_stale"].add_metric(labels, float(any(one["stale"] for one in stats)))
         families["view_refresh_failures"].add_metric(labels, sum(one["refresh_failures"] for one in stats))
-        families["view_clients"].add_metric(labels, sum(source.clients for source in found))
+        families["view_clients"].add_metric(labels, sum(source.clients for source in labelled))
         oldest: dict[str, TopicView] = {}
-        for view in [view for source in found for view in source.views.values()]:
+        for view in [view for source in labelled for view in source.views.values()]:
             if view.topic not in oldest or view.epoch < oldest[view.topic].epoch:
                 oldest[view.topic] = view
         exported = [view for view in oldest.values() if self._topics is None or view.topic in self._topics]

@@ -71,13 +71,13 @@ class ClusterForm:
             batch_aware.on_new_batch(candidates.index(prev_partition))
 
     def _for_topic(self, topic: str) -> _Topic:
-        found = self._topics.get(topic)
-        if found is None:
+        forms = self._topics.get(topic)
+        if forms is None:
             own = self._partitioner.for_topic(topic)
             # Not for each record: isinstance of a protocol is slow.
             made = own, own if isinstance(own, BatchAware) else None, own if isinstance(own, LoadAware) else None
-            found = self._topics.setdefault(topic, made)  # one step: threads that race get the same one
-        return found
+            forms = self._topics.setdefault(topic, made)  # one step: threads that race get the same one
+        return forms
 
     def _pick(self, topic: str, key: bytes | None, size: int | None, cluster: Cluster) -> int:
         own, _, load_aware = self._for_topic(topic)

@@ -264,15 +264,15 @@ class Block:
     def words(self) -> Iterator[Words]:
         """Return the first words of the keys that have one, then their second ones, and so on; little-endian."""
         for number, count in enumerate(self._counts):
-            found = self._pairs[number:].take(self._at[:count])
-            found >>= self._shifts[:count]
-            yield found.astype(np.uint32)
+            words = self._pairs[number:].take(self._at[:count])
+            words >>= self._shifts[:count]
+            yield words.astype(np.uint32)
 
     def rest_words(self) -> Words:
         """Return the bytes after each key's whole words, as a word padded with zeros."""
-        found = self._pairs.take(self._at + self._whole)
-        found >>= self._shifts
-        rest = found.astype(np.uint32)
+        words = self._pairs.take(self._at + self._whole)
+        words >>= self._shifts
+        rest = words.astype(np.uint32)
         rest &= _REST_MASKS.take(self.rests)
         return rest
 

@@ -54,10 +54,10 @@ class StickyRandom:
         if self._linger_s <= 0:
             return self.fresh(count)
         index, picked_from, until = self._pick  # one reference, so the three belong together
-        now = self._clock()
-        if picked_from != count or now > until:
+        now_s = self._clock()
+        if picked_from != count or now_s > until:
             index = self.fresh(count)
-            self._pick = (index, count, now + self._linger_s)
+            self._pick = (index, count, now_s + self._linger_s)
         return index
 
     def fresh(self, count: int) -> int:

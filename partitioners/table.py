@@ -85,12 +85,12 @@ def load(name: str) -> Partitioner:
     if not (module_name and colon and path):
         raise ValueError(f"invalid partitioner {name!r}; write 'package.module:name'")
     try:
-        found = operator.attrgetter(path)(importlib.import_module(module_name))
+        value = operator.attrgetter(path)(importlib.import_module(module_name))
     except ImportError as error:
         raise ValueError(f"cannot load the partitioner {name!r}: import of {module_name} failed: {error}") from error
     except AttributeError as error:
         raise ValueError(f"cannot load the partitioner {name!r}: {error}") from error
-    return as_partitioner(found, name)
+    return as_partitioner(value, name)
 
 
 def as_partitioner(found: Any, name: str) -> Partitioner:

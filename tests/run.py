@@ -25,7 +25,7 @@ from tests.conftest import STARTS_VARIABLE, STEADY
 ROOT = Path(__file__).parents[1]
 RUFF = str(Path(sys.executable).with_name("ruff"))
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
-SOURCES = ("modeaware", "partitioners", "tests", "benchmarks", "examples", "hatch_build.py")
+SOURCES = ("modeaware", "partitioners", "tests", "benchmarks", "examples", "hatch_build.py", "java")
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 WHY_LINES = 12
 """Said again, at most, of a step that failed, at the very end: a CI keeps the end of a long log."""

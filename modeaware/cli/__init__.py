@@ -99,6 +99,7 @@ COMMANDS = tuple(
         ("reassign-partitions", "reassign:ReassignPartitions", "move partitions to other brokers", CHANGE),
         ("controller", "controller:RunController", "run the controller that keeps the modes, or a standby", RUN),
         ("run", "run:Run", "run a program with mode-aware clients, unchanged", RUN),
+        ("jar", "jar:PrintJar", "print the path of the producer plug-ins for the JVM", RUN),
         ("local", "local:Local", "run a real Kafka on this machine to try things out", RUN),
     )
 )

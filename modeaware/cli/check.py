@@ -117,6 +117,9 @@ class PrintCertificate(Command):
 
     epilog = f"""\
 {json_help(Certificate, "Prints one JSON object:")}
+Of a topic of which nothing is retired, it is the certificate of the deleted topic that had the name before, or that it
+has replaced.
+
 Exit status: 0 if every partition is drained or reclaimed, and a topic that is replaced was released behind its fence;
 {FAILED} if not; 1 for an error.
 """
@@ -137,10 +140,14 @@ Exit status: 0 if every partition is drained or reclaimed, and a topic that is r
         with open_session(args, "take the certificate") as session:
             certificate = take_certificate(session, args.topic, args.partition)
         print(json_text(certificate))
+        topic = certificate.topic
+        if topic != args.topic:
+            text = f"{args.topic}: this is the certificate of {topic}, which it has replaced"
+            print(printable(text), file=sys.stderr)
         for partition in certificate.partitions:
             if partition.verdict_reason is not None:
-                print(printable(f"{args.topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)
+                print(printable(f"{topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)
         for line in (certificate.objection, certificate.not_checked):
             if line is not None:
-                print(printable(f"{args.topic}: {line}"), file=sys.stderr)
+                print(printable(f"{topic}: {line}"), file=sys.stderr)
         return 0 if certificate.all_drained else FAILED

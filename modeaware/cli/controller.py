@@ -97,6 +97,7 @@ class RunController(Command):
                     if args.http is not None:
                         server = MonitoringServer(args.http, ControllerPages(controller.snapshot))
                         server.start()
+                        controller.serves_pages_at(server.reachable_address)
                         stack.callback(server.stop)
                     controller.run_forever()
         except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modeaware.errors import ModeAwareError
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.report import ReplacementReport
 from modeaware.plan.steps import AcceptStateLoss, Replace, Resizes, Shrink, Step
 from modeaware.reports.describe import TopicDescription
@@ -19,7 +20,9 @@ class Watch:
 
     Attributes:
         last: the last description.
-        count: of the topic's partitions, while it was there.
+        count: of the partitions of a topic that is replaced, while it was there.
+        is_replaced: whether another topic has the name of one that was replaced. A topic that has switched keeps its
+            replacement for as long as it exists.
         pause_ms: from the switch of a replacement until all partitions were sealed, where that was seen.
     """
 
@@ -29,15 +32,21 @@ class Watch:
         self.undo = self.replacement is not None and self.replacement.undo
         self.last: TopicDescription | None = None
         self.count = 0
+        self.is_replaced = False
+        self._switched_id: str | None = None
         self.pause_ms: int | None = None
         self._seen_unsealed = False
 
     def ended(self, topic: TopicDescription) -> bool:
         """Return whether the change is done, or waits for a command or for the topic's own retention."""
         self.last, replacement = topic, topic.replacement
-        self.count = len(topic.partitions) or self.count
         if replacement is None:
+            wanted = None if self.replacement is None else self.replacement.successor
+            is_other = self._switched_id is not None and topic.topic_id != self._switched_id
+            self.is_replaced = is_other or (wanted is not None and wanted in (topic.leads_to, topic.replaces))
             return topic.phase == "done" or self.replacement is not None
+        self.count = len(topic.partitions) or self.count
+        self._switched_id = topic.topic_id if replacement.switched_ms is not None else None
         if replacement.switched_ms is None or topic.phase == "seal":
             self._seen_unsealed = True
         elif self._seen_unsealed and self.pause_ms is None:
@@ -78,6 +87,9 @@ def outcome(session: Session, topic: str, watch: Watch) -> list[str]:
             return [f"{topic}: undone."]
         return [f"{topic}: undone. {wanted.successor} stays: it has records, or another partition count."]
     if report is None:
+        if wanted is not None and watch.is_replaced:
+            deleted = f"{topic}: replaced by {wanted.successor} and deleted{_fewer(watch, wanted.num_partitions)}."
+            return [deleted, f"{topic}: {_new_topic_text(watch)}."]
         if wanted is not None:
             why = f"its replacement by {wanted.successor!r} was given up or undone; the controller's log says why"
             raise ModeAwareError(f"topic {topic!r}: {why}", topic=topic)
@@ -104,10 +116,21 @@ def _check_count(topic: str, watch: Watch) -> None:
 def _end_of(topic: str, watch: Watch, report: ReplacementReport) -> str:
     """Return the fate of a released topic."""
     if report.gone_ms is not None:
-        fewer = watch.count - report.num_partitions
-        count = f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""
-        return f" and deleted{count}"
+        return f" and deleted{_fewer(watch, report.num_partitions)}"
     moved = f"; every group that is waited for has moved. {topic} is"
     if report.fence == "none":
         return f"{moved} not deleted (--fence none)"
     return f"{moved} deleted once its own retention has emptied it"
+
+
+def _new_topic_text(watch: Watch) -> str:
+    """Return what the topic is that has the name of one that was replaced and is gone."""
+    if watch.last is not None and watch.last.replaces is not None:
+        return f"a new topic has the name, which replaces {watch.last.replaces}"
+    return reasons.text(reasons.NAME_TAKEN)
+
+
+def _fewer(watch: Watch, now_count: int) -> str:
+    """Return by how many partitions a topic and its new topic differ, where that was seen."""
+    fewer = watch.count - now_count
+    return f"; {abs(fewer)} {'fewer' if fewer > 0 else 'more'} partitions" if fewer and watch.count else ""

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.report import PartitionReport, waits_for
+from modeaware.lifecycle.report import PartitionReport, groups_left, waits_for
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable
-from modeaware.reports.describe import TopicDescription, alike, describe_topics, next_look_text
+from modeaware.reports.describe import TopicDescription, alike, describe_topics
 from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -33,8 +33,8 @@ LOOK_INTERVAL_S = 2.0
 STOP_TIMEOUT_S = 10.0
 DETAIL_INTERVAL_S = 10.0
 """How often a line is repeated in which numbers alone have changed."""
-MOST_GATES = 3
-"""How many groups that are not let through a line names."""
+MOST_GROUPS = 3
+"""How many groups that have left to read a line names."""
 _TOTAL = "*"
 """In the place of a topic's name, which it is not."""
 Begin = Callable[["Progress"], Sequence[str]]
@@ -158,7 +158,8 @@ class Progress:
         ]
         if (replacement := topic.replacement) is not None:
             steps = [*(steps or [topic.phase]), *([replacement.waits_for] if replacement.waits_for is not None else [])]
-        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, _left_text(topic))
+        left = "".join(f"; {line}" for line in groups_left(topic, MOST_GROUPS))
+        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}", topic.topic, left)
 
     def _table(self, topic: TopicDescription) -> Group:
         changing = concerned(topic)
@@ -176,7 +177,7 @@ class Progress:
             rows.add_row(first.phase or "", ids, number(lag), printable(waits_for(group) or "-"))
         if replacement is not None:
             rows.add_row(topic.phase, "-", "-", printable(replacement.waits_for or "-"))
-        left = [Text(printable(line)) for line in _left_lines(topic)]
+        left = [Text(printable(line)) for line in groups_left(topic, MOST_GROUPS)]
         bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
         return Group(Text.assemble((printable(topic.topic), "bold"), printable(head)), Padding(bar, 0), rows, *left)
 
@@ -200,22 +201,6 @@ def _rows(*headings: str) -> Table:
     for heading in headings:
         rows.add_column(heading, justify="right" if heading == "Lag" else "left", header_style="dim")
     return rows
-
-
-def _left_text(topic: TopicDescription) -> str:
-    return "".join(f"; {line}" for line in _left_lines(topic))
-
-
-def _left_lines(topic: TopicDescription) -> list[str]:
-    """Return how many records are left to read where groups hold the topic up, and when that is checked again."""
-    if topic.looks_within_ms is None:
-        return []
-    waiting = [group for group in topic.groups if group.gate is not None]
-    lines = [f"not let through: {group.group}: {group.gate}" for group in waiting[:MOST_GATES]]
-    lines += [f"and {len(waiting) - MOST_GATES} more groups"] if len(waiting) > MOST_GATES else []
-    if not waiting and (left := sum(p.lag or 0 for p in concerned(topic))):
-        lines.append(f"{number(left)} records still to read")
-    return [*lines, next_look_text(topic.looks_within_ms)]
 
 
 def concerned(topic: TopicDescription) -> list[PartitionReport]:

@@ -64,11 +64,11 @@ def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tup
 
 
 def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Return what each member owns in a generation that assigns by a view with these hidden partitions.
+    """Return the partitions of each member in a generation that assigns by a view with these hidden partitions.
 
-    Readable ones are assigned by :func:`range_deal`; hidden ones stay with the member they were given to, which reads
-    them when they return. Where ``given`` is not range's assignment (rack-aware placement, another strategy), each
-    member owns what it was given.
+    :func:`range_deal` assigns readable partitions. Hidden partitions stay with the member to which they were given, and
+    which reads them when they return. Where ``given`` is not range's assignment (rack-aware placement, another
+    strategy), each member owns the partitions that it was given.
     """
     own = {member: frozenset(partitions) for member, partitions in given.items()}
     order = range_order(given)
@@ -80,9 +80,9 @@ def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozense
 
 
 def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
-    """Return what ``member`` may take in this generation: what it owns by each of the ``possible`` hidden sets.
+    """Return the partitions that ``member`` may take in this generation: those it owns by all ``possible`` hidden sets.
 
-    None (anything is possible) leaves nothing, unless every member owns what it was given anyway.
+    None (anything is possible) leaves no partition, unless every member owns the partitions that it was given anyway.
     """
     order = range_order(given)
     if order is None or len(order) == 1:
@@ -94,31 +94,31 @@ def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) 
 
 
 def possible_hidden(
-    known: TopicView | None, seen: Iterable[TopicView], now: TopicView
+    known: TopicView | None, seen: Iterable[TopicView], current: TopicView
 ) -> frozenset[frozenset[int]] | None:
-    """Return the hidden sets of all views from ``known`` (before the join) to ``now`` (after the assignment).
+    """Return the hidden sets of all views from ``known`` (before the join) to ``current`` (after the assignment).
 
     Args:
-        known: the view at the join; None if there was none yet.
+        known: the view at the join; None without a view.
         seen: the views that arrived since, in any order, repeats allowed.
-        now: the view in force.
+        current: the view in force.
 
     Returns:
         None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
-        before it is None), hence epoch 0 may be missed. None as well if the topic went or was recreated in between,
-        even if an old record of it came again after its tombstone: versions do not order those views, and a partition
-        that no member reads would keep its records from the group (invariant I2).
+        before it is None), hence epoch 0 may be missed. None also if the topic was deleted or recreated in between,
+        even if an old record came again after the tombstone: versions do not order those views, and a partition that
+        no member reads would keep its records from the group (invariant I2).
     """
     if known is None:
         return None
-    views = (*seen, now)
+    views = (*seen, current)
     topic_ids = {view.topic_id for view in (known, *views)}
     if known.topic_id is None:
-        topic_ids.discard(None)  # it had no record yet
+        topic_ids.discard(None)  # the topic had no record yet
     if len(topic_ids) > 1:
         return None
     steps = sorted({view.version: view for view in views if view.version > known.version}.items())
-    sets = {hidden(known), hidden(now)}
+    sets = {hidden(known), hidden(current)}
     before = known
     for _, view in steps:
         first = before.topic_id is None and view.epoch <= 1
@@ -126,7 +126,7 @@ def possible_hidden(
             return None
         sets.add(hidden(view))
         before = view
-    return frozenset(sets) if before.version == now.version else None
+    return frozenset(sets) if before.version == current.version else None
 
 
 def rejoin_turns(

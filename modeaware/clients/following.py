@@ -1,9 +1,9 @@
-"""Following the views on behalf of one client: its share of them, and the wait for the first view.
+"""Following the views on behalf of one client: its share of the views, and the wait for the first view.
 
-A client that is dropped without ``close()`` must not be kept alive by the views, and gives its share back. Without a
-first view within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``block`` rejects records, or reads
-nothing, until there is one; ``writable`` takes every partition as ReadWrite until then; ``error`` raises. Where no view
-can come any more, as in an exit handler, ``block`` is ``writable``, at once.
+The views must not keep a client alive that is dropped without ``close()``; the client's share is released. Without a
+first view within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides. Until the first view ``block``
+rejects records, or reads nothing; ``writable`` takes every partition as ReadWrite; ``error`` raises. Where no view can
+come any more, as in an exit handler, ``block`` acts like ``writable``, at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 
 class ClientErrors(NamedTuple):
-    """A client library's own forms of what is raised."""
+    """A client library's own exception classes."""
 
     retired: type[PartitionRetired] = PartitionRetired
     pending: type[ModeSourceError] = ModeSourceError
@@ -38,9 +38,10 @@ class ClientErrors(NamedTuple):
 
 @contextmanager
 def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
-    """Acquire a share of the views for a client whose constructor is the block; given back where that raises.
+    """Acquire a share of the views for a client whose constructor is the block; release the share where that raises.
 
-    Without the application's callback: the source of the views outlives the client, and must not keep what hangs on it.
+    Without the application's callback: the source of the views outlives the client, and must not keep the callback's
+    objects alive.
     """
     views = registry.acquire(conf, replace(config, resize_callback=None))
     with ExitStack() as undo:
@@ -50,9 +51,9 @@ def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
 
 
 class ViewShare:
-    """Has the method ``follow`` called with views for as long as ``client`` lives and has not released its share.
+    """Calls the method ``follow`` with views while ``client`` lives and has not released its share.
 
-    Neither the client nor the method's object is kept alive.
+    The share keeps neither the client nor the method's object alive.
     """
 
     def __init__(self, client: object, views: Views, follow: Callable[[Mapping[str, TopicView]], object]) -> None:
@@ -70,7 +71,7 @@ class ViewShare:
         views.subscribe(listener)
 
     def release(self) -> None:
-        """Give the views back; the last ones stay in force. Idempotent."""
+        """Release the views; the last ones stay in force. Idempotent."""
         if self._finalizer.detach() is not None:
             _release(self._views, self._listener)
 
@@ -81,10 +82,10 @@ def _release(views: Views, listener: ViewListener) -> None:
 
 
 def abandon(release: Callable[[], None], pid: int) -> None:
-    """``release`` what a client had that was dropped without ``close()`` in the process ``pid``.
+    """Call ``release`` for a client that was dropped without ``close()`` in the process ``pid``.
 
-    The garbage collector may run this, in any thread and in the middle of anything, so no lock may be taken here:
-    another thread does it. A forked child leaves its parent's alone.
+    The garbage collector may run this, in any thread and at any point, so this function must not take a lock: another
+    thread calls ``release``. A forked child does not release its parent's share.
     """
     if os.getpid() != pid:
         return
@@ -98,11 +99,11 @@ class FirstView:
     """The wait for the first view, to one deadline for all calls of a client. Any thread may call.
 
     Args:
-        wait: waits for the first view, up to so many seconds; returns whether the client follows it now.
-        views: where it comes from.
+        wait: waits up to a number of seconds for the first view; returns whether the client follows the view now.
+        views: the handle that has the view.
 
     Attributes:
-        over: calls may proceed: there is a view, or every partition is taken as ReadWrite until there is one.
+        over: calls may proceed: the view has come, or every partition is taken as ReadWrite until then.
     """
 
     def __init__(
@@ -131,8 +132,8 @@ class FirstView:
             self._refuse()
 
     def arrived(self, at_most_s: float | None = None) -> bool:
-        """Return whether calls may proceed, after a wait to the deadline, or for ``at_most_s``. With ``block`` that may
-        never be.
+        """Return whether calls may proceed, after a wait to the deadline, or for ``at_most_s``. With ``block`` they may
+        never proceed.
 
         Raises:
             ClientErrors.timeout: the deadline has passed or no view can come, and ``on_unknown`` is ``error``.
@@ -148,13 +149,13 @@ class FirstView:
         return self.over
 
     def left_s(self) -> float:
-        """Return the seconds to the deadline, 0 when it has passed; begins a wait where there was none."""
+        """Return the seconds to the deadline, 0 when it has passed; begin a wait where there was none."""
         with self._lock:
             deadline_s = self.begin() if self._deadline_s is None else self._deadline_s
         return max(deadline_s - time.monotonic(), 0.0)
 
     def begin(self) -> float:
-        """Begin a wait, and return its deadline on the monotonic clock. :meth:`left_s` does it by itself."""
+        """Begin a wait, and return its deadline on the monotonic clock. :meth:`left_s` begins a wait by itself."""
         self.over, self._deadline_s = False, time.monotonic() + self._config.view_timeout_ms / 1000
         return self._deadline_s
 

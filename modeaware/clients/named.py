@@ -1,8 +1,8 @@
-"""Which topic a call is about that names one, and neither writes nor reads a record of it.
+"""The topic that a name stands for in calls that neither write nor read a record.
 
-The name of a topic that was replaced stands for another topic. For a call about *writing* it is the topic that records
-under the name go to, from the switch on. For a call about *offsets*, which groups commit and consumers read, it is the
-topic of that name for as long as brokers have it: only when that is gone does the name stand for the next one.
+The name of an old topic stands for another topic. In a call about *writing*, from the switch on, that is the topic to
+which records under the name go. In a call about *offsets*, which groups commit and consumers read, that is the topic of
+the name while brokers have it; when that topic is gone, the name stands for the next topic of the chain.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 
 class PairedName(str):
-    """A name of a topic that carries both of its names, where a client library has room for one.
+    """A topic's name that carries both the logical and the physical name, where a client library has room for one.
 
     Attributes:
         logical: what the application calls the topic.
-        physical: the topic that has replaced the one of that name.
+        physical: the topic that has replaced the topic of that name.
     """
 
     logical: str
@@ -36,8 +36,8 @@ class PairedName(str):
 class NamedTopics:
     """The topics that names stand for, by one client's share of the views. Thread-safe.
 
-    Calls wait for the first view; those with a timeout (in seconds, -1: ``modeaware.view.timeout.ms``) take names as
-    they are given where it has not come by then.
+    Calls wait for the first view. Calls with a timeout (in seconds, -1: ``modeaware.view.timeout.ms``) use names
+    unchanged where the view has not come by then.
 
     Raises, from every call:
         ClientErrors.timeout: there is no first view, and ``modeaware.on.unknown`` is ``error``.
@@ -48,7 +48,7 @@ class NamedTopics:
         self._first_view = first_view
 
     def written(self, name: str, timeout_s: float = -1.0) -> str:
-        """Return the topic that records under ``name`` go to."""
+        """Return the topic to which records under ``name`` go."""
         return self._leads_to(name, written_topic, timeout_s)
 
     def present(self, name: str, timeout_s: float = -1.0) -> str:
@@ -59,7 +59,7 @@ class NamedTopics:
         """Return the partitions that a record under ``name`` may be addressed to now, ascending.
 
         Args:
-            count: returns how many partitions a topic has; called where none of them is retired.
+            count: returns how many partitions a topic has; called where no partition is retired.
 
         Raises:
             ClientErrors.pending: there is no first view, and ``modeaware.on.unknown`` is ``block``.
@@ -70,7 +70,7 @@ class NamedTopics:
         return tuple(range(count(view.topic))) if view.all_writable else view.writable
 
     def _leads_to(
-        self, name: str, found: Callable[[str, Callable[[str], TopicView]], TopicView], timeout_s: float
+        self, name: str, topic_of: Callable[[str, Callable[[str], TopicView]], TopicView], timeout_s: float
     ) -> str:
         first = self._first_view
         if not first.over:
@@ -78,11 +78,11 @@ class NamedTopics:
         if self._views.view(name).successor is None:
             return name
         self._verify(name)
-        return found(name, self._views.view).topic
+        return topic_of(name, self._views.view).topic
 
     def _verify(self, name: str) -> None:
-        """Compare the topic ids on the way with the cluster's (invariant I8). A topic that is gone has none: its name
-        leads on by the word of the log."""
+        """Compare the topic ids of the chain with the cluster's (invariant I8), except those of aliases: an alias has
+        no id on the cluster, and the log alone decides where it points."""
         chain = segments(name, self._views.view)
         there = {view.topic for view in chain if not view.is_alias}
         self._views.verify(there, VERIFY_TIMEOUT_S)

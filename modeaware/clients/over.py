@@ -1,4 +1,4 @@
-"""One class over another that a tracer, say, has put in the place of a stock class."""
+"""One class over another that has replaced a stock class, for example by a tracer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MADE: dict[tuple[type, type], type[Any]] = {}
 
 
 def over(ours: type[T], current: type) -> type[T]:
-    """Return ``ours`` over ``current``, both subclasses of one stock class; the same class for the same two. Where one
-    is a subclass of the other, that is it."""
+    """Return a class that is ``ours`` over ``current``, both subclasses of one stock class; the same class for the same
+    pair. Where one of the two is a subclass of the other, return that one."""
     if issubclass(ours, current):
         return ours
     if issubclass(current, ours):

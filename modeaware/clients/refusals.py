@@ -1,8 +1,8 @@
-"""What a refusal by the brokers means for a record that was queued for a topic before another one replaced it.
+"""The brokers' rejection of a record that was queued for an old topic before the switch.
 
-From the switch on brokers are made to refuse data for the predecessor, which they do with MSG_SIZE_TOO_LARGE. So a
-record that was queued earlier, by a producer that was paused since, say, is refused with an error that misleads.
-Nothing is sent again by us: an earlier attempt may have been stored.
+After the switch a fence makes brokers reject data for the old topic, with MSG_SIZE_TOO_LARGE. So a record that was
+queued earlier, for example by a producer that was paused since, is rejected with a misleading error. We do not send the
+record again: an earlier attempt may have been stored.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ logger = get_logger(__name__)
 E = TypeVar("E", bound=TopicReplaced)
 
 PATIENCE_S = 3.0
-"""How long refusals that the views do not explain wait for the views: those of a process that was suspended may take a
-moment, too."""
+"""How long rejections that the views do not explain wait for new views, which also takes a moment in a process that was
+suspended."""
 REST_S = 10.0
-"""How long none of them waits again after that."""
+"""How long no rejection waits again after that."""
 
 
 class Refusals:
-    """The refusals of one producer's records. Thread-safe.
+    """The rejections of one producer's records. Thread-safe.
 
     Attributes:
-        views: the producer's share; None until it has one.
+        views: the producer's handle on the views; None until the producer has one.
     """
 
     def __init__(self, views: Views | None = None) -> None:
@@ -41,16 +41,17 @@ class Refusals:
         self._logged: set[str] = set()
 
     def explain(self, topic: str, partition: int, kind: type[E]) -> E | None:
-        """Return what to report of a record that brokers refused as too large; None: it is, or that is not known.
+        """Return the error to report for a record that brokers rejected as too large; None where the record is too
+        large, or the cause is unknown.
 
         May wait for the views.
 
         Args:
-            kind: the client library's own form of the error.
+            kind: the client library's own class of the error.
         """
         try:
             successor = self._successor(topic)
-        except Exception:  # a record that is refused has to be reported all the same
+        except Exception:  # a rejected record has to be reported all the same
             logger.exception("%s-%d: it is not known why brokers refused a record", topic, partition)
             return None
         if successor is None:
@@ -69,11 +70,11 @@ class Refusals:
         return error
 
     def may_be_fenced(self, topic: str) -> bool:
-        """Return whether ``topic`` is being replaced, or was: a refusal without explanation may still come of that."""
+        """Return whether ``topic`` is an old topic: its fence may cause a rejection without explanation."""
         return self.views is not None and self.views.view(topic).successor is not None
 
     def _successor(self, topic: str) -> Successor | None:
-        """Return what has replaced ``topic``; None where nothing has: the record is too large."""
+        """Return the new topic that has replaced ``topic``; None without one: the record is too large."""
         views = self.views
         successor = None if views is None else views.view(topic).successor
         if views is None or successor is None:

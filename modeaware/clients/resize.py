@@ -1,11 +1,11 @@
-"""Resizes: what another number of writable partitions does to records with keys, and what a producer does about it.
+"""Resizes: the effect of another number of writable partitions on records with keys, and a producer's warning.
 
 A key goes to ``writable[hash % len(writable)]``, so another number of writable partitions moves keys. The policy is
-``modeaware.on.resize``: ``ignore``, or ``warn`` once per resize when the topic has keys. A topic whose count must fall
-without disorder is replaced: groups then read all of it before they read the topic that replaces it.
+``modeaware.on.resize``: ``ignore``, or ``warn`` once per resize when the topic has keys. A replacement keeps the order
+of keys with fewer partitions: groups read the whole old topic before they read the new topic.
 
-:class:`Resizes` follows the views of one producer and puts a :class:`FirstKeyObserver` before the partitioner of a
-topic until the first key of a resize was seen.
+:class:`Resizes` follows the views of one producer. It puts a :class:`FirstKeyObserver` before the partitioner of a
+topic until the first key after a resize.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Resize:
-    """The number of writable partitions of a topic has changed, so keys of it move. Immutable.
+    """A change of the number of writable partitions of a topic, which moves keys. Immutable.
 
     Attributes:
-        topic: its name.
-        epoch: the mode epoch that changed it.
-        old_count, new_count: how many partitions were writable, and are now.
-        moved_share: the share of keys that go to another partition than before, 0 to 1; None where it is not known: a
-            user's partitioner that fails for random keys.
-        successor: the topic that has replaced this one, with ``new_count`` partitions; None: it is the same topic.
+        topic: the topic's name.
+        epoch: the mode epoch of the change.
+        old_count, new_count: the number of writable partitions before and after.
+        moved_share: the share of keys that go to another partition than before, 0 to 1; None where the share is unknown
+            (a user's partitioner that fails for random keys).
+        successor: the new topic that has replaced this one, with ``new_count`` partitions; None: it is the same topic.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class Resize:
     successor: str | None = None
 
     def describe(self) -> str:
-        """For people. The first sentence is KIP-694's ("Kafka Topic Command changes"), with the verb that fits."""
+        """Return the resize in words. The first sentence is KIP-694's ("Kafka Topic Command changes")."""
         verb = "decreased" if self.new_count < self.old_count else "increased"
         share = "some" if self.moved_share is None else f"{self.moved_share:.0%}"
         if self.successor is not None:
@@ -65,7 +65,7 @@ class Resize:
 
 
 def resize_of(view: TopicView, old_count: int, partitioner: Partitioner) -> Resize | None:
-    """Return what going from ``old_count`` writable partitions to those of ``view`` means; None where no key moves."""
+    """Return the resize from ``old_count`` writable partitions to those of ``view``; None where no key moves."""
     return _resize(view, old_count, len(view.writable), partitioner) if view.modes else None
 
 
@@ -85,7 +85,7 @@ def _resize(
 @dataclass(eq=False)
 class FirstKeyObserver:
     """A partitioner that places keys as ``inner`` does, and calls ``keyed`` once, before the pick for the first record
-    with a key. What that raises reaches the sender. Several threads may use it."""
+    with a key. An exception of ``keyed`` reaches the sender. Thread-safe."""
 
     inner: TopicPartitioner
     keyed: Callable[[], None] | None
@@ -98,7 +98,7 @@ class FirstKeyObserver:
         return self.inner.partition(key, count)
 
     def observe(self, key: bytes | None) -> None:
-        """Take in a record with ``key`` that is about to be queued, whichever partitioner has placed it."""
+        """Take in the key of a record that is about to be queued, whichever partitioner has placed the record."""
         if self.keyed is not None and self.inner.requires_consistency(key):
             keyed, self.keyed = self.keyed, None
             if keyed is not None:  # another thread was faster
@@ -111,8 +111,11 @@ class FirstKeyObserver:
 
 
 def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
-    """Return the partitioner of a topic. Views are of every topic of a cluster, and an application's own partitioner
-    may serve its topics alone: what it raises for another one reaches those who send to that."""
+    """Return the partitioner of a topic.
+
+    Views contain every topic of a cluster, and an application's own partitioner may reject other topics than its own.
+    Its exception for such a topic reaches the senders to that topic.
+    """
     try:
         return partitioner.for_topic(topic)
     except Exception:  # noqa: BLE001 - any class of the application's
@@ -120,8 +123,10 @@ def picks_of(partitioner: Partitioner, topic: str) -> TopicPartitioner:
 
 
 class _MadeLater:
-    """Stands for a topic partitioner that could not be made: it is made, or raises what it raises, for a record. It is
-    given no loads (:class:`~partitioners.LoadAware`) while the topic's view stays."""
+    """Stands for a topic partitioner that could not be made. The next record makes it, or gets its exception.
+
+    While the topic's view stays the same, the partitioner gets no loads (:class:`~partitioners.LoadAware`).
+    """
 
     def __init__(self, partitioner: Partitioner, topic: str) -> None:
         self._of = partitioner
@@ -139,7 +144,7 @@ class _MadeLater:
 
 
 def sees_keys(partitioner: TopicPartitioner) -> bool:
-    """Return whether ``partitioner`` has to see each key."""
+    """Return whether ``partitioner`` needs to see each key."""
     return isinstance(partitioner, FirstKeyObserver)
 
 
@@ -151,7 +156,7 @@ def without_finished_observers(partitioner: TopicPartitioner) -> TopicPartitione
 
 
 def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
-    """Have the observers before ``partitioner`` take in a key that another partitioner has placed."""
+    """Pass a key that another partitioner has placed to the observers before ``partitioner``."""
     while isinstance(partitioner, FirstKeyObserver):
         partitioner.observe(key)
         partitioner = partitioner.inner
@@ -159,7 +164,7 @@ def observe_key(partitioner: TopicPartitioner, key: bytes) -> None:
 
 @dataclass(eq=False)
 class _Topic:
-    """What is kept of one topic from view to view."""
+    """The state of one topic from view to view."""
 
     last: TopicView | None = None
     keyed: bool = False
@@ -172,9 +177,9 @@ class Resizes:
 
     Attributes:
         policy: ``modeaware.on.resize``: ``ignore`` or ``warn``.
-        partitioner: what the producer picks with.
+        partitioner: the producer's partitioner.
         callback: ``modeaware.resize_cb``.
-        lighten: called with a topic when an observer of it is over: see :func:`without_finished_observers`.
+        lighten: called with a topic when one of its observers has ended: see :func:`without_finished_observers`.
         count: how many resizes of topics with keys were reported.
     """
 
@@ -189,10 +194,11 @@ class Resizes:
     _due: list[Resize] = field(default_factory=list, init=False)
 
     def observed(self, view: TopicView, picks: TopicPartitioner | None, *, first: bool) -> TopicPartitioner | None:
-        """Return ``picks`` (None: nothing is retired, and no pick is needed) with what the policy puts before it.
+        """Return ``picks`` (None: no partition is retired, and no pick is needed), with an observer if the policy
+        requires one.
 
         Args:
-            first: these are the first views of all: what is in them is no change.
+            first: these are the first views, which contain no change.
         """
         if self.policy == "ignore":
             return picks
@@ -210,8 +216,8 @@ class Resizes:
         return FirstKeyObserver(picks, lambda: self._first_key(view.topic))
 
     def replaced(self, name: str, view: TopicView, successor: str, new_count: int) -> None:
-        """Note that ``name`` leads to ``successor`` from now on, which has ``new_count`` writable partitions: no longer
-        to the topic of ``view``. To be reported with the next key, but for ``ignore``."""
+        """Note that ``name`` now points to ``successor``, which has ``new_count`` writable partitions, and no longer to
+        the topic of ``view``. Report this with the next key, except with the policy ``ignore``."""
         self._led.pop(name, None)
         if self.policy == "ignore":
             return
@@ -222,7 +228,7 @@ class Resizes:
             self._led[name] = resize
 
     def observed_name(self, name: str, picks: TopicPartitioner) -> TopicPartitioner:
-        """Return ``picks``, with what reports the replacement that ``name`` leads to, until that is done."""
+        """Return ``picks``, with an observer while the replacement of ``name`` has not been reported."""
         return FirstKeyObserver(picks, lambda: self._first_key_of(name)) if name in self._led else picks
 
     def _first_key_of(self, name: str) -> None:
@@ -232,14 +238,14 @@ class Resizes:
             self.report([resize])
 
     def take_due(self) -> list[Resize]:
-        """Return what is to be reported now, outside the caller's lock."""
+        """Return the resizes to report now, outside the caller's lock."""
         due, self._due = self._due, []
         return due
 
     def report(self, resizes: Iterable[Resize]) -> None:
-        """Log record, counter, callback, and Python warning of each. What the last two raise is the sender's, where a
-        record is being sent, and else logged."""
-        with ExitStack() as reports:  # what one of them raises does not silence the others
+        """Log and count each resize, and call the callback and Python's warning. Exceptions of the last two reach the
+        sender, where a record is being sent, and are logged otherwise."""
+        with ExitStack() as reports:  # an exception of one report does not prevent the others
             for resize in resizes:
                 self.count += 1
                 TALLY.add(RESIZE_WARNINGS)
@@ -253,9 +259,9 @@ class Resizes:
         warnings.warn(ResizeWarning(resize.describe()), stacklevel=1)  # the sender is any number of calls away
 
     def _follow(self, view: TopicView, *, first: bool) -> int | None:
-        """How many partitions were writable by the last view of this topic, where that was another number.
+        """Return the number of writable partitions in the last view of this topic, where the number has changed.
 
-        Of a topic that had no record all were: as many as before the shrink of its first record.
+        Without a record all partitions were writable: as many as before the shrink of the first record.
         """
         topic = self._topics.setdefault(view.topic, _Topic())
         last, topic.last = topic.last, view
@@ -268,14 +274,14 @@ class Resizes:
         return old_count if changed else None
 
     def _note(self, view: TopicView, old_count: int) -> None:
-        """To be reported with the next key; together with an earlier resize since the last one."""
+        """Note a resize to report with the next key, together with an earlier one that is not reported yet."""
         earlier = self._pending.pop(view.topic, None)
         resize = resize_of(view, old_count if earlier is None else earlier.old_count, self.partitioner)
         if resize is not None:
             self._pending[view.topic] = resize
 
     def _first_key(self, topic: str) -> None:
-        """A record with a key is being sent, the first one or the first since a resize."""
+        """Take in the first record with a key of all, or since a resize; the record is being sent."""
         self._topics[topic].keyed = True
         # In this order: a resize that another thread notes meanwhile is reported here, or is watched for anew.
         self.lighten(topic)

@@ -1,4 +1,4 @@
-"""Where a record goes while its topic has retired partitions: a view and a partitioner make a route.
+"""The partition of a record while its topic has retired partitions: a view and a partitioner make a route.
 
 A partitioner picks an index among the writable partitions, so a keyed record goes to
 ``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions, hence
@@ -7,10 +7,10 @@ A partitioner picks an index among the writable partitions, so a keyed record go
 
 A topic whose partitions are all writable has no route: the client library's own choice is right.
 
-A name may lead to another topic, which has replaced the one of that name (:mod:`modeaware.chain`). Its records
-go where the application's records for that other topic go, whatever topic has that name now: one that was deleted and
-created again takes them by its own partitions, as it takes those that name it. To refuse them would stop every writer
-of a topic that is fenced, and gain nothing: what is acknowledged there can be read there.
+The name of an old topic points to a new topic (:mod:`modeaware.chain`). Records under the old name go where records
+under the new name go, whatever topic has the new name now. If the new topic was deleted and created again, the records
+go to the partitions of the created topic, like records that name it. To refuse the records would stop every writer of a
+fenced topic, and gain nothing: records that are acknowledged there can be read there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from partitioners import LoadAware, Partitioner, TopicPartitioner, checked_index
 logger = get_logger(__name__)
 
 Load = Callable[[str, tuple[int, ...]], Sequence[int]]
-"""Returns the load of a topic's candidates; empty where it is not known."""
+"""Returns the load of a topic's candidates; empty where the load is unknown."""
 NO_STATS: Mapping[str, Any] = {
     "state": "waiting",
     "routed_topics": 0,
@@ -50,19 +50,20 @@ NO_STATS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """Where the records of one topic go at one epoch. Safe to use from several threads.
+    """The choice of partitions for the records of one topic at one epoch. Safe to use from several threads.
 
     Attributes:
-        view: the view it follows.
+        view: the view of the route.
         writable: the partitions to choose from, ascending.
         dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
-        by_load: picks for records that need no consistency by their size and the load, where the partitioner can
+        by_load: for records that need no consistency, picks by their size and the load, where the partitioner can
             (KIP-794).
         load: None where the load is never known.
         open: the partitioner need not see every key: where it hashes, the hash alone gives the index.
-        passes: every partition is writable, so the client library chooses. The route is there for what follows.
-        name: what the application calls the topic, where the topic of ``view`` has replaced the one of that name.
-        count: how many partitions that topic has, then: one that the application names was meant for the earlier topic.
+        passes: every partition is writable, so the client library chooses. The route has the topic's other facts.
+        name: the application's name for the topic, where the topic of ``view`` has replaced the topic of that name.
+        count: where ``name`` is set, the topic's number of partitions: a partition that the application names was meant
+            for the old topic.
     """
 
     view: TopicView
@@ -80,7 +81,7 @@ class Route:
         """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
 
         Raises:
-            ValueError: no partition is writable, the partitioner requires an explicit one, or it chose none of them.
+            ValueError: no partition is writable, or the partitioner requires an explicit one, or chose another one.
         """
         if self.by_load is not None and not self.partitioner.requires_consistency(key):
             load = () if self.load is None else self.load(self.view.topic, self.writable)
@@ -113,7 +114,7 @@ class Route:
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The partitions that a record may be addressed to, where that is known here."""
+        """The partitions to which a record may be addressed, as far as the route has them."""
         return self.writable if self.view.modes else tuple(range(self.count or 0))
 
     def refuse_retired(self, partition: int, error: type[PartitionRetired]) -> None:
@@ -132,7 +133,7 @@ def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
 
 
 def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = None) -> Route:
-    """Return the route over the writable partitions of a ``view`` that has a record, even where all are."""
+    """Return the route over the writable partitions of a ``view`` that has a record, even where all are writable."""
     writable = view.writable
     dense = not writable or writable[-1] == len(writable) - 1
     innermost: Any = picks
@@ -143,7 +144,7 @@ def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = Non
 
 
 class Names:
-    """The names of topics that lead to another topic, or will soon. One thread at a time calls :meth:`follow`."""
+    """The names of old topics, from the announcement of the new topic on. One thread at a time calls :meth:`follow`."""
 
     def __init__(self) -> None:
         self._segments: dict[str, tuple[TopicView, ...]] = {}
@@ -152,69 +153,69 @@ class Names:
         """Take in views that have changed, and ``views`` for all others.
 
         Returns:
-            The names that lead to another topic than before -> that earlier topic.
+            The names that point to another topic than before -> the earlier topic.
         """
         moved = {}
         for name in self.through(changed):
             before = self.leads_to(name)
-            found = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
-            if found[0].successor is None:
+            chain = segments(name, lambda topic: changed[topic] if topic in changed else views(topic))
+            if chain[0].successor is None:
                 self._segments.pop(name, None)
             else:
-                self._segments[name] = found
+                self._segments[name] = chain
             if self.leads_to(name) != before:
                 moved[name] = before
         return moved
 
     def returning(self, name: str, views: Callable[[str], TopicView]) -> tuple[str, str] | None:
-        """Return the topic, and its id, that records under ``name`` go to now or next, where another topic had its name
-        before; else None."""
-        found = self.segments(name)
-        if not found:
+        """Return the topic to which records under ``name`` go now or next, and its id, where another topic had the
+        topic's name before; else None."""
+        chain = self.segments(name)
+        if not chain:
             return None
-        coming = found[-1].successor
-        topic, topic_id = (found[-1].topic, found[-1].topic_id) if coming is None else (coming.topic, coming.topic_id)
+        coming = chain[-1].successor
+        topic, topic_id = (chain[-1].topic, chain[-1].topic_id) if coming is None else (coming.topic, coming.topic_id)
         return (topic, topic_id) if topic_id is not None and not views(topic).applies_to(topic_id) else None
 
     def through(self, topics: Iterable[str]) -> set[str]:
-        """Return the names that have to do with any of ``topics``, and their own names."""
+        """Return the names whose chain has one of ``topics``, and the names of ``topics``."""
         named = frozenset(topics)
-        return {*named, *(n for n, found in self._segments.items() if any(view.topic in named for view in found))}
+        return {*named, *(n for n, chain in self._segments.items() if any(view.topic in named for view in chain))}
 
     def segments(self, name: str) -> tuple[TopicView, ...]:
-        """Return :func:`modeaware.chain.segments`; nothing where the topic of that name has no successor."""
+        """Return :func:`modeaware.chain.segments`; empty where the topic of that name has no new topic."""
         return self._segments.get(name, ())
 
     def leads_to(self, name: str) -> str:
-        """Return the topic that records under ``name`` go to."""
+        """Return the topic to which records under ``name`` go."""
         return self._segments[name][-1].topic if name in self._segments else name
 
     def replaced(self) -> dict[str, str]:
-        """Return the names that lead to another topic -> that topic."""
-        return {name: found[-1].topic for name, found in list(self._segments.items()) if found[-1].topic != name}
+        """Return the names that point to another topic -> that topic."""
+        return {name: chain[-1].topic for name, chain in list(self._segments.items()) if chain[-1].topic != name}
 
     @property
     def is_any_announced(self) -> bool:
-        """Whether some topic has a successor that its name does not lead to yet."""
-        return any(found[-1].successor is not None for found in self._segments.values())
+        """Whether some topic has a new topic to which producers have not been switched yet."""
+        return any(chain[-1].successor is not None for chain in self._segments.values())
 
 
 class Routes:
-    """The routes of one producer, by its share of the views: of topics, and of names that lead to another topic. One
-    thread at a time calls :meth:`follow`, any may look.
+    """The routes of one producer, by its share of the views: of topics, and of names that point to another topic. One
+    thread at a time calls :meth:`follow`; any thread may read.
 
-    A send uses the route in force when it looks the topic up, and nothing of it is decided again later (invariant I7).
+    A send uses the route in force at its look-up, and nothing about the send is decided again later (invariant I7).
 
     Args:
-        views: the producer's, to follow and to give back.
-        partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
-            key by murmur2, as kafka-python's do.
-        load: for partitioners that follow it.
-        look_anew: has the client library request the metadata of a topic; None: it needs not.
+        views: the producer's handle, to follow and to release.
+        partitioner: the producer's, if it is one of :mod:`partitioners`. Any other partitioner is assumed to place
+            records with a key by murmur2, as kafka-python's do.
+        load: the load for partitioners that follow it.
+        look_anew: makes the client library request the metadata of a topic; None: the library needs no request.
 
     Attributes:
         known: set when the first views are followed.
-        first_view: the wait for them.
+        first_view: the wait for the first views.
         named: the topics that names stand for in calls that write no record.
         changes: how often views came.
     """
@@ -228,7 +229,7 @@ class Routes:
         load: Load | None = None,
         look_anew: Callable[[str], object] | None = None,
     ) -> None:
-        # Where the producer's own partitioner picks, ours says which keys stay, and what share of them moves.
+        # Where the producer's own partitioner picks, ours determines which keys stay, and which share of them moves.
         self._picker = named("murmur2_random") if partitioner is None else partitioner
         self._errors = errors
         self._load = load
@@ -236,7 +237,7 @@ class Routes:
         self._views = views
         self._routes: dict[str, Any] = {}  # by name
         self._own: dict[str, Route | None] = {}  # by topic
-        self._back: dict[str, Route] = {}  # by topic, where a chain leads back to the name of one that is gone
+        self._back: dict[str, Route] = {}  # by topic, after a rename back to the name of a topic that is gone
         self._names = Names()
         self._look_anew = look_anew
         self._looked_anew: set[str] = set()
@@ -253,16 +254,16 @@ class Routes:
         self._share = ViewShare(producer, self._views, self.follow)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Have the views read with other credentials: see ``Views.set_sasl_credentials``."""
+        """Read the views with other credentials: see ``Views.set_sasl_credentials``."""
         self._views.set_sasl_credentials(username, password)
 
     def release(self) -> None:
-        """Give the views back; the last ones stay in force. Idempotent."""
+        """Release the views; the last ones stay in force. Idempotent."""
         if self._share is not None:
             self._share.release()
 
     def close(self) -> None:
-        """The producer is closed: give the views back, and have calls that wait for the first one return."""
+        """Release the views of a closed producer, and end the calls that wait for the first view."""
         self.release()
         self.known.set()
 
@@ -280,16 +281,16 @@ class Routes:
 
     def _made(self, view: TopicView, *, first: bool) -> Route | None:
         route = route_for(view, self._picker)
-        if view.is_replaced:  # no key of it moves: its readers read it to the end, and then the successor
+        if view.is_replaced:  # no key moves: readers read the old topic to its end, and then the new topic
             return route
         picks = self._resizes.observed(view, None if route is None else route.partitioner, first=first)
         return None if picks is None else route_over(view, picks, self._load)
 
     def _lead(self, changed: Mapping[str, TopicView], *, first: bool) -> dict[str, str]:
-        """Take in where names lead (under the lock).
+        """Take in the topics to which names point (under the lock).
 
         Returns:
-            The names that lead to another topic than before -> that earlier topic.
+            The names that point to another topic than before -> the earlier topic.
         """
         moved = self._names.follow(changed, self._views.view)
         for name, before in moved.items():
@@ -310,12 +311,15 @@ class Routes:
         return moved
 
     def _forget_earlier_topic(self, name: str) -> None:
-        """Where a chain leads back to an earlier name, the client library knows that topic by the partitions that it
-        had: a record for one that is no more is not acknowledged, and ends a transaction of librdkafka's for good."""
-        found = self._names.returning(name, self._views.view)
-        if found is not None and found[1] not in self._looked_anew and self._look_anew is not None:
-            self._looked_anew.add(found[1])
-            self._look_anew(found[0])
+        """Make the client library request the metadata of the new topic of a rename back.
+
+        The library has the partitions of the earlier topic of that name. A record for a partition that no longer exists
+        is not acknowledged, and ends a transaction of librdkafka's for good.
+        """
+        returning = self._names.returning(name, self._views.view)
+        if returning is not None and returning[1] not in self._looked_anew and self._look_anew is not None:
+            self._looked_anew.add(returning[1])
+            self._look_anew(returning[0])
 
     def _put(self, routes: Mapping[str, Route | None]) -> None:
         """Put routes of topics in force."""
@@ -334,11 +338,11 @@ class Routes:
         return Route(view, writable, dense=True, partitioner=picks_of(self._picker, view.topic), passes=True)
 
     def _enter(self, name: str) -> None:
-        """Put what is in force under ``name`` into the table (under the lock)."""
+        """Put the route of ``name`` into the table (under the lock)."""
         self._routes[name] = self._by_name(name)
 
     def _by_name(self, name: str) -> Route | None:
-        """The route of a name, which may lead to another topic, or will soon."""
+        """Return the route of a name, which may point to another topic."""
         segments = self._names.segments(name)
         if not segments:
             return self._own.get(name)
@@ -348,17 +352,17 @@ class Routes:
             route = self._passing(last, last.writable)
         if last.topic != name:
             successor = segments[-2].successor
-            assert successor is not None, "it leads to the last one"
+            assert successor is not None, "the name points to the last topic"
             count = max(len(route.view.modes), successor.partition_count)
             picks = self._resizes.observed_name(name, route.partitioner)
             route = replace(route, name=name, count=count, partitioner=picks, open=not sees_keys(picks))
         return route
 
     def _point(self) -> None:
-        """Routes have changed (under the lock)."""
+        """Take note that routes have changed (under the lock)."""
 
     def _lighten(self, topic: str) -> None:
-        """An observer of ``topic`` is over."""
+        """Stop wrapping the partitioner of ``topic``: an observer has ended."""
         with self._lock:
             route = self.of(topic)
             if route is not None and not route.open:
@@ -367,25 +371,25 @@ class Routes:
             self._enter(topic)
 
     def of(self, topic: str) -> Route | None:
-        """Return the topic's own route; None where every partition is writable. It is that of the topic which has the
-        name now, where one that is gone leads there."""
+        """Return the topic's own route; None where every partition is writable. After a rename back that is the route
+        of the topic which has the name now."""
         return self._back.get(topic) or self._own.get(topic)
 
     def leads_to(self, name: str) -> str:
-        """Return the topic that records under ``name`` go to."""
+        """Return the topic to which records under ``name`` go."""
         return self._names.leads_to(name)
 
     def unverified(self, name: str) -> list[tuple[str, str | None]]:
-        """Return the topics that a record under ``name`` depends on, and their ids, which are to be compared with the
-        cluster's (invariant I8). Where a topic is gone its name leads on by the word of the log, whatever topic comes
-        up under it."""
+        """Return the topics on which a record under ``name`` depends, and their ids, to compare them with the cluster's
+        (invariant I8). Aliases are not among them: the log alone decides where an alias points, whatever topic is
+        created under its name."""
         own = self.of(self._names.leads_to(name))
         segments = self._names.segments(name)
         views = [] if own is None else [own.view]
         for view in segments if own is None else segments[:-1]:
             views += [] if view.is_alias else [view]
-        found = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
-        return [(topic, topic_id) for topic, topic_id in found if self._verified.get(topic) != topic_id]
+        ids = [(view.topic, view.topic_id) for view in views if view.topic_id is not None]
+        return [(topic, topic_id) for topic, topic_id in ids if self._verified.get(topic) != topic_id]
 
     def observe_key(self, name: str, key: bytes) -> None:
         """Take in the key of a record under ``name`` that another partitioner has placed."""
@@ -404,11 +408,11 @@ class Routes:
 
     @property
     def routed_topics(self) -> int:
-        """How many topics have retired partitions."""
+        """The number of topics with retired partitions."""
         return sum(route is not None for route in list(self._own.values()))
 
     def stats(self) -> dict[str, Any]:
-        """Return a producer's ``modeaware_stats()``; ``replaced``: the topic that each name leads to."""
+        """Return a producer's ``modeaware_stats()``; ``replaced``: the topic to which each name points."""
         return {
             "state": ("routed" if self._is_routed() else "direct") if self._is_known() else "waiting",
             "routed_topics": self.routed_topics,
@@ -426,10 +430,10 @@ class Routes:
 
 
 class VerifiedRoutes(Routes):
-    """Routes that are verified each before its first record, and again when the client's metadata has changed.
+    """Routes that are verified before their first record, and again when the client's metadata has changed.
 
     A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
-    modes of the old topic. Thread-safe.
+    modes of the deleted topic. Thread-safe.
 
     Args:
         timeout_s: how long a call of :meth:`verify` may take.
@@ -440,16 +444,15 @@ class VerifiedRoutes(Routes):
         self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
 
     def verify(self, name: str) -> None:
-        """Have the views verified that a record under ``name`` depends on (invariant I8); may block. See
-        ``Views.verify``."""
+        """Verify the views on which a record under ``name`` depends (invariant I8); may block. See ``Views.verify``."""
         self._views.verify([topic for topic, _ in self.unverified(name)], self._timeout_s)
 
     def mark(self, name: str) -> None:
-        """Note that they are verified. Not before the views that were found are followed."""
+        """Note that the views of ``name`` are verified. Call this only when the verified views are followed."""
         self._verified |= dict(self.unverified(name))
 
     def refuse_absent(self, name: str, partition: int) -> None:
-        """Refuse a partition that was meant for an earlier topic of ``name``, and that the one it leads to lacks.
+        """Refuse a partition that was meant for an old topic of ``name``, and that the new topic lacks.
 
         Raises:
             PartitionRetired: see :meth:`Route.refusal`.
@@ -459,5 +462,5 @@ class VerifiedRoutes(Routes):
             route.refuse_retired(partition, self._errors.retired)
 
     def metadata_changed(self, _: object = None) -> None:
-        """The client's metadata has changed: verify again."""
+        """Verify again, because the client's metadata has changed."""
         self._verified.clear()

@@ -1,9 +1,8 @@
-"""What a client's configuration says: our settings, the partitioner, and how to reach the cluster.
+"""A client's configuration: our settings, the partitioner, and the connection to the cluster.
 
-librdkafka reads the views of the modes (:mod:`modeaware.views`), whichever client they serve. So of the keyword
-arguments of kafka-python those that name the cluster and its credentials are translated to librdkafka's
-settings; all that is about producing, consuming and groups stays with that library. A setting that decides how to
-connect, and has no equivalent in librdkafka, is an error.
+librdkafka reads the views of the modes (:mod:`modeaware.views`) for every client. So kafka-python's keyword arguments
+for the cluster and its credentials are translated to librdkafka's settings. Arguments about producing, consuming and
+groups stay with kafka-python. A connection setting without an equivalent in librdkafka is an error.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from partitioners import (
 
 PREFIX = "modeaware_"
 OVERRIDES = "modeaware_librdkafka"
-"""Our keyword for librdkafka settings (a dict) that replace what was translated."""
+"""Our keyword for librdkafka settings (a dict) that replace the translated ones."""
 TOKEN_LIFETIME_S = 60.0
-"""The lifetime assumed of a token without an expiry: librdkafka requests the next one before that is over."""
+"""The assumed lifetime of a token without an expiry: librdkafka requests the next token before its end."""
 
 _DOTTED = PREFIX.replace("_", ".")
 _UNDERSCORED = {"modeaware.resize.cb": "modeaware.resize_cb"}  # our names that have an underscore themselves
@@ -171,7 +170,7 @@ def _translate_sasl(conf: dict[str, Any], given: Mapping[str, Any], overrides: M
 @dataclass(frozen=True)
 class TokenCallback:
     """confluent_kafka's ``oauth_cb`` over a token provider of kafka-python's. Equal for the same provider, so that
-    clients that share it share their views."""
+    clients with the same provider share their views."""
 
     provider: Any
     clock: Callable[[], float] = time.time
@@ -182,15 +181,15 @@ class TokenCallback:
 
 
 def _underscored(message: str) -> str:
-    return re.sub(r"\bmodeaware(\.[a-z]+)+", lambda found: found[0].replace(".", "_"), message)
+    return re.sub(r"\bmodeaware(\.[a-z]+)+", lambda match: match[0].replace(".", "_"), message)
 
 
 def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration in the arguments of a confluent_kafka client: a dict, by name, or both, where the name
-    counts.
+    """Return the configuration in the arguments of a confluent_kafka client: a dict, by name, or both, where the names
+    override the dict.
 
     Raises:
-        TypeError: nothing, or something else: in confluent_kafka's words.
+        TypeError: no arguments, or other ones; the message is confluent_kafka's.
     """
     if len(args) > 1:
         raise TypeError("expected tuple containing single dict")
@@ -200,11 +199,11 @@ def given_conf(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def own_partitioner(partitioner: Any) -> Partitioner | None:
-    """Return the partitioner of :mod:`partitioners` that is given, or named (``murmur2_random``,
-    ``package.module:name``); None for anything else, which is kafka-python's to take or reject.
+    """Return the given partitioner of :mod:`partitioners`, or the named one (``murmur2_random``,
+    ``package.module:name``); None for any other value, which kafka-python takes or rejects.
 
     Raises:
-        ValueError, TypeError: the name means no partitioner; the message has the reason.
+        ValueError, TypeError: no partitioner has this name; the message has the reason.
     """
     if isinstance(partitioner, str):
         return load(partitioner) if is_plug_in(partitioner) else named(partitioner, hashes=C_HASHES)
@@ -213,7 +212,7 @@ def own_partitioner(partitioner: Any) -> Partitioner | None:
 
 def is_beyond_librdkafka(partitioner: object) -> bool:
     """Return whether this value of ``partitioner`` is for us alone: one of ours by name, ``"package.module:name"``, or
-    an object. Other names are librdkafka's, or unknown, which it reports."""
+    an object. librdkafka takes its own names, and reports unknown ones."""
     if isinstance(partitioner, str):
         return (partitioner in NAMES and partitioner not in LIBRDKAFKA_NAMES) or is_plug_in(partitioner)
     return partitioner is not None
@@ -223,11 +222,11 @@ def partitioner_of(conf: Mapping[str, Any]) -> Partitioner:
     """Return the partitioner of ``partitioner`` and ``sticky.partitioning.linger.ms``, with the hashes in C.
 
     Args:
-        conf: a configuration whose rest librdkafka has accepted; ``default.topic.config`` in it overrides the rest, as
-            there.
+        conf: a configuration whose other settings librdkafka has accepted; its ``default.topic.config`` overrides the
+            other settings, as in librdkafka.
 
     Raises:
-        ConfigError: what it names, or holds, is no partitioner.
+        ConfigError: ``partitioner`` is neither a partitioner nor the name of one.
     """
     settings = with_topic_config(conf)
     chosen = settings.get("partitioner")
@@ -265,8 +264,8 @@ def _sticky_linger_ms(settings: Mapping[str, Any]) -> int:
 
 def _number(value: Any, default: float) -> float:
     # As strtol and strtod: "0x10" and "10ms" are numbers there.
-    found = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
-    if found is None:
+    match = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
+    if match is None:
         return default
-    text = found[1]
+    text = match[1]
     return float(int(text, 16)) if text[:2] in ("0x", "0X") else float(text)

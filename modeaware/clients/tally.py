@@ -16,14 +16,14 @@ NAMES = (SENDS_REFUSED, RESIZE_WARNINGS, PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_U
 
 
 class Tally:
-    """Counts. Thread-safe; in a forked child they begin at 0. Not for anything that is done for each record."""
+    """Counters. Thread-safe; in a forked child they begin at 0. Not for events of each record."""
 
     def __init__(self) -> None:
         self._lock = InnerLock()
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str, times: int = 1) -> None:
-        """``name`` (one of :data:`NAMES`) has happened so many times more."""
+        """Count ``times`` more events of ``name`` (one of :data:`NAMES`)."""
         with self._lock:
             self._counts[name] += times
 

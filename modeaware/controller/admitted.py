@@ -1,4 +1,4 @@
-"""What follows from a command on a topic: partitions to create, what brokers are to validate, and the answer."""
+"""The consequences of a command on a topic: partitions to create, effects for brokers to validate, and the answer."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ class Admitted:
 
     @property
     def to_validate(self) -> tuple[Effect, ...]:
-        """Return what brokers are to validate: a growth that is to be done, or was asked for to be validated; what a
-        replacement that begins will do; the deletion that undoes one."""
+        """Return the effects for brokers to validate: a growth, to be done or only validated; the effects of a new
+        replacement; the deletion of an undo."""
         command, count = self.command, self.facts.partition_count
         if isinstance(command, ReplaceTopicCommand):
-            now = self.record.replacement if self.record is not None else None
-            if now is not None and command.undo and now.undone_ms is None:
-                return (DeleteTopic(command.topic, self.topic_id, now.successor, now.successor_id or ""),)
-            return () if now is not None or command.forget else effects_to_come(command, self.topic_id)
+            replacement = self.record.replacement if self.record is not None else None
+            if replacement is not None and command.undo and replacement.undone_ms is None:
+                return (
+                    DeleteTopic(command.topic, self.topic_id, replacement.successor, replacement.successor_id or ""),
+                )
+            return () if replacement is not None or command.forget else effects_to_come(command, self.topic_id)
         if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
             return ()
         if self.new is None and not command.validate_only:
@@ -68,8 +70,7 @@ class Admitted:
 
 
 def effects_to_come(command: ReplaceTopicCommand, topic_id: str) -> tuple[Effect, ...]:
-    """Return what a replacement that begins will do on the brokers, of which they can say beforehand whether they would
-    refuse it."""
+    """Return the effects of a new replacement that brokers can validate beforehand."""
     new = (creation(command.topic, topic_id, command),)
     if command.fence == "none":
         return new

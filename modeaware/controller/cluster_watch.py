@@ -1,10 +1,11 @@
-"""What the active controller watches in the cluster between passes: topics that were replaced, and the brokers.
+"""What the active controller watches in the cluster between passes: recreated topics, and the brokers.
 
 *Topics.* One Metadata request, by name, for all topics with a record shows within seconds that a topic was deleted or
-recreated (invariant I4), however long the check interval of a settled topic is. The metadata of one broker start an
-inquiry and decide nothing: a record is removed only when every live broker has another id.
+recreated (invariant I4), however long the check interval of a settled topic is. The metadata of one broker only start
+an inquiry: a record is removed only when every live broker has another id.
 
-*Brokers.* The mode log keeps the brokers that were ever observed, so that one that is down is still known (KIP-409).
+*Brokers.* The mode log keeps the brokers that were ever observed, so that a broker that is down is still known
+(KIP-409).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ logger = get_logger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
 COST_SHARE = 1_000
-"""The pause after a look at topics is at least so many times its duration, of the thread's time and of a broker's: 3 s
-with some hundred topics, some 15 s with 3 000."""
+"""The pause after a comparison of topics is at least this many times its duration, which takes the thread's and a
+broker's time: 3 s with some hundred topics, some 15 s with 3 000."""
 LONGEST_INTERVAL_S = 60.0
 BROKERS_INTERVAL_S = 10.0
 
@@ -38,13 +39,13 @@ class TopicWatch:
     def __init__(
         self,
         engine: Engine,
-        one: Callable[[Sequence[str]], Ids],
-        each: Callable[[Sequence[str]], Mapping[int, Ids]],
+        ids_of_one: Callable[[Sequence[str]], Ids],
+        ids_of_each: Callable[[Sequence[str]], Mapping[int, Ids]],
         clock: Clock,
     ) -> None:
         self._engine = engine
-        self._one = one
-        self._each = each
+        self._ids_of_one = ids_of_one
+        self._ids_of_each = ids_of_each
         self._clock = clock
         self._due_s = clock.monotonic_s()
         self._records: tuple[TopicRecord, ...] = ()
@@ -53,7 +54,7 @@ class TopicWatch:
         self._missing: frozenset[str] = frozenset()
 
     def step(self) -> None:
-        """If due, look: remove the records of topics that were replaced, have those that are missing checked."""
+        """If due, compare: remove the records of recreated topics, and check missing topics at once."""
         begun_s = self._clock.monotonic_s()
         if begun_s < self._due_s:
             return
@@ -75,7 +76,7 @@ class TopicWatch:
             return ()
         if records != self._records:
             self._records, self._names, self._ids = records, sorted({record.topic for record in records}), None
-        ids = self._one(self._names)
+        ids = self._ids_of_one(self._names)
         if ids is self._ids:  # nothing has changed since no record was in doubt
             return ()
         missing = frozenset(record.topic_id for record in records if ids.get(record.topic, "") is None)
@@ -86,22 +87,22 @@ class TopicWatch:
         if not suspects:
             self._ids = ids
             return ()
-        each = self._each(sorted({record.topic for record in suspects}))
-        return tuple(record.topic_id for record in replaced_records(suspects, list(each.values())))
+        ids_by_broker = self._ids_of_each(sorted({record.topic for record in suspects}))
+        return tuple(record.topic_id for record in replaced_records(suspects, list(ids_by_broker.values())))
 
 
 def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> tuple[TopicRecord, ...]:
     """Return the records whose topic was deleted and recreated, by all of ``answers``.
 
-    Every broker must have an id for the name, and none of them the record's. A broker that still has the record's id,
-    has no such topic, or does not describe it may be stale, and delays that. A topic that is missing on every broker is
-    not decided here (:class:`~modeaware.cluster.observer.Observer` waits before it counts as gone).
+    Every broker must have an id for the name, and no broker the record's id. A broker that still has the record's id,
+    has no such topic, or does not describe the topic may be stale, and delays the removal. A topic that is missing on
+    every broker is not decided here (:class:`~modeaware.cluster.observer.Observer` waits before it counts as gone).
 
-    Every record is about the topic of its id, so none outlives it. Records that are meant to (aliases of a succession)
-    have to be left out here.
+    A record does not outlive the topic of its id. Callers leave out the records that do (aliases).
 
     Args:
-        answers: of each broker, name -> topic id; None: it has no topic of that name. Empty: nothing is replaced.
+        answers: for each broker, name -> topic id; None: the broker has no topic of that name. Empty: no record is
+            returned.
     """
     return tuple(
         record
@@ -111,7 +112,7 @@ def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> 
 
 
 class BrokerWatch:
-    """Keeps the record of observed brokers. The controller's thread owns it, and calls it while it is active."""
+    """Keeps the record of observed brokers. The controller's thread owns it, and calls it while active."""
 
     def __init__(self, look: Callable[[], Registered], log: ControllerLog, policy: str | None, clock: Clock) -> None:
         self._look = look
@@ -123,9 +124,9 @@ class BrokerWatch:
         self._due_s = 0.0
 
     def step(self, controller_epoch: int) -> None:
-        """If due, look; append the record, if anything has changed.
+        """If due, list the brokers; append the record, if anything has changed.
 
-        After a claim there is more urgent work, so the first look comes later; but a log's first record and a new
+        After a claim other work is more urgent, so the first listing comes later. Only a log's first record and a new
         policy are appended at once.
 
         Raises:
@@ -148,7 +149,7 @@ class BrokerWatch:
         except ClusterError as error:
             logger.debug("cannot list the cluster's brokers now: %s", error)
             return
-        # A broker stays on record until the cluster confirms that it is not even registered any more.
+        # A broker stays on record until the cluster confirms that the broker is no longer registered.
         kept = {} if registered.complete else dict(held.brokers)
         racks = {broker.node_id: broker.rack for broker in registered.brokers.values()}
         after = replace(held, policy=self._policy or held.policy, brokers=MappingProxyType({**kept, **racks}))

@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from modeaware.callouts import InnerLock, get_logger
@@ -43,26 +44,27 @@ logger = get_logger("modeaware.controller")
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
 ELECTION_SLACK_S = 12.0
-"""What ``run_once`` adds to the session for an election: heartbeats, and the brokers' delay for an empty group."""
+"""The time for an election that ``run_once`` adds to the session: heartbeats, and the brokers' delay for an empty
+group."""
 DEFAULT_LISTEN = "127.0.0.1:0"
 
 
 class Controller:
     """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager), or stands by.
 
-    Any number may run for one mode log: one of them is active, elected by a consumer group
-    (:mod:`modeaware.controller.election`); the others take over when it stops, dies or hangs.
+    Any number of controllers may run for one mode log. One of them is active, elected by a consumer group
+    (:mod:`modeaware.controller.election`); another one takes over when the active one stops, dies or hangs.
 
     The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
-    (:mod:`modeaware.controller.worker`); the endpoint's thread only hands commands to it. All methods and properties
-    may be used from any thread.
+    (:mod:`modeaware.controller.worker`); the endpoint's thread only hands commands to that thread. All methods and
+    properties may be used from any thread.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         config: the controller's configs.
         listen: ``HOST:PORT`` of the endpoint (:mod:`modeaware.endpoint`), which serves modes to clients and takes admin
             commands (port 0: a free one); None: no endpoint.
-        advertised: ``HOST:PORT`` by which clients reach it; None: where it listens.
+        advertised: ``HOST:PORT`` by which clients reach the endpoint; None: where the endpoint listens.
         tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
         controller_id: the unique name in the claim record; by default made of host name and process id.
 
@@ -96,6 +98,7 @@ class Controller:
         self._facade: ControllerFacade | None = None
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
+        self._pages: str | None = None
 
     @property
     def address(self) -> str | None:
@@ -111,7 +114,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Return whether it has claimed the mode log and has not noticed another claim; the brokers decide."""
+        """Whether the controller has claimed the mode log and has not seen another claim. The brokers decide."""
         return self._status.role is Role.ACTIVE
 
     @property
@@ -120,22 +123,27 @@ class Controller:
 
     @property
     def failure(self) -> BaseException | None:
-        """Return why it has stopped by itself; None while it runs, and after :meth:`stop`."""
+        """Why the controller has stopped by itself; None while it runs, and after :meth:`stop`."""
         return self._status.failure
 
+    def serves_pages_at(self, address: str) -> None:
+        """Set the address (``HOST:PORT``) of its status page, to which standbys link. Call it before :meth:`start`."""
+        self._pages = address
+
     def start(self, wait_active_s: float | None = None) -> None:
-        """Join the election and serve; return once it is active or a standby.
+        """Join the election and serve; return once this controller is active or a standby.
 
         Args:
-            wait_active_s: return only when it is active, within so many seconds after that.
+            wait_active_s: return only when this controller is active, within this many seconds more.
 
         Raises:
-            ControllerUnavailable: ``wait_active_s`` have passed and another one is active. It has been stopped.
-            ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
-            ConfigError: a setting that librdkafka rejects, or one of the endpoint's cannot be used.
+            ControllerUnavailable: another controller is active after ``wait_active_s``; this one has been stopped.
+            ClusterError, ModeSourceError: no broker answers, or the mode log or the election cannot be used.
+            ConfigError: librdkafka rejects a setting, or a setting of the endpoint cannot be used.
         """
         try:
-            worker = self._make_worker(NOWHERE if self._listen is None else self._serve_at(self._listen))
+            contact = Contact(host=socket.gethostname(), pages=self._pages)
+            worker = self._make_worker(contact if self._listen is None else self._serve_at(self._listen, contact))
             self._thread = threading.Thread(
                 target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
             )
@@ -169,7 +177,7 @@ class Controller:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
                 logger.warning("stopped, although a broker has not responded for %g s", STOP_TIMEOUT_S)
-        if self._server is not None:  # only now: what the thread has just finished is still answered
+        if self._server is not None:  # only now: the endpoint still answers the commands that have just finished
             self._server.stop()
         if self._facade is not None:
             self._facade.close()
@@ -183,14 +191,14 @@ class Controller:
             self.stop()
 
     def run_once(self) -> None:
-        """Take every topic as far as it goes now, then leave (``--once``); :meth:`stop` ends it early.
+        """Advance every topic as far as possible now, then leave (``--once``); :meth:`stop` ends this early.
 
-        It waits for the quiet time before a seal, without which it could never seal anything, but not for groups,
+        The run waits for the quiet time before a seal, without which no seal would be possible, but not for groups,
         delays and retention.
 
         Raises:
             ControllerUnavailable, ControllerFenced: another controller is active, or has become active.
-            ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
+            ClusterError, ModeSourceError: no broker answers, or the mode log cannot be used.
         """
         self._make_worker(NOWHERE).run_once(self._config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
 
@@ -198,24 +206,24 @@ class Controller:
         """Hand commands to the controller's thread; the future returns one result per command, in order.
 
         Args:
-            timeout_ms: after that no further command is begun, and the future ends: commands that were not begun have
-                the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
+            timeout_ms: after this time no further command is begun, and the future ends: commands that were not begun
+                have the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
 
-        The future may raise:
-            ControllerUnavailable: it stands by (the message names the active one), or stops; nothing was done.
-            ControllerFenced, ClusterError: of the only command, or of all: the message says whether anything was done.
+        The future may raise ControllerUnavailable: this controller stands by (the message names the active one), or
+        stops; nothing was done. It may raise ControllerFenced or ClusterError: the error of all commands; the message
+        has whether anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
             future.set_exception(ControllerUnavailable("this controller is stopping"))
             return future
         future = self._inbox.put(commands, timeout_ms)
-        if self._status.role is Role.STOPPED:  # it stopped in between: its thread will not read the inbox again
+        if self._status.role is Role.STOPPED:  # stopped in between: the thread will not read the inbox again
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
 
     def snapshot(self) -> Snapshot:
-        """Return its state at this moment, without any request and without blocking."""
+        """Return the controller's state at this moment, without any request and without blocking."""
         status, worker, now_s = self._status, self._worker, self._clock.monotonic_s()
         role, epoch = status.role, status.epoch
         active = role is Role.ACTIVE
@@ -230,6 +238,7 @@ class Controller:
             role=role,
             epoch=epoch if active else None,
             address=self.address,
+            host=socket.gethostname(),
             claim=claim,
             loop_age_s=None if status.round_s is None else max(now_s - status.round_s, 0.0),
             contact_age_s=None if status.contact_s is None else max(now_s - status.contact_s, 0.0),
@@ -242,8 +251,11 @@ class Controller:
             takeovers=status.takeovers,
         )
 
-    def _serve_at(self, listen: str) -> Contact:
-        """Start the endpoint. Its views are those of the mode log, read as the controller's own user."""
+    def _serve_at(self, listen: str, contact: Contact) -> Contact:
+        """Start the endpoint, and return ``contact`` with it.
+
+        Its views come from the mode log, read as the controller's own user.
+        """
         upstream = Upstream.from_conf(self._conf)
         certificate, key = self._tls_files
         tls = server_context(certificate, key) if certificate is not None else None
@@ -258,7 +270,7 @@ class Controller:
         facade.serve_at(server)
         server.start()
         self._server = server
-        return Contact(server.advertised_address, socket.gethostname(), server.security_protocol)
+        return replace(contact, address=server.advertised_address, security_protocol=server.security_protocol)
 
     def _make_worker(self, contact: Contact) -> Worker:
         config, topic, clock = self._config, self._config.mode_log_topic, self._clock
@@ -303,12 +315,12 @@ class Controller:
 
 
 def default_listen(conf: Mapping[str, Any]) -> str | None:
-    """Return where a controller listens by default: a free port of the loopback interface."""
+    """Return the default address of a controller's listener: a free port of the loopback interface."""
     return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
 
 
 def _check_listener(listen: str | None, advertised: str | None, certificate: str | None, key: str | None) -> None:
-    """Refuse settings of the endpoint that would be ignored."""
+    """Reject settings of the endpoint that would have no effect."""
     if key is not None and certificate is None:
         raise ConfigError(
             "--tls-key without --tls-certificate: the endpoint would listen without TLS; pass its certificate too"
@@ -323,7 +335,7 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
 
 
 class ControllerFacade:
-    """What the endpoint reads of a controller, active or standby: modes and claim as the mode log has them."""
+    """The endpoint's interface to a controller, active or standby: modes and claim of the mode log."""
 
     def __init__(self, controller_id: str, old_clients: str, views: Views, active: Callable[[], bool]) -> None:
         self._controller_id = controller_id
@@ -380,13 +392,13 @@ class ControllerFacade:
             return None
         address = address_of(claim)
         if is_loopback(claim.address or ""):
-            # For clients on other hosts it would be an address of their own.
+            # On another host, a loopback address is an address of that host.
             only_here = self._endpoint().loopback and claim.host in ("", socket.gethostname())
             address = address if only_here else None
         return ActiveController(claim.controller_id, *(address or ()))
 
     def refresh(self) -> Future[None]:
-        """Read the log to its present end. Requests that come before the read begins share it."""
+        """Read the log to its present end. Requests before the begin of a read share that read."""
         future: Future[None] = Future()
 
         def answer(read: Future[None]) -> None:

@@ -1,32 +1,32 @@
-"""The election of the active controller, and the lease under which it changes anything outside the mode log.
+"""The election of the active controller, and the lease for its changes outside the mode log.
 
 *Election.* Controllers are members of the consumer group ``modeaware-controller.<mode log>`` (classic protocol,
-assignor ``range``). The member that is assigned the mode log's one partition is the leader. ``range`` deals partitions
-in the order of member ids, which begin with the client id, which begins with the time of joining. So the
-longest-standing member has the partition, and a new one takes nothing away. Nothing is ever fetched.
+assignor ``range``). The member that is assigned the mode log's one partition is the leader. ``range`` assigns
+partitions in the order of member ids. A member id begins with the client id, and the client id with the time of
+joining. So the longest-standing member has the partition, and a new member takes nothing away. Nothing is ever fetched.
 
-The group metadata that fence appends (KIP-447) are taken in the assignment that contains the partition and nowhere
-else: at any other time they may be those of a standby's generation, with which brokers accept a commit. A place that is
-lost (the session ran out) is given up together with its name: the member rejoins at the end of the queue.
+The group metadata that fence appends (KIP-447) are taken only in the assignment that contains the partition: at any
+other time they may be those of a standby's generation, with which brokers accept a commit. A member that has lost its
+place (the session ran out) also gives up its name, and rejoins at the end of the queue.
 
-*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: their
-client ids begin with ``!``, before which only a space sorts. What joins on purpose can take the partition, but cannot
-claim the mode log. So the leader writes the group's generation into its claim, again in each new generation, and a
-member that does not find its own generation there reports that no controller is active.
+*Strangers.* A consumer that joins the group and subscribes to the mode log by mistake is behind every controller: the
+client ids of controllers begin with ``!``, before which only a space sorts. A consumer that joins on purpose can take
+the partition, but cannot claim the mode log. So the leader writes the group's generation into its claim, again in each
+new generation. A member whose own generation is not in the claim reports that no controller is active.
 
 *Lease.* No generation fences DeleteRecords and the like. So before effects the group's coordinator has to confirm the
-leader, once for all of a pass, by a plain OffsetCommit (:meth:`Election.confirm`), which counts as a heartbeat: the
-coordinator drops this member a session later, not sooner. (An append proves leadership too, but the commit within its
-transaction extends no session.) The wait for it also polls, so that rebalances go on and librdkafka does not leave the
-group (``max.poll.interval.ms``, at least 60 s).
+leader, once for all effects of a pass, by a plain OffsetCommit (:meth:`Election.confirm`). The commit counts as a
+heartbeat: the coordinator drops this member a session later, not sooner. (An append proves leadership too, but the
+commit within its transaction extends no session.) The wait for the commit also polls, so that rebalances continue and
+librdkafka does not leave the group (``max.poll.interval.ms``, at least 60 s).
 
-The lease counts from when the confirmation was requested, on a clock that runs on while the machine is suspended. It is
-half a session, or less where the rest would be shorter than a request may take. What comes before the request (topic
-ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is sent. From then
-on it may wait for a connection, and be sent once more where one broke, for as long as a request may take
-(:func:`request_timeout_s`), no longer than the rest of the session. What remains: a process stopped between that check
-and the sending for longer than that, and a broker that carries out a request long after it has received it. The engine
-appends before it repeats what was put off.
+The lease counts from the request of the confirmation, on a clock that runs on while the machine is suspended. The lease
+is half a session, or less where the rest would be shorter than a request may take. The steps before an effect's request
+(topic ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is sent.
+From then on the request may wait for a connection, and be sent once more after a broken one, for as long as a request
+may take (:func:`request_timeout_s`), no longer than the rest of the session. Two cases remain: a process that is
+stopped for longer than that between the check and the sending, and a broker that carries out a request long after
+receiving it. The engine appends before it repeats an effect that was put off.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 logger = get_logger("modeaware.controller")
 
 HEARTBEATS_PER_SESSION = 8
-"""A member learns of a rebalance by its heartbeat: with a session of 8 s, within a second."""
+"""A heartbeat's answer announces a rebalance: with a session of 8 s, within a second."""
 MAX_POLL_INTERVAL_MS = 60_000
 """A controller that is stuck in one step for this long loses its place, in spite of its heartbeats."""
 LEAVE_TIMEOUT_S = 3.0
@@ -58,7 +58,7 @@ POLL_S = 0.1
 LEASE_CONFIRM_TIMEOUT_S = 2.0
 _MAX_EVENTS = 100
 _METADATA_MAGIC = b"CGMDv2:"
-"""What librdkafka's consumer group metadata begin with; the generation follows, as this machine has integers."""
+"""The beginning of librdkafka's consumer group metadata; the generation follows, in native byte order."""
 _REPLACED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID})
 _DENIED = frozenset(
     {
@@ -68,14 +68,14 @@ _DENIED = frozenset(
         KafkaError.INCONSISTENT_GROUP_PROTOCOL,
     }
 )
-"""Errors that a retry does not cure."""
+"""Errors that a retry does not resolve."""
 
 
 class Seat(Enum):
-    """A member's place, as far as it knows.
+    """A member's place, by its last assignment.
 
-    ``WAITING``: not assigned yet, or between two generations. ``LEADER``: it has the partition. ``STANDBY``: another
-    member has it.
+    ``WAITING``: not assigned yet, or between two generations. ``LEADER``: the member has the partition. ``STANDBY``:
+    another member has the partition.
     """
 
     WAITING = "waiting"
@@ -88,14 +88,14 @@ class Election:
 
     Attributes:
         seat: see :class:`Seat`.
-        term: a number that rises whenever leadership is gained anew. A rebalance that leaves the partition where it was
-            (a member joined or left) does not change it.
-        group_metadata: what an append must be sent with; None unless leader.
-        lost: whether its place was lost, or could not be taken: :meth:`join` again.
-        refusal: why the brokers reject it, where a retry does not help; None otherwise.
-        trouble: the last error that librdkafka has reported since it was assigned anything; None: none.
-        generation: the group's generation in which it was last assigned anything, or nothing; None: not known.
-        since_ms: when it took its place (wall-clock time, later than that of every member before it).
+        term: a number that rises whenever this member becomes the leader anew. A rebalance that leaves the partition
+            where it was (a member joined or left) does not change the term.
+        group_metadata: the metadata to send with an append; None unless leader.
+        lost: whether the place was lost, or could not be taken: :meth:`join` again.
+        refusal: why the brokers reject the member, where a retry does not help; None otherwise.
+        trouble: the last error that librdkafka has reported since the last assignment; None: none.
+        generation: the group's generation of the last assignment, even an empty one; None: unknown.
+        since_ms: when the member took its place (wall-clock time, later than that of every earlier member).
     """
 
     def __init__(
@@ -120,13 +120,13 @@ class Election:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "allow.auto.create.topics": False,
-            # A mode log that was deleted, or made again, is noticed this soon.
+            # How soon librdkafka notices that the mode log was deleted, or created again.
             "topic.metadata.refresh.interval.ms": 10_000,
             "on_commit": self._on_commit,
         }
         self._consumer: Consumer | None = None
         self.lost = False
-        self._held_by: str | None = None  # the member id under which it was last assigned the partition
+        self._held_by: str | None = None  # the member id to which the partition was last assigned
         self._asked = 0
         self._answered: tuple[int, KafkaError | None] | None = None
         self.seat = Seat.WAITING
@@ -142,13 +142,13 @@ class Election:
         return self.seat is Seat.LEADER
 
     def join(self, after_ms: int = 0) -> None:
-        """Take a place at the end of the queue; leave the one that is held first.
+        """Leave the place that is held, if any, and take a place at the end of the queue.
 
         Args:
             after_ms: wall-clock time of an earlier member: it orders the members where hosts' clocks differ.
 
         Raises:
-            ConfigError: librdkafka rejects a setting, or cannot read a file that one names. No place is held then
+            ConfigError: librdkafka rejects a setting, or cannot read a setting's file. No place is held then
                 (:attr:`lost`).
         """
         self.close()
@@ -164,7 +164,7 @@ class Election:
         )
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Process events. To be called twice a second at least; blocks for ``timeout_s`` at most."""
+        """Process events. Call this at least twice a second; it blocks for at most ``timeout_s``."""
         if self._consumer is None:
             return
         for _ in range(_MAX_EVENTS):
@@ -186,14 +186,14 @@ class Election:
                 logger.error("%s", self.refusal)
 
     def confirm(self, timeout_s: float) -> bool | None:
-        """Have the group's coordinator confirm this member's place, by a commit in its present generation.
+        """Make the group's coordinator confirm this member's place, by a commit in its present generation.
 
-        Required before anything that fences others or that nothing fences: a process that was paused does not know that
-        it lost its place. For a session from this call no other member is elected, unless this one leaves.
+        Required before an action that fences others or that nothing fences: a process that was paused has no other sign
+        that its place was lost. For a session from this call no other member is elected, unless this one leaves.
 
         Returns:
-            True: it is the leader. False: it is not (:meth:`join` again where it is :attr:`lost`). None: no answer in
-            time.
+            True: this is the leader. False: this is not the leader (:meth:`join` again where :attr:`lost`). None: no
+            answer in time.
         """
         consumer, deadline_s = self._consumer, self._clock.monotonic_s() + timeout_s
         if consumer is None or not self.leader:
@@ -242,7 +242,7 @@ class Election:
     # Callbacks: in poll() or close(), of the consumer that is in use or of one that is being closed.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # A member may hold less than it was given; what is not held is not fetched.
+        # librdkafka fetches only partitions that the member holds, and a member may hold fewer than it was assigned.
         consumer.assign([])
         if consumer is not self._consumer:
             return
@@ -253,7 +253,7 @@ class Election:
             return
         before, metadata, after = consumer.memberid(), consumer.consumer_group_metadata(), consumer.memberid()
         if not before or before != after:
-            # Lost in this very moment. Brokers accept commits with metadata that name no member.
+            # Lost just now. Brokers accept commits with metadata that name no member.
             self._give_up()
             return
         if self._held_by != before:
@@ -265,7 +265,7 @@ class Election:
             self.seat, self.group_metadata = Seat.WAITING, None
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # librdkafka would rejoin at once, under the old name, which sorts before that of the new leader.
+        # librdkafka would rejoin at once, under the old name, which sorts before the new leader's name.
         consumer.unsubscribe()
         if consumer is self._consumer:
             self._give_up()
@@ -290,7 +290,7 @@ def _generation(group_metadata: bytes | None) -> int | None:
 
 
 class LeasedEffects:
-    """Performs effects soon after the election has confirmed that this is the leader, or not at all."""
+    """Performs effects within the lease after the election has confirmed the leader, or not at all."""
 
     def __init__(self, effects: Cluster, election: Election, session_timeout_ms: int, clock: Clock) -> None:
         self._effects = effects
@@ -311,7 +311,7 @@ class LeasedEffects:
         return self._effects.perform(effects, check)
 
     def validate(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Have brokers validate effects; that changes nothing, so it needs no lease."""
+        """Make brokers validate effects; a validation changes nothing, so it needs no lease."""
         return self._effects.validate(effects)
 
 

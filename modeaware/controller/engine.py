@@ -1,8 +1,8 @@
 """The controller's work, one step at a time, on one thread: claim, execute a command, check a topic.
 
-The decisions are those of :mod:`modeaware.lifecycle`. The order of things is the engine's: a record is on the log
-before anything that follows from it is done, so a crash in between repeats an effect and never skips a record. Each
-topic is checked by a schedule; an unexpected error in the work on one topic does not end the work on all others.
+:mod:`modeaware.lifecycle` decides; the engine keeps the order. A record is on the log before its effects are performed,
+so a crash in between repeats an effect and never skips a record. A schedule determines when each topic is checked. An
+unexpected error in the work on one topic does not end the work on all others.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ from modeaware.modelog.records import (
 logger = get_logger("modeaware.controller")
 
 UNKNOWN_EPOCHS = 1_000
-"""How many epochs an unreadable claim may be ahead of all else on the log. Readers that have read it drop whatever
-comes under a lower one."""
+"""How many epochs an unreadable claim may be ahead of all else on the log. Readers that could read the claim drop the
+records of lower epochs."""
 _RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
 # The outcome is unknown; or one broker does not have the topic's id yet, and no request was sent.
 _NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -92,7 +92,7 @@ _REFUSED_FOR_GOOD = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""What no later request for the same topic would change. Any other refusal to create one is retried."""
+"""Rejections that no later request for the same topic would change. Any other rejection of a new topic is retried."""
 
 
 class Engine:
@@ -135,15 +135,16 @@ class Engine:
         seen_epoch: int = 0,
         generation: int = UNKNOWN_GENERATION,
     ) -> int:
-        """Become the controller: fence, read the log, claim it under the next epoch (invariant I5). Return that epoch.
+        """Become the controller: fence, read the log, claim the log under the next epoch (invariant I5). Return that
+        epoch.
 
         Topics whose last record was written for a newer reader are left alone (invariant I4).
 
         Args:
-            not_before_ms: the claim's time is no earlier, because later members of the election order themselves by it.
-            seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower ones, and no epoch may
-                come again with other content.
-            generation: of the election's group.
+            not_before_ms: the earliest time of the claim, because later members of the election are ordered by it.
+            seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower epochs, and an epoch
+                must not be used again with other content.
+            generation: the generation of the election's group.
         """
         replay = self._log.open()
         if CLAIM_KEY in replay.newer:
@@ -171,6 +172,7 @@ class Engine:
             contact.host,
             contact.security_protocol,
             generation,
+            contact.pages,
         )
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
@@ -186,68 +188,81 @@ class Engine:
         return epoch
 
     def renew(self, generation: int) -> None:
-        """Append the claim for a new generation of the election's group, in which this is still the leader, once the
-        generation is known."""
+        """Append the claim for a new, known generation of the election's group, in which this is still the leader."""
         if self._claim is not None and generation not in (self._claim.generation, UNKNOWN_GENERATION):
             claim = replace(self._claim, generation=generation)
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = claim
 
     def release(self) -> None:
-        """Append a claim without an address: no controller takes commands any more."""
+        """Append a claim without an address: this controller takes no more commands."""
         if self._claim is not None:
-            claim = replace(self._claim, address=None, claimed_ms=max(self._clock.now_ms(), self._claim.claimed_ms))
+            claim = replace(
+                self._claim, address=None, pages=None, claimed_ms=max(self._clock.now_ms(), self._claim.claimed_ms)
+            )
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = None
 
     def stand_by(self) -> None:
-        """Close what looks have left open for the next one."""
+        """Close the connections that the observer keeps between passes."""
         self._observer.close()
 
     def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
-        """Execute commands on different topics, with one look and one append. A refusal is a result, not an exception.
+        """Execute commands on different topics, with one snapshot and one append. A refusal is a result, not an
+        exception.
 
         Returns:
-            The results of the first commands; one at least. Others were not begun.
+            The results of the first commands; at least one. The other commands were not begun.
 
-        Whatever is done outside the log is on the log first, under this claim (invariant I5).
+        Every change outside the log is on the log first, under this claim (invariant I5).
         """
         if isinstance(commands[0], AlterGroupRulesCommand):
             return [self._alter_group_rules(commands[0])]
         chosen: list[TopicCommand] = []
-        for each in commands:
-            if isinstance(each, AlterGroupRulesCommand):
+        for command in commands:
+            if isinstance(command, AlterGroupRulesCommand):
                 break
-            chosen.append(each)
-        found = self._look(
-            [Look(each.topic, None) for each in chosen],
-            {each.topic: Look(each.successor, None) for each in chosen if isinstance(each, ReplaceTopicCommand)},
+            chosen.append(command)
+        observed = self._look(
+            [Look(command.topic, None) for command in chosen],
+            {
+                command.topic: Look(command.successor, None)
+                for command in chosen
+                if isinstance(command, ReplaceTopicCommand)
+            },
         )
-        admitted = self._validate(self._admit_all(chosen, found))
-        admissions = [each.admission for each in admitted if isinstance(each, Admitted)]
+        admitted = self._validate(self._admit_all(chosen, observed))
+        admissions = [outcome.admission for outcome in admitted if isinstance(outcome, Admitted)]
         failures = self._append_whole(
-            [([] if each.record is None else [each.record], list(each.removed)) for each in admissions]
+            [
+                ([] if admission.record is None else [admission.record], list(admission.removed))
+                for admission in admissions
+            ]
         )
         return self._carry_out(
             [
-                refusal(each.command, failures[each.topic_id], each.record)
-                if isinstance(each, Admitted) and each.topic_id in failures
-                else each
-                for each in admitted
+                refusal(outcome.command, failures[outcome.topic_id], outcome.record)
+                if isinstance(outcome, Admitted) and outcome.topic_id in failures
+                else outcome
+                for outcome in admitted
             ]
         )
 
     def _admit_all(
-        self, commands: Sequence[TopicCommand], found: Sequence[TopicFacts | ClusterError]
+        self, commands: Sequence[TopicCommand], observed: Sequence[TopicFacts | ClusterError]
     ) -> list[Admitted | CommandResult]:
-        """Decide on commands in their order: each one sees the replacements that those before it begin."""
+        """Decide on commands in their order: the decision takes in the replacements that earlier commands begin."""
         known = {record.topic_id: record for record, _ in replaced(self._records.values())}
         admitted = []
-        for command, facts in zip(commands, found, strict=False):
-            each = self._admit(command, facts, tuple(known.values()))
-            if isinstance(each, Admitted) and (record := each.admission.record) is not None and record.replacement:
+        for command, facts in zip(commands, observed, strict=False):
+            outcome = self._admit(command, facts, tuple(known.values()))
+            if (
+                isinstance(outcome, Admitted)
+                and (record := outcome.admission.record) is not None
+                and record.replacement
+            ):
                 known[record.topic_id] = record
-            admitted.append(each)
+            admitted.append(outcome)
         return admitted
 
     def _admit(
@@ -270,14 +285,17 @@ class Engine:
         return Admitted(command, record, facts, admission)
 
     def _validate(self, admitted: Sequence[Admitted | CommandResult]) -> list[Admitted | CommandResult]:
-        """Have the brokers check what commands are to create, and fences, before anything is appended: their refusal
-        changes nothing."""
-        checked = [(each, effect) for each in admitted if isinstance(each, Admitted) for effect in each.to_validate]
+        """Make the brokers validate creations and fences before anything is appended: a rejection changes nothing."""
+        checked = [
+            (outcome, effect) for outcome in admitted if isinstance(outcome, Admitted) for effect in outcome.to_validate
+        ]
         refused: dict[str, CommandResult] = {}
-        for (each, _), error in zip(checked, self._validated([effect for _, effect in checked]), strict=True):
-            if error is not None and each.topic_id not in refused:
-                refused[each.topic_id] = self._not_begun(each.command, error, each.record)
-        return [refused.get(each.topic_id, each) if isinstance(each, Admitted) else each for each in admitted]
+        for (outcome, _), error in zip(checked, self._validated([effect for _, effect in checked]), strict=True):
+            if error is not None and outcome.topic_id not in refused:
+                refused[outcome.topic_id] = self._not_begun(outcome.command, error, outcome.record)
+        return [
+            refused.get(outcome.topic_id, outcome) if isinstance(outcome, Admitted) else outcome for outcome in admitted
+        ]
 
     def _validated(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         if not effects:
@@ -288,46 +306,46 @@ class Engine:
         except ClusterError as error:
             if len(effects) == 1:
                 return [error]
-            half = len(effects) // 2  # one topic does not hold up others
+            half = len(effects) // 2  # an error about one topic does not block other topics
             return self._validated(effects[:half]) + self._validated(effects[half:])
 
     def _not_begun(self, command: TopicCommand, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
         """Return the answer to a command that failed before anything was appended."""
         if isinstance(error, ClusterError):
             self.watched.failed(COMMAND)
-        if error.code is ErrorCode.REQUEST_TIMED_OUT:  # no doubt
+        if error.code is ErrorCode.REQUEST_TIMED_OUT:  # the outcome is known
             error = ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
         return refusal(command, error, record)
 
     def _carry_out(self, admitted: Sequence[Admitted | CommandResult]) -> list[CommandResult]:
-        """Create what commands create, after the append; return their results."""
+        """Create the partitions of commands, after the append; return the results of the commands."""
         growths = []
-        for each in admitted:
-            if not isinstance(each, Admitted):
+        for outcome in admitted:
+            if not isinstance(outcome, Admitted):
                 continue
-            for topic_id in each.admission.removed:
+            for topic_id in outcome.admission.removed:
                 logger.warning(
-                    "topic %r: the alias is removed, the record of the topic %s", each.command.topic, topic_id
+                    "topic %r: the alias is removed, the record of the topic %s", outcome.command.topic, topic_id
                 )
-            if each.admission.record is not None:
-                record = self._records[each.topic_id]
-                logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
-                if each.new is not None:
-                    growths.append(each)
+            if outcome.admission.record is not None:
+                record = self._records[outcome.topic_id]
+                logger.info("%s: %s", outcome.command, record.view().describe(), extra=about_record(record))
+                if outcome.new is not None:
+                    growths.append(outcome)
         failures = self._create(growths)
         return [
-            each
-            if isinstance(each, CommandResult)
-            else refusal(each.command, failures[each.topic_id], self._records.get(each.topic_id))
-            if each.topic_id in failures
-            else each.result
-            for each in admitted
+            outcome
+            if isinstance(outcome, CommandResult)
+            else refusal(outcome.command, failures[outcome.topic_id], self._records.get(outcome.topic_id))
+            if outcome.topic_id in failures
+            else outcome.result
+            for outcome in admitted
         ]
 
     def check(self, topic_ids: Sequence[str]) -> bool:
-        """Check topics in one pass: one look at all, one append, then their effects. Plan the next check of each.
+        """Check topics in one pass: one snapshot of all, one append, then the effects. Plan each topic's next check.
 
-        Where a look at all fails, the first topics are checked, and the others stay due.
+        Where a snapshot of all topics fails, the first topics are checked, and the others stay due.
 
         Returns:
             Whether anything changed.
@@ -335,50 +353,50 @@ class Engine:
         records = [self._records[topic_id] for topic_id in topic_ids]
         if not records:
             return False
-        successors = {record.topic: _successor(now) for record, now in replaced(records)}
+        successors = {record.topic: _successor(replacement) for record, replacement in replaced(records)}
         began_ms = elapsed_ms(self._clock)
-        found = self._look([Look(record.topic, record) for record in records], successors)
+        observed = self._look([Look(record.topic, record) for record in records], successors)
         chain = chain_of(self._records.values())
-        checked = [self._advance(record, facts, chain) for record, facts in zip(records, found, strict=False)]
-        passed = [each for each in checked if each is not None]
-        gone = [each.topic_id for each in passed if each.step.tombstone]
-        stay = [each for each in passed if not each.step.tombstone]
-        failures = self._append([each.step.record for each in stay if each.step.record is not None], gone)
-        stay = [each for each in stay if each.topic_id not in failures]
+        checked = [self._advance(record, facts, chain) for record, facts in zip(records, observed, strict=False)]
+        passed = [topic for topic in checked if topic is not None]
+        gone = [topic.topic_id for topic in passed if topic.step.tombstone]
+        stay = [topic for topic in passed if not topic.step.tombstone]
+        failures = self._append([topic.step.record for topic in stay if topic.step.record is not None], gone)
+        stay = [topic for topic in stay if topic.topic_id not in failures]
         for topic_id in failures:
             self.put_off(topic_id)
-        for each in stay:
-            record = self._records.get(each.topic_id)  # None: an alias has ended
-            if each.step.record is not None and record is not None:
+        for topic in stay:
+            record = self._records.get(topic.topic_id)  # None: an alias has ended
+            if topic.step.record is not None and record is not None:
                 waiting = describe_waiting(record)
                 logger.info("%s, phase %s", record.view().describe(), waiting, extra=about_record(record))
-        appended = any(each.step.record is not None for each in stay) or bool(gone)
-        performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
+        appended = any(topic.step.record is not None for topic in stay) or bool(gone)
+        performed = self._perform_all([effect for topic in stay for effect in topic.step.effects], appended=appended)
         outcomes = iter(performed)
-        of_topic = {each.topic_id: [next(outcomes) for _ in each.step.effects] for each in stay}
-        known = [each for each in stay if each.topic_id in self._records]  # else an alias has ended
+        of_topic = {topic.topic_id: [next(outcomes) for _ in topic.step.effects] for topic in stay}
+        known = [topic for topic in stay if topic.topic_id in self._records]  # else an alias has ended
         pace_ms = self._let_through(known, began_ms)
         changed = bool(gone)
-        for each in known:
-            changed |= self._plan(each, of_topic[each.topic_id], pace_ms.get(each.topic_id))
+        for topic in known:
+            changed |= self._plan(topic, of_topic[topic.topic_id], pace_ms.get(topic.topic_id))
         return changed
 
     def _let_through(self, checked: Sequence[_Checked], at_ms: int) -> dict[str, int]:
-        """Decide which groups may read new topics, by the facts of the pass, and append that. Nothing else depends on
-        it.
+        """Decide which groups may read new topics, by the facts of the pass, and append the decisions. Nothing else
+        depends on these records.
 
         Args:
-            at_ms: when the look began.
+            at_ms: the begin of the snapshot.
 
         Returns:
-            Topic id -> in how long its groups make it due.
+            Topic id -> the time until the topic is due because of its groups.
         """
         decisions = {}
-        for each in checked:
-            record = self._records[each.topic_id]
+        for topic in checked:
+            record = self._records[topic.topic_id]
             try:
                 with self.failures.isolated(f"topic {record.topic!r}: its groups"):
-                    decision = self.moved.looked(each.this, record, at_ms)
+                    decision = self.moved.looked(topic.this, record, at_ms)
             except ClusterError as error:
                 logger.warning("topic %s: its groups stay as they are: %s", record.topic, error)
                 continue
@@ -395,8 +413,11 @@ class Engine:
         return {topic_id: max(due - now_ms, 0) for topic_id, due in due_ms.items() if due is not None}
 
     def awake(self, due: Sequence[str]) -> Sequence[str]:
-        """Return the topics that need a whole look: with one that drains, all that drain. Where topics at rest are due,
-        a small look at all of these comes first, and plans the next check of each that needs no other."""
+        """Return the due topics that need a whole snapshot: with one draining topic, all that drain.
+
+        Where topics at rest are due, a small snapshot of all topics at rest comes first. It plans the next check of
+        those that need no whole snapshot.
+        """
         due = self.moved.with_draining(due)
         if self._resting.topic_ids.isdisjoint(due):
             return due
@@ -413,7 +434,7 @@ class Engine:
         return [topic_id for topic_id in due if topic_id not in rested]
 
     def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError, chain: Chain) -> _Checked | None:
-        """Decide what follows from the facts; None: they are not known, and the topic is put off.
+        """Decide by the facts of a topic; return None, and put the topic off, where the facts are unknown.
 
         Args:
             chain: :func:`~modeaware.lifecycle.alias.chain_of`.
@@ -445,24 +466,31 @@ class Engine:
         return _Checked(this, step)
 
     def _over_kept_fence(self, effect: CreateTopic) -> CreateTopic:
-        """A successor that has the name of an alias overrides what brokers may have kept of that topic's fence."""
-        before = (now for r, now in replaced(self._records.values()) if r.topic == effect.successor and r.is_alias)
-        was_fenced = any(now.has_fence for now in before)
+        """Return the creation of a new topic with configs that override a kept fence.
+
+        Brokers may have kept the fence's configs of a deleted old topic, whose name the new topic gets (a rename back).
+        """
+        before = (
+            replacement
+            for r, replacement in replaced(self._records.values())
+            if r.topic == effect.successor and r.is_alias
+        )
+        was_fenced = any(replacement.has_fence for replacement in before)
         return replace(effect, configs={**NO_FENCE, **effect.configs}) if was_fenced else effect
 
     def _plan(self, checked: _Checked, performed: Sequence[bool], pace_ms: int | None) -> bool:
-        """Plan the next check of a topic, given which effects were performed, and in how long its groups make it due.
-        Return whether anything changed."""
+        """Plan the next check of a topic, by the performed effects and the pace of its groups; return whether anything
+        changed."""
         topic_id, record, facts, step = checked.topic_id, checked.this.record, checked.this.facts, checked.step
         changed = step.record is not None or any(performed)
-        # A missing topic is not settled: whether it is gone is decided soon.
+        # A missing topic is not settled: a pass decides soon whether the topic is gone.
         present = facts.topic_id == topic_id
         settled = not in_progress(self._records.get(topic_id)) and present and not performed
-        # The next pass shows at once what an effect did; one that failed is repeated after a while.
+        # The next pass comes at once to show the result of an effect; a failed effect is repeated after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
             due_in_ms = step.due_ms - self._clock.now_ms()
-        elif record.is_alias and not changed:  # all of them at one look
+        elif record.is_alias and not changed:  # all aliases in one pass
             due_in_ms = self._config.check_interval_ms - elapsed_ms(self._clock) % self._config.check_interval_ms
         self.schedule.after_check(
             topic_id,
@@ -485,8 +513,12 @@ class Engine:
         kept, gone = [], []
         for topic_id in topic_ids:
             record = self._records[topic_id]
-            if (now := record.replacement) is not None and now.successor_id is not None and now.switched_ms is None:
-                self.check_at_once(topic_id)  # the successor decides what becomes of it
+            if (
+                (replacement := record.replacement) is not None
+                and replacement.successor_id is not None
+                and replacement.switched_ms is None
+            ):
+                self.check_at_once(topic_id)  # the state of the new topic decides about the record
                 continue
             after = record_after(record, self._clock.now_ms())
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
@@ -506,11 +538,16 @@ class Engine:
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _look(self, looks: Sequence[Look], successors: Mapping[str, Look]) -> list[TopicFacts | ClusterError]:
-        """Return the facts of the first topics, as :meth:`_observe` does, with those of their ``successors``: topic ->
-        the look at its successor. That is a look of its own: the successor may be among the topics, in a change too."""
-        found = self._observe(looks)
+        """Return the facts of the first topics, as :meth:`_observe` does, with the facts of their new topics.
+
+        A new topic gets its own snapshot: it may also be one of the topics, with a change of its own.
+
+        Args:
+            successors: old topic -> the look at its new topic.
+        """
+        observed = self._observe(looks)
         pending = list(
-            dict.fromkeys(successors[look.topic] for look in looks[: len(found)] if look.topic in successors)
+            dict.fromkeys(successors[look.topic] for look in looks[: len(observed)] if look.topic in successors)
         )
         others: dict[Look, TopicFacts | ClusterError] = {}
         while pending:
@@ -519,34 +556,34 @@ class Engine:
             pending = pending[len(some) :]
         return [
             _merged(facts, others[successors[look.topic]]) if look.topic in successors else facts
-            for look, facts in zip(looks, found, strict=False)
+            for look, facts in zip(looks, observed, strict=False)
         ]
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
-        """Return the facts of the first topics, one at least: of all, unless something is wrong with one of them. Its
-        fault holds up no other, and nothing is decided by facts that waited for another look.
+        """Return the facts of the first topics, at least one: of all topics, unless the snapshot of all fails.
 
-        Unreadable rules about groups are a doubt: they may require more groups (invariant I2).
+        An error about one topic does not block the others, and no decision rests on facts that waited for another
+        snapshot. Unreadable rules about groups are a doubt: they may require more groups (invariant I2).
         """
         what = f"topic {looks[0][0]!r}: a look" if len(looks) == 1 else "a look at many topics"
         try:
             with self.failures.isolated(what):
-                found = self._observer.observe_all(looks, self.group_rules)
+                observed = self._observer.observe_all(looks, self.group_rules)
         except ClusterError as error:
             if len(looks) == 1 or error.code is ErrorCode.REQUEST_TIMED_OUT:
                 return [error] * len(looks)
             return self._observe(looks[: len(looks) // 2])
         if not self._rules_unreadable:
-            return found
+            return observed
         return [
             replace(facts, groups_doubt=_RULES_UNREADABLE)
             if isinstance(facts, TopicFacts) and (facts.groups_doubt is None or facts.groups_doubt.hidden)
             else facts
-            for facts in found
+            for facts in observed
         ]
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
-        """Change the rules; every topic that waits is checked again (invariant I4: never rules for newer readers)."""
+        """Change the rules, and check every waiting topic again. Rules for newer readers stay (invariant I4)."""
         try:
             if GROUP_RULES_KEY in self._newer:
                 raise _newer("the rules about groups")
@@ -577,17 +614,17 @@ class Engine:
         """Append records, and tombstones of topics that are ``gone``, in one transaction.
 
         Returns:
-            Topic id -> why its record was not appended: it is too large. All others were.
+            Topic id -> the error where the record was too large to append. All other records were appended.
         """
         return self._append_whole([([record], []) for record in records] + [([], [topic_id]) for topic_id in gone])
 
     def _append_whole(self, units: Sequence[tuple[list[TopicRecord], list[str]]]) -> dict[str, ClusterError]:
-        """Do the same for a record and the tombstones that belong to it, each whole or not at all."""
+        """Do the same for units of a record and its tombstones, each unit whole or not at all."""
         held = self._records.values()
         stamp = self._epoch, self._clock.now_ms()
         records = [record.stamped(*stamp) for some, _ in units for record in some]
         ended = [topic_id for record in records for topic_id in ended_by(record, held)]
-        gone = [each for each in dict.fromkeys([g for _, some in units for g in some] + ended) if each in self._records]
+        gone = [g for g in dict.fromkeys([t for _, some in units for t in some] + ended) if g in self._records]
         if gone:
             records += [alias.stamped(*stamp) for alias in led_on(gone, records, held)]
         entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
@@ -601,7 +638,7 @@ class Engine:
             if len(units) == 1:
                 logger.error("%s", error)
                 return {entries[0][0]: error}
-            return {topic_id: failure for each in units for topic_id, failure in self._append_whole([each]).items()}
+            return {topic_id: failure for unit in units for topic_id, failure in self._append_whole([unit]).items()}
         for record in records:
             self._records[record.topic_id] = record
             self.watched.appended(record, self._clock.now_ms())
@@ -615,27 +652,27 @@ class Engine:
         return {}
 
     def _create(self, growths: Sequence[Admitted]) -> dict[str, ClusterError]:
-        """Create the partitions of commands. Return topic id -> the error, where the outcome is not known or the growth
+        """Create the partitions of commands. Return topic id -> the error, where the outcome is unknown or the growth
         was given up."""
-        effects = [each.new for each in growths if each.new is not None]
+        effects = [growth.new for growth in growths if growth.new is not None]
         failures: dict[str, ClusterError] = {}
         given_up = []
-        for each, error in zip(growths, self._perform(effects) if effects else (), strict=True):
-            record = each.admission.record
+        for growth, error in zip(growths, self._perform(effects) if effects else (), strict=True):
+            record = growth.admission.record
             if error is None or record is None:
                 continue
-            failures[each.topic_id] = error
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
+            failures[growth.topic_id] = error
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # the partitions may exist by now: the record stays
                 text = f"{error}; it is retried until it is done"
-                failures[each.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
+                failures[growth.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
             else:
-                given_up.append(give_up_opening(self._records[each.topic_id], each.facts))
+                given_up.append(give_up_opening(self._records[growth.topic_id], growth.facts))
         self._append(given_up)
         return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
-        """Give up a growth that is on the log and is refused now, unless the topic has grown after all, by an earlier
-        request that went unanswered."""
+        """Give up a growth that is on the log and that brokers reject now, unless an earlier request without an answer
+        has grown the topic."""
         record = self._records[effect.topic_id]
         (facts,) = self._observe([Look(record.topic, record)])
         if isinstance(facts, ClusterError):
@@ -647,8 +684,8 @@ class Engine:
             logger.error(text, record.topic, effect.total_count, refused, extra=about_record(record))
 
     def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
-        """Perform effects right after an append, which fails for a replaced controller (invariant I5). Return which
-        were performed."""
+        """Perform effects right after an append, which fails for a replaced controller (invariant I5). Return for each
+        effect whether it was performed."""
         if not effects:
             return []
         if not appended:
@@ -680,8 +717,8 @@ class Engine:
         return [error is None for error in errors]
 
     def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
-        """Perform effects, right after an append, unless the log cannot keep that. Return the failure of each; with
-        code REQUEST_TIMED_OUT it may be done all the same."""
+        """Perform effects, right after an append, unless the log cannot keep the append. Return the failure of each;
+        with code REQUEST_TIMED_OUT the outcome is unknown."""
         if (unfit := self._log.unfit) is not None:
             return [
                 ClusterError(
@@ -694,7 +731,7 @@ class Engine:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
                 errors = self._effects.perform(effects)
         except ClusterError as error:
-            if len(effects) > 1:  # a fault in one holds up no other; what is done twice does no harm
+            if len(effects) > 1:  # an error in one effect does not block others; a repeated effect does no harm
                 half = len(effects) // 2
                 return self._perform(effects[:half]) + self._perform(effects[half:])
             errors = [error]
@@ -706,7 +743,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A topic that was looked at: the pass, and what follows."""
+    """A topic that was checked: the pass, and the decided step."""
 
     this: Pass
     step: Advance
@@ -717,7 +754,7 @@ class _Checked:
 
 
 def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
-    """Return whether nothing but its retired partitions' logs, all of them known, bears on a settled topic."""
+    """Return whether a settled topic depends only on the logs of its retired partitions, all of which are known."""
     return record.replacement is None and record.retired.keys() <= facts.partitions.keys()
 
 

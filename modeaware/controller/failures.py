@@ -18,7 +18,7 @@ MAX_REMEMBERED_FAILURES = 1_000
 class Failures:
     """Turns an unexpected exception into a ClusterError. Not thread-safe.
 
-    Each is logged with its traceback: at ERROR, and at DEBUG while the same one (type, and place) is repeated.
+    Each exception is logged with its traceback: at ERROR, and at DEBUG while the same one (type and place) is repeated.
     """
 
     def __init__(self) -> None:

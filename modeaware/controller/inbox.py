@@ -47,8 +47,11 @@ class Job(Future[_Results]):
         self._lock = InnerLock()
 
     def begin(self, now_s: float, most: int = 1) -> Sequence[Command]:
-        """Begin the next commands: at most ``most``, each on another topic. None is begun where none is left, and
-        :meth:`finish` answers the job; or where the deadline has passed, and the job is answered."""
+        """Begin the next commands: at most ``most``, each on another topic.
+
+        No command is begun where none is left (:meth:`finish` answers the job then), or after the deadline (the job is
+        answered then).
+        """
         with self._lock:
             if self.complete or not self._start():
                 return ()
@@ -79,7 +82,7 @@ class Job(Future[_Results]):
             for outcome in outcomes:
                 if not proved and isinstance(outcome, CommandResult) and outcome.code is ErrorCode.NONE:
                     self._unproved.add(len(self._outcomes))
-                # Whatever its own code: some say that nothing was done.
+                # Whatever the code of the outcome: some codes mean that nothing was done.
                 self._outcomes.append(_in_doubt(str(outcome)) if unknown else outcome)
 
     def prove(self) -> None:
@@ -92,7 +95,7 @@ class Job(Future[_Results]):
         return not self._unproved
 
     def drop_unproved(self) -> None:
-        """Refuse the outcomes that are not proved: a later claim proves nothing about the time before it."""
+        """Refuse the outcomes that are not proved: a later claim proves nothing about earlier outcomes."""
         with self._lock:
             for number in self._unproved:
                 self._outcomes[number] = _UNPROVED
@@ -100,7 +103,7 @@ class Job(Future[_Results]):
 
     @property
     def complete(self) -> bool:
-        """Return whether every command has an outcome, or the job was answered before that."""
+        """Whether every command has an outcome, or the job was answered earlier."""
         return self.done() or len(self._outcomes) == len(self._commands)
 
     def finish(self) -> None:

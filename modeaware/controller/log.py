@@ -1,4 +1,4 @@
-"""The mode log as a controller uses it: created where it is missing, fenced, read to its end, appended to, watched."""
+"""The mode log under a controller: created where missing, fenced, read to its end, appended to, watched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modeaware.wire.retries import Deadline
 logger = get_logger("modeaware.controller")
 
 READ_TIMEOUT_S = 20.0
-"""For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""
+"""For the whole log; opening takes less than the election's max.poll.interval.ms (a test adds up the times)."""
 SLOW_READ_S = 5.0
 """A read that takes longer is logged."""
 _T = TypeVar("_T")
@@ -31,15 +31,15 @@ _T = TypeVar("_T")
 class ControllerLog:
     """The mode log under one controller. The controller's thread owns it.
 
-    Every append is sent with the membership that ``election`` holds; without one nothing is appended.
+    Every append is sent with the membership of ``election``; without a membership nothing is appended.
 
     Attributes:
-        appends: how many appends have succeeded.
+        appends: the number of successful appends.
         timeout_s: how long an append may take; None: the writer's default.
-        unfit: why the topic, altered since the claim, cannot keep what was appended last. Until that is undone nothing
-            that follows from a record may be done. None: it can.
-        observed: the brokers observed so far, as the log has them since it was opened; None: the record needs a newer
-            reader. ``observed_unreadable``: the last record could not be read, and clients have none.
+        unfit: why the topic, altered since the claim, cannot keep the last append. Until the topic is fit again, no
+            effect of a record may be performed. None: the topic is fit.
+        observed: the observed brokers on the log since it was opened; None: the record needs a newer reader.
+            ``observed_unreadable``: the last record could not be read, so clients have no record.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
@@ -62,7 +62,7 @@ class ControllerLog:
         return self._writer is not None and self._writer.is_open
 
     def ensure(self) -> str:
-        """Create the mode log where it is missing, else check its form; return its topic id."""
+        """Create the mode log where it is missing, else check its partitions and configs; return its topic id."""
         return self._of_brokers(lambda: ensure_mode_log(self._cluster.admin, self._topic))
 
     def _of_brokers(self, look: Callable[[], _T]) -> _T:
@@ -74,7 +74,7 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
-        """Return how the log is kept less safely than a new one; raise ClusterError where it is not fit any more."""
+        """Return why the log is less safe than a new one; raise ClusterError where it is no longer fit."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
@@ -104,34 +104,34 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
         is a tombstone.
 
-        The topic is described first, whatever follows: a record on another topic of that name would look to the next
-        controller like all there is. What follows from a record on brokers is done right after an append, so this is
-        the check of id and form before each effect, too; see :attr:`unfit`.
+        The topic is described before each append: on another topic of that name, the record would be the whole log for
+        the next controller. Effects are performed right after an append, so this is also the check of the topic's id
+        and configs before each effect; see :attr:`unfit`.
 
         Raises:
             ControllerFenced: this is no longer the elected controller; nothing was appended.
-            ClusterError: the append failed, or its outcome is unknown; with code NOT_BEGUN nothing was appended,
-                because the log is not open, or its topic cannot be described, or is another one by now. Unless
-                :attr:`is_open` says otherwise, open it before the next append.
+            ClusterError: the append failed, or its outcome is unknown. With code NOT_BEGUN nothing was appended: the
+                log is not open, or its topic cannot be described, or has another id now. Where :attr:`is_open` is
+                False, open the log before the next append.
         """
         if self._writer is None:
             text = f"mode log: topic {self._topic!r} is not open for writing"
             raise ClusterError(text, code=NOT_BEGUN, topic=self._topic)
         deadline = Deadline(APPEND_TIMEOUT_S if self.timeout_s is None else self.timeout_s)
-        found = self._described(deadline)
-        if found.topic_id != self._topic_id:
+        log_topic = self._described(deadline)
+        if log_topic.topic_id != self._topic_id:
             self.close()
             raise ClusterError(
                 f"mode log: topic {self._topic!r} was deleted and created again: nothing was appended to it",
                 code=NOT_BEGUN,
                 topic=self._topic,
             )
-        self.unfit = found.unfit
+        self.unfit = log_topic.unfit
         self._writer.append(records, self._membership(), deadline.left_s())
         self.appends += 1
 
     def _described(self, deadline: Deadline) -> LogTopic:
-        """Return the topic as brokers describe it; a request that times out is sent again on another connection."""
+        """Return the brokers' description of the topic; repeat a request that times out on another connection."""
 
         def describe() -> LogTopic:
             timeout_s = min(LOOK_TIMEOUT_S, deadline.left_s())
@@ -168,23 +168,26 @@ class ControllerLog:
 
 @dataclass(frozen=True)
 class Contact:
-    """Where a controller takes commands, as its :class:`~modeaware.modelog.records.ClaimRecord` has it."""
+    """The listener and the status page of a controller, in the fields of its
+    :class:`~modeaware.modelog.records.ClaimRecord`."""
 
     address: str | None = None
     host: str = ""
     security_protocol: str = "PLAINTEXT"
+    pages: str | None = None
 
 
 NOWHERE = Contact()
 
 
 class ClaimWatch:
-    """The latest claim on the mode log, read on from where the last read ended. One thread owns it.
+    """The latest claim on the mode log; each read continues at the end of the last one. One thread owns it.
 
     Attributes:
         claim: the latest claim; None without one.
-        absent: whether the last read found no mode log.
-        highest_epoch: of all claims that were ever read, on a log that lost its tail or was recreated, too; 0: none.
+        absent: whether the mode log was absent at the last read.
+        highest_epoch: the highest epoch of all claims ever read, also on a log that lost its tail or was recreated; 0:
+            none.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
@@ -196,13 +199,13 @@ class ClaimWatch:
         self.highest_epoch = 0
 
     def look(self, timeout_s: float) -> ClaimRecord | None:
-        """Read what was appended since the last read, and return the claim. A log that does not exist has none."""
+        """Read the records since the last read, and return the claim; None where the log does not exist."""
         try:
             self._position = read_to_end(self._conf, self._topic, self._position, self._apply, timeout_s)
         except LogAbsent:
             self._position, self.claim, self.absent = 0, None, True
             return None
-        except LogRewound:  # another log of this name: the claim was on the one before
+        except LogRewound:  # another log of this name: the claim was on the earlier log
             self._position, self.claim = 0, None
             self._position = read_to_end(self._conf, self._topic, 0, self._apply, timeout_s)
         self.absent = False
@@ -220,7 +223,7 @@ class ClaimWatch:
 
 
 def describe_claim(claim: ClaimRecord | None) -> str:
-    """Return which controller was active last. Whether it still is, only the election shows."""
+    """Return which controller was active last, in words. Only the election shows whether it still is."""
     if claim is None:
         return "no controller has claimed the mode log yet"
     name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"

@@ -1,9 +1,9 @@
-"""The groups that are let through to new topics, as the active controller has decided: what is on the log, what looks
-have shown, and when the next look and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
+"""The active controller's decisions about which groups may read new topics: the decisions on the log, the observations,
+and when the next snapshot and the next record are due. Pure; :mod:`modeaware.lifecycle.moved` has the rule.
 
-All topics that drain are looked at together, whenever one of them is due: their groups are listed once, so a look costs
-little more for many topics than for one. A group that is found to have read stays so until that is on the log, though a
-record of a topic may have to wait for its turn.
+All draining topics are checked together, whenever one of them is due: their groups are listed once, so a snapshot of
+many topics costs little more than one of a single topic. A group that was seen to have read the old topic stays so
+until the decision is on the log, though the record of a topic may have to wait for its turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MovedGroups:
 
     Args:
         records: topic id -> the decision on the log.
-        newer: keys of the log whose record needs a newer reader: nothing is decided about these topics.
+        newer: keys of the log whose record needs a newer reader: there is no decision about these topics.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class MovedGroups:
         self._appended_ms: dict[str, int] = {}
         self._seen: dict[str, Seen] = {}
         self.draining: set[str] = set()
-        """The topics that are looked at in the pace of their groups."""
+        """The topics that are checked at the pace of their groups."""
 
     def moved(self, topic_id: str) -> Moved:
-        """Return the groups of a topic that are let through, on the log or about to be."""
-        found = self._decided.get(topic_id)
-        return _NONE_MOVED if found is None else found.moved
+        """Return the groups that may read the new topic of ``topic_id``, by the log or by a decision to append."""
+        record = self._decided.get(topic_id)
+        return _NONE_MOVED if record is None else record.moved
 
     def looked(self, this: Pass, after: TopicRecord, at_ms: int) -> Decision:
         """Take what a look has shown into account; return what follows.
 
         Args:
-            this: the pass that the look was for.
-            after: the topic's record, as the pass leaves it.
-            at_ms: the time of the look.
+            this: the pass.
+            after: the topic's record after the pass.
+            at_ms: the time of the snapshot.
         """
         topic_id, held = after.topic_id, self._decided.get(after.topic_id)
         names = self._names(this, after, held)
@@ -83,7 +83,7 @@ class MovedGroups:
         return decision
 
     def _names(self, this: Pass, after: TopicRecord, held: MovedRecord | None) -> list[str]:
-        """Return the groups to watch: those that are not let through, and those that may be taken out again."""
+        """Return the groups to observe: those that may not read the new topic yet, and those that may lose it again."""
         new = this.facts.successor
         names = groups_that_matter(after, this.facts, this.requirement)
         if held is None or new is None:
@@ -100,13 +100,13 @@ class MovedGroups:
             self.draining.discard(after.topic_id)
 
     def with_draining(self, due: Sequence[str]) -> list[str]:
-        """Return the topics to look at, of which ``due`` are due: where one of those drains, all that drain."""
+        """Return the topics to check: ``due``, and all draining topics where one of ``due`` drains."""
         if self.draining.isdisjoint(due):
             return list(due)
         return list(dict.fromkeys((*due, *sorted(self.draining))))
 
     def next_look_ms(self, topic_id: str, decision: Decision, cost_ms: int, at_ms: int) -> int | None:
-        """Return when a topic is due because of its groups; None: it is not, before its next regular check."""
+        """Return when a topic is due because of its groups; None: not before its next regular check."""
         record_ms = self._record_due_ms(topic_id)
         if topic_id not in self.draining:
             return record_ms
@@ -123,10 +123,10 @@ class MovedGroups:
     # The log
 
     def to_append(self, records: Mapping[str, TopicRecord], stamp: tuple[int, int], at_ms: int) -> list[Entry]:
-        """Return what is to be appended now: decisions that are due, and tombstones of old topics that are gone.
+        """Return the entries to append now: due decisions, and tombstones of old topics that are gone.
 
         Args:
-            records: topic id -> the record of each topic, as it is on the log.
+            records: topic id -> the record of each topic on the log.
             stamp: the controller epoch, and the wall-clock time.
         """
         entries: list[Entry] = []

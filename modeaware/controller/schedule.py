@@ -1,4 +1,4 @@
-"""When each topic is checked again, and of which a small look is enough. Pure."""
+"""When each topic is checked again, and for which topics a small snapshot is enough. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from modeaware.clock import Clock
 
 FIRST_RETRY_MS = 1_000
 MOST_SMALL_LOOKS = 72
-"""How many small looks in a row are enough: six hours of them, at the default interval."""
+"""The most small snapshots in a row: six hours, at the default interval."""
 
 
 def elapsed_ms(clock: Clock) -> int:
-    """Return the time of a schedule: a wall clock that is set back would delay every check by as much."""
+    """Return the monotonic time of a schedule: a wall clock that is set back would delay every check."""
     return round(clock.monotonic_s() * 1000)
 
 
 class Schedule:
-    """When to check which topic again: due times by topic id, on the time of :func:`elapsed_ms`. Pure.
+    """The due times of topics, by topic id, on the time of :func:`elapsed_ms`. Pure.
 
     A topic without progress is checked after 1 s, 2 s, 4 s, ... and at the latest after the check interval
     (``delete.topic.partition.check.interval.ms``); progress restarts that series.
@@ -25,7 +25,7 @@ class Schedule:
         self._check_interval_ms = check_interval_ms
         self._due_ms: dict[str, int] = {}
         self._next_ms: int | None = None
-        """The least of them, where it is known: asked for twice a second."""
+        """The least due time, where it is known: it is read twice a second."""
         self._retry_ms: dict[str, int] = {}
 
     def now(self, topic_id: str, elapsed_ms: int) -> None:
@@ -45,7 +45,7 @@ class Schedule:
         """Plan the next check: after the interval for a ``settled`` topic, else a retry, or ``due_in_ms`` if earlier.
 
         Args:
-            pace_ms: when groups make it due, which takes the place of a retry, or of the interval if earlier.
+            pace_ms: the time until groups make the topic due; replaces a retry, or the interval if earlier.
         """
         if progress:
             self._retry_ms.pop(topic_id, None)
@@ -75,7 +75,7 @@ class Schedule:
         return sorted((t for t, due_ms in self._due_ms.items() if due_ms <= elapsed_ms), key=lambda t: self._due_ms[t])
 
     def due_ms(self, topic_id: str) -> int | None:
-        """Return when a topic is due; None: it is not known."""
+        """Return when a topic is due; None for an unknown topic."""
         return self._due_ms.get(topic_id)
 
     def next_ms(self) -> int | None:
@@ -85,11 +85,12 @@ class Schedule:
 
 
 class Resting:
-    """Topics at rest, of which a small look is enough as long as it shows no change. Pure.
+    """Topics at rest, for which a small snapshot is enough while it shows no change. Pure.
 
-    A topic *rests* when its last whole look led to nothing, and only its logs can change that. That look *counts* if a
-    small look came before it, and every small look since was the same: whatever happened, one of them has seen it. The
-    first small look at other topics than before is a change. No look counts for ever: :data:`MOST_SMALL_LOOKS`.
+    A topic *rests* when its last whole snapshot led to no step, and only its logs can change that. The whole snapshot
+    *counts* if a small snapshot came before it, and all later small snapshots were equal: so one of them would have
+    shown any change. The first small snapshot of another set of topics is a change. A whole snapshot counts for at most
+    :data:`MOST_SMALL_LOOKS` small ones.
     """
 
     def __init__(self) -> None:
@@ -98,8 +99,8 @@ class Resting:
         self._looks = 0
 
     def looked(self, *, unchanged: bool) -> frozenset[str]:
-        """Note a small look at all that rest; return those that need no whole look now: a change ends it for all
-        (invariant I2)."""
+        """Note a small snapshot of all topics at rest; return the topics that need no whole snapshot now. A change ends
+        the rest of all (invariant I2)."""
         self._looks += 1
         if not unchanged or self._looks > MOST_SMALL_LOOKS:
             self._counting.clear()
@@ -107,11 +108,11 @@ class Resting:
         return frozenset(self._counting)
 
     def rests(self, topic_id: str) -> None:
-        """Note a whole look that led to nothing."""
+        """Note a whole snapshot that led to no step."""
         self.topic_ids.add(topic_id)
         self._counting.add(topic_id)
 
     def stirs(self, topic_id: str) -> None:
-        """Note that the topic needs a whole look."""
+        """Note that the topic needs a whole snapshot."""
         self.topic_ids.discard(topic_id)
         self._counting.discard(topic_id)

@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from modeaware.callouts import InnerLock
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, requirement_of
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.progress import GroupProgress
-from modeaware.lifecycle.report import PartitionReport, ReplacementReport, TopicReport, report_topic, waits_for
-from modeaware.lifecycle.state import PHASES, held_up, partition_phase, topic_phase
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.progress import GroupProgress, progress_of
+from modeaware.lifecycle.report import TopicReport, report_topic
+from modeaware.lifecycle.state import held_up, in_progress, partition_phase, topic_phase
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
-from modeaware.modes import format_ranges, to_ranges
+from modeaware.modes import format_ranges
 from modeaware.topic_view import Moved
 
 CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
@@ -41,6 +41,13 @@ WHOLE = -1
 """Stands for a topic's replacement as a whole where partitions are listed."""
 PACE_MS = 60_000
 """The time over which the pace of groups is measured, or else the time between two passes."""
+HISTORY_MS = 5_000
+"""The least time between two points of a topic's history."""
+MOST_POINTS, MOST_GROUPS = 40, 8
+"""The most points of a topic's history, and groups in a point."""
+MOST_SUMS = 100_000
+"""With more groups times partitions than that, a topic has no history: each point is a sum over all of them."""
+MOST_NOTED = 8
 
 
 # Fields of log records
@@ -154,6 +161,8 @@ class TopicSeen:
         known_ms: since when this controller watches it: since its claim, or the topic's first record.
         earlier: a pass before the last one, with its time: the difference is the pace of groups. It has all
             partitions that the last one has.
+        noted: the last events that the record does not keep: when (wall clock, ms), and which.
+        history: what groups had still to read: when (wall clock, ms), and group -> offsets.
         moved: the groups that are let through to its new topic.
         due_ms: when the next pass looks at it, or an earlier one where something happens (wall clock, ms).
     """
@@ -167,6 +176,8 @@ class TopicSeen:
     fences_lifted: int = 0
     known_ms: int | None = None
     earlier: tuple[int, TopicFacts] | None = None
+    noted: tuple[tuple[int, str], ...] = ()
+    history: tuple[tuple[int, Mapping[str, int]], ...] = field(default=(), hash=False)
     moved: Moved = field(default_factory=Moved)
     due_ms: int | None = None
 
@@ -180,6 +191,7 @@ class Snapshot:
     role: Role
     epoch: int | None = None
     address: str | None = None
+    host: str = ""
     claim: ClaimRecord | None = None
     loop_age_s: float | None = None
     contact_age_s: float | None = None
@@ -236,7 +248,10 @@ class Watched:
                 lacks = earlier is not None and not facts.partitions.keys() <= earlier[1].partitions.keys()
                 if earlier is None or lacks or now_ms - earlier[0] > PACE_MS:
                     earlier = seen.looked_ms, seen.facts
-            self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
+            history = _with_point(seen, facts, now_ms)
+            self._topics[topic_id] = replace(
+                seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None, history=history
+            )
 
     def decided(self, topic_id: str, moved: Moved) -> None:
         """Note which groups are let through."""
@@ -306,8 +321,50 @@ def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen
             same = hold == _hold(seen.record, partition)
             since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
     is_lifted = seen.record.replacing.fenced_ms is not None and record.replacing.fenced_ms is None
-    lifted = seen.fences_lifted + is_lifted
-    return replace(seen, record=record, blocked_since=since, stragglers=seen.stragglers + late, fences_lifted=lifted)
+    is_same_change = in_progress(seen.record)
+    happened = (_phase_event(seen.record, record), _SEAL_BROKE if late else None, _LIFTED if is_lifted else None)
+    noted = (*(seen.noted if is_same_change else ()), *((now_ms, event) for event in happened if event is not None))
+    return replace(
+        seen,
+        record=record,
+        blocked_since=since,
+        stragglers=seen.stragglers + late,
+        fences_lifted=seen.fences_lifted + is_lifted,
+        noted=noted[-MOST_NOTED:],
+        history=seen.history if is_same_change else (),
+    )
+
+
+_SEAL_BROKE, _LIFTED = "a late record broke a seal", "the fence was lifted"
+_EVENTS = {"drain": "sealed", "reclaim": "drained", "done": "done"}
+"""Phase -> the event by which a topic comes to it."""
+
+
+def _phase_event(before: TopicRecord, after: TopicRecord) -> str | None:
+    """Return the event by which a topic comes to another phase, if no record has its time; None: there is none.
+
+    The record of a replacement has the times of all its phases but the drain.
+    """
+    phase = topic_phase(after)
+    if phase == topic_phase(before) or (after.replacement is not None and phase != "drain"):
+        return None
+    return _EVENTS.get(phase)
+
+
+def _with_point(seen: TopicSeen, facts: TopicFacts, now_ms: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
+    """Return the topic's history with a point of this pass, where one is due. A full history loses every other point.
+
+    A point has the groups of the last point, and then those with most to read.
+    """
+    history, cost = seen.history, len(facts.groups) * len(facts.partitions)
+    spacing_ms = max(HISTORY_MS, (now_ms - history[0][0]) // MOST_POINTS) if history else 0
+    if not seen.record.retired or cost > MOST_SUMS or (history and now_ms - history[-1][0] < spacing_ms):
+        return history
+    known = history[-1][1] if history else {}
+    groups = progress_of(seen.record, facts, Requirement()).values()
+    listed = sorted(groups, key=lambda group: (group.group not in known, -group.behind))[:MOST_GROUPS]
+    points = (*history, (now_ms, {group.group: group.behind for group in listed}))
+    return points if len(points) <= MOST_POINTS else points[::2]
 
 
 # What pages and metrics say of a snapshot
@@ -318,10 +375,6 @@ CONTACT_STALE_S = 45.0
 """More than a standby's longest time between two readings of the mode log, and than a session."""
 LEADERLESS_S = 10.0
 """How long the leader of the election may take to claim the mode log: a second, but for a long log."""
-SHORTEST_PACE_S = 5.0
-"""A pace is computed over no less time."""
-MOST_GROUPS = 50
-"""The most groups that are listed of a topic, those with most to read first."""
 
 
 def alive(snapshot: Snapshot) -> str | None:
@@ -348,74 +401,6 @@ def ready(snapshot: Snapshot) -> str | None:
             "claimed the mode log, and may be no controller"
         )
     return alive(snapshot)
-
-
-def status_of(snapshot: Snapshot) -> dict[str, Any]:
-    """The JSON object. Times are ms since the epoch; fields may be added, and none changes its meaning."""
-    claim = snapshot.claim
-    return {
-        "version": 1,
-        "taken_ms": snapshot.taken_ms,
-        "controller": {
-            "id": snapshot.controller_id,
-            "role": snapshot.role.value,
-            "epoch": snapshot.epoch,
-            "endpoint": snapshot.address,
-            "takeovers": snapshot.takeovers,
-            "errors": dict(snapshot.errors),
-            "unhealthy": alive(snapshot),
-            "not_ready": ready(snapshot),
-        },
-        "claim": claim
-        and {
-            "id": claim.controller_id,
-            "epoch": claim.controller_epoch,
-            "endpoint": claim.address,
-            "host": claim.host,
-        },
-        "topics": [topic_status(seen, snapshot) for seen in snapshot.topics],
-    }
-
-
-def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
-    """One topic."""
-    record, report = seen.record, report_of(seen, snapshot)
-    phases = Counter(each.phase for each in report.partitions)
-    groups = sorted(required_groups(report), key=lambda group: (-group.behind, group.group))
-    deletion = report.deletion
-    return {
-        "topic": report.topic,
-        "topic_id": report.topic_id,
-        "epoch": report.epoch,
-        "phase": report.phase,
-        "changed_ms": record.changed_ms,
-        "looked_ms": seen.looked_ms,
-        "due_ms": seen.due_ms,
-        "trouble": seen.trouble,
-        "count": len(record.modes),
-        "writable": report.writable,
-        "target": deletion.delete_partitions if deletion is not None else None,
-        "policy": deletion.policy if deletion is not None else None,
-        "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
-        "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
-        "partitions": [_fields(each, _OF_PARTITION) for each in report.partitions],
-        "blocked": _blocked(seen, report),
-        "groups": [_group(group, seen) for group in groups[:MOST_GROUPS]],
-        "groups_count": len(groups),
-        "groups_doubt": report.groups_doubt,
-        "stragglers": seen.stragglers,
-        "replacement": _fields(report.replacement, _OF_REPLACEMENT) if report.replacement is not None else None,
-        "fences_lifted": seen.fences_lifted,
-    }
-
-
-_OF_PARTITION = ("partition", "phase", "replica_state", "seal_offset", "log_start", "log_end")
-_OF_REPLACEMENT = ("successor", "num_partitions", "switched_ms", "fenced_ms", "let_go_ms", "gone_ms")
-
-
-def _fields(report: PartitionReport | ReplacementReport, names: Iterable[str]) -> dict[str, Any]:
-    values = {name: getattr(report, name) for name in names}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
 
 
 def report_of(seen: TopicSeen, snapshot: Snapshot) -> TopicReport:
@@ -453,59 +438,10 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
     for reason, partitions in held_up(seen.record).items():
         code = reasons.code_of(reason)
         code = code if code in reasons.CODES else "other"
-        ages[code] = max(ages.get(code, 0.0), (now_ms - _held_up_since_ms(seen, partitions)) / 1000)
+        ages[code] = max(ages.get(code, 0.0), (now_ms - held_up_since_ms(seen, partitions)) / 1000)
     return ages
 
 
-def _held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
+def held_up_since_ms(seen: TopicSeen, partitions: Collection[int]) -> int:
+    """Return since when these partitions are held up; none: the replacement as a whole."""
     return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions or (WHOLE,))
-
-
-def _blocked(seen: TopicSeen, report: TopicReport) -> list[dict[str, Any]]:
-    """Each reason, with the partitions that it holds up, or the replacement as a whole; the oldest first."""
-    by_id, whole = {each.partition: each for each in report.partitions}, report.replacement
-    reasons_shown = [
-        {
-            "reason": reason,
-            "code": reasons.code_of(reason),
-            "text": waits_for(by_id[p] for p in partitions) if partitions else whole and whole.waits_for,
-            "partitions": format_ranges(partitions),
-            "count": len(partitions),
-            "as_asked": reasons.code_of(reason) in reasons.AS_ASKED,
-            "since_ms": _held_up_since_ms(seen, partitions),
-        }
-        for reason, partitions in held_up(seen.record).items()
-    ]
-    return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
-
-
-def _pace(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
-    """The pace of a group's commits on retired partitions, and the time that what is left takes; None where it is not
-    known. A first commit is no pace: the group may have skipped what lies before it."""
-    unknown = {"read_per_s": None, "left_s": None}
-    if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
-        return unknown
-    before_ms, before = seen.earlier
-    passed_s = (seen.looked_ms - before_ms) / 1000
-    then, now = (facts.groups.get(group.group, GroupFacts()).committed for facts in (before, seen.facts))
-    both = seen.record.retired.keys() & then.keys() & now.keys()
-    if passed_s < SHORTEST_PACE_S or not both:
-        return unknown
-    per_s = sum(now[p] - then[p] for p in both) / passed_s
-    return {"read_per_s": round(per_s, 3), "left_s": round(group.behind / per_s) if per_s > 0 else None}
-
-
-def _group(group: GroupProgress, seen: TopicSeen) -> dict[str, Any]:
-    return {
-        "group": group.group,
-        "kind": group.kind,
-        "running": group.has_members,
-        "unread": group.behind,
-        "partitions": format_ranges(group.holding),
-        "waived": group.is_waived,
-        "moved": group.moved,
-        "let_through": group.let_through,
-        "gate": group.gate,
-        "evacuation": group.evacuates,
-        **_pace(group, seen),
-    }

@@ -1,9 +1,9 @@
-"""The controller's thread: the election, the work while it is the leader, the answers while it stands by.
+"""The controller's thread: the election, the work of a leader, the answers of a standby.
 
-A *leader* claims the log, executes commands, and checks topics that are due. It never opens the log without the
-brokers' confirmation that it is the leader, so controllers do not fence each other in turns. After an append that
-failed, what is on the log is unknown: the log is claimed again, which reads it. A *standby* follows the claim on the
-log, so it can name the active controller to its clients. A place in the election that leads to nothing is given up.
+A *leader* claims the log, executes commands, and checks topics that are due. A leader never opens the log before the
+brokers confirm that it is the leader, so controllers do not fence each other in turns. After a failed append the
+content of the log is unknown: the leader claims the log again, which reads it. A *standby* follows the claim on the
+log, so it can name the active controller to its clients. A member without progress rejoins the election.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from modeaware.modelog.records import UNKNOWN_GENERATION
 logger = get_logger("modeaware.controller")
 
 POLL_S = 0.1
-"""How often the election is polled at least, where no step is in between: commands are waited for in between."""
+"""The longest pause between polls of the election without a step; the thread waits for commands meanwhile."""
 SERVE_POLL_S = 0.5
-"""The same while this is the active controller: a command or a topic that is due ends the wait."""
+"""The same while this is the active controller: a command or a due topic ends the wait."""
 STUCK_S = 45.0
-"""How long a place that leads to nothing is kept: a leader that cannot claim the log, a member without a seat."""
+"""How long a place without progress is kept: of a leader that cannot claim the log, of a member without a seat."""
 START_PATIENCE_S = 60.0
 """How long a start is retried where no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
@@ -55,18 +55,19 @@ SLICE_S = 0.25
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
 LOOK_S = 1.0
 LOG_CHECK_INTERVAL_S = 60.0
-"""How often the active controller checks that the mode log is still fit, and how it is kept."""
+"""How often the active controller checks that the mode log is still fit, and how safe its replication is."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S, LEADERLESS_REFRESH_S = 10.0, 1.0
 """The age at which a standby reads the claim again: in general, and while the leader has not claimed the log."""
 
 
 class Together:
-    """How many topics are worked on together: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
+    """The number of topics in one pass: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
 
-    Many together need fewer looks at the groups; but the election, and other commands, wait for them. So where they
-    took more than :data:`LOOK_S` there are half as many, unless half as many were no faster before (one broker that
-    does not answer, say), and where less than half of that twice as many, :data:`MOST_TOPICS` at most.
+    With more topics a pass lists groups less often; but the election, and other commands, wait for the pass. After a
+    pass of more than :data:`LOOK_S` the number is halved, unless half as many topics were no faster before (because one
+    broker does not answer, for example). After a pass of less than half that time the number is doubled, up to
+    :data:`MOST_TOPICS`.
     """
 
     def __init__(self) -> None:
@@ -88,8 +89,8 @@ class Together:
 class Worker:
     """The work of the thread ``modeaware-controller`` (or, with ``--once``, the caller's).
 
-    That thread alone uses what it is made of, but for the inbox and the status. ``clusters`` are the connections of all
-    others, closed at the end. An append that fails (ControllerFenced, ClusterError) ends the claim.
+    Only that thread uses the worker's parts, except the inbox and the status. ``clusters`` are the connections of the
+    parts, closed at the end. A failed append (ControllerFenced, ClusterError) ends the claim.
     """
 
     engine: Engine
@@ -108,8 +109,8 @@ class Worker:
 
     def __post_init__(self) -> None:
         now_s = self.clock.monotonic_s()
-        self._useful_s = now_s  # when its place last was worth keeping: joined, standing by, or leading with a claim
-        self._claim_read_s: float | None = now_s  # when a standby last read the claim: first, at the start
+        self._useful_s = now_s  # when its place last had progress: joined, standing by, or leading with a claim
+        self._claim_read_s: float | None = now_s  # when a standby last read the claim: first at the start
         self._together = Together()
         self._log_check_s = 0.0
         self._weakness: str | None = None
@@ -129,7 +130,7 @@ class Worker:
             self._leave()
 
     def run_once(self, patience_s: float) -> None:
-        """Wait ``patience_s`` for the election, take every topic as far as it goes now, and leave."""
+        """Wait ``patience_s`` for the election, advance every topic as far as possible now, and leave."""
         try:
             self._enter()
             if self._elected_within(patience_s):
@@ -147,14 +148,14 @@ class Worker:
     # Coming and going
 
     def _enter(self) -> None:
-        """Read the claim, create the log where it is missing, join. No step begins once it is stopped."""
+        """Read the claim, create the log where it is missing, join. No step begins after a stop."""
         self._patiently(lambda: self.claims.look(FIRST_READ_TIMEOUT_S))
         self._patiently(self.log.ensure)
         if not self._stopping:
             self._join()
 
     def _patiently(self, step: Callable[[], object]) -> None:
-        """Take the step, again and again where no broker answers: a single broker may be restarting."""
+        """Run the step; repeat it while no broker answers: a single broker may be restarting."""
         deadline_s = self.clock.monotonic_s() + START_PATIENCE_S
         while not self._stopping:
             self.status.round_s = self.clock.monotonic_s()
@@ -187,7 +188,7 @@ class Worker:
         except ConfigError as error:
             if self.status.role is Role.STARTING:
                 raise
-            # The settings have worked before. A file that they name may be in the course of replacement.
+            # The settings have worked before. One of their files may be in the course of replacement.
             logger.warning("%s; rejoining the election", error)
             self.status.stopping.wait(RETRY_DELAY_S)
 
@@ -242,7 +243,7 @@ class Worker:
             if term is not None:
                 self._serve(term)
         except ControllerFenced as error:
-            # Another one opened the log, by right or (woken from a pause) by mistake: the election decides.
+            # Another controller opened the log, rightly or (after a pause of its process) not: the election decides.
             logger.warning("%s; checking the election", error)
             self.log.close()
         except (ClusterError, ConfigError, ModeSourceError) as error:
@@ -250,8 +251,8 @@ class Worker:
                 if error.code not in (ErrorCode.REQUEST_TIMED_OUT, NOT_BEGUN):
                     raise
                 self.status.trouble = str(error)
-            # The outcome of the last append is unknown: a new claim reads the log again. Where the log's topic cannot
-            # be described a leader claims anew as well: if that fails, too, another controller has its turn.
+            # The outcome of the last append is unknown: a new claim reads the log again. A leader also claims anew
+            # where the log's topic cannot be described; if that fails, too, another controller takes its place.
             self.status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
             self.log.close()
@@ -276,7 +277,7 @@ class Worker:
         return leads
 
     def _still_claims(self, term: int) -> bool:
-        """Return whether this is still the leader in ``term``, with the claim renewed for the present generation."""
+        """Return whether this is still the leader in ``term``; if so, renew the claim for the present generation."""
         leads = self._still_leads(term)
         if leads:
             self.engine.renew(self._generation)
@@ -295,10 +296,10 @@ class Worker:
     # The leader
 
     def _claim(self) -> int | None:
-        """Claim the log, if the brokers confirm that this is the leader: else it would fence the rightful one.
+        """Claim the log, if the brokers confirm that this is the leader: else the claim would fence the real leader.
 
         Returns:
-            The election's term of the claim; None: this is not the leader.
+            The election's term of the claim; None if this is not the leader.
         """
         confirmed = self.election.confirm(CONFIRM_TIMEOUT_S)
         if confirmed is None:
@@ -326,7 +327,7 @@ class Worker:
         return UNKNOWN_GENERATION if self.election.generation is None else self.election.generation
 
     def _release(self) -> None:
-        """Remove the address from the claim, where this is still the leader; log what prevents it."""
+        """Remove the address from the claim, where this is still the leader; log an error that prevents this."""
         try:
             if not self.election.leader:
                 raise ControllerFenced("an election is under way")
@@ -338,7 +339,7 @@ class Worker:
             logger.warning("stopping: claim not removed from the mode log: %s; the next controller replaces it", error)
 
     def _serve(self, term: int) -> None:
-        """Serve until the term is over, or stopped."""
+        """Serve until the term ends, or until stopped."""
         schedule = self.engine.schedule
         while not self._stopping and self._still_claims(term):
             self._useful_s = self.clock.monotonic_s()
@@ -353,7 +354,7 @@ class Worker:
             self._check_log()
 
     def _settle(self, term: int) -> None:
-        """Take every topic as far as it goes now."""
+        """Advance every topic as far as possible now."""
         engine, patience_ms = self.engine, self.config.seal_quiet_ms + SEAL_SLACK_MS
         self._watch_cluster()
         give_up_ms = elapsed_ms(self.clock) + patience_ms
@@ -372,8 +373,8 @@ class Worker:
     def _carry_out(self, job: Job, term: int) -> None:
         """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
 
-        An append proves that this is the leader. A success that appended nothing rests on memory, and would be an
-        answer of the past in a process that was paused: the election confirms the leader before it is given.
+        An append proves that this is the leader. A success without an append rests on memory, which is stale in a
+        process that was paused: so the election confirms the leader before the answer.
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
@@ -383,10 +384,10 @@ class Worker:
                     with self._timed(len(commands)):
                         results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
-                    # A fenced append may have succeeded: the answer to its commit may be what was lost.
+                    # A fenced append may have succeeded: only the answer to its commit may have been lost.
                     harmless = self._is_harmless(error)
                     nothing = (harmless or error.code is NOT_BEGUN) and self.log.appends == appends
-                    # Of a ControllerFenced, clients take the outcome to be unknown.
+                    # To clients, a ControllerFenced means that the outcome is unknown.
                     answer = ClusterError(error.message, code=error.code) if nothing else error
                     job.end([answer] * len(commands), unknown=not nothing)
                     if not harmless:
@@ -400,7 +401,7 @@ class Worker:
                     break
             if not job.proved and self._surely_leads(term):
                 job.prove()
-        finally:  # answered where it is complete, else queued again: its commands go on after a new claim as well
+        finally:  # answer a complete job, else queue it again: its commands continue even after a new claim
             if job.in_command:
                 job.end([ClusterError("the controller failed on this command")] * job.in_command, unknown=True)
             if not job.proved:
@@ -421,7 +422,7 @@ class Worker:
 
     @contextmanager
     def _timed(self, topics: int) -> Iterator[None]:
-        """Note how long work on ``topics`` takes, also where it fails (by a time-out)."""
+        """Note the time of the work on ``topics``, also of failed work (by a time-out)."""
         start_s = self.clock.monotonic_s()
         try:
             yield
@@ -429,14 +430,14 @@ class Worker:
             self._together.took(topics, self.clock.monotonic_s() - start_s)
 
     def _is_harmless(self, error: ModeAwareError) -> bool:
-        """Return whether certainly nothing was appended, and a new claim would not help: the record is too large."""
+        """Return whether certainly nothing was appended and a new claim would not help: the record is too large."""
         if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self.log.is_open:
             return False
         logger.error("%s", error)
         return True
 
     def _watch_cluster(self) -> None:
-        """Look for recreated topics, and at the brokers, when no command waits: a silent broker takes seconds."""
+        """Watch topics and brokers, when no command waits: a silent broker takes seconds."""
         topics, brokers, epoch = self.topics, self.brokers, self.status.epoch
         try:
             if topics is not None and self.inbox.empty:
@@ -448,10 +449,11 @@ class Worker:
                 raise
 
     def _check_log(self) -> None:
-        """Check how the log is kept, after a claim (which has to be quick) and from time to time. Warn of changes.
+        """Check the log's configs and replication, after a claim (which has to be quick) and periodically. Log changes.
 
-        A log that is not fit any more is reported at each check, and written to nevertheless: a new claim would be
-        refused, and a later one would not know what the brokers have deleted of it. Effects wait until it is fit.
+        A log that is no longer fit is reported at each check, and written to nevertheless: a new claim would be
+        refused, and a later claim would not have the records that brokers have deleted. Effects wait until the log is
+        fit.
         """
         if self.clock.monotonic_s() < self._log_check_s or not self.inbox.empty:
             return  # a silent broker takes seconds
@@ -469,7 +471,7 @@ class Worker:
     # The standby
 
     def _stand_by(self) -> None:
-        """Wait a moment for a command, and answer it with the active controller."""
+        """Wait a moment for a command, and answer with the name of the active controller."""
         if self.election.seat is Seat.STANDBY:
             self._step_down()
         self._follow_claim()
@@ -489,7 +491,7 @@ class Worker:
             self._claim_read_s = None
 
     def _watch_claim(self) -> None:
-        """Note since when the leader of this member's generation has not claimed the log: it may be no controller."""
+        """Note since when the log lacks a claim of this member's generation: the leader may be no controller."""
         claim, status, now_s = self.claims.claim, self.status, self.clock.monotonic_s()
         generation = self.election.generation
         if self.election.seat is not Seat.STANDBY or generation is None:
@@ -536,7 +538,7 @@ class Worker:
 
 
 def run_worker(worker: Worker, status: Status, inbox: Inbox) -> None:
-    """Run the thread: set what ended the worker, and answer all waiting commands."""
+    """Run the thread: set the failure that ended the worker, and answer all waiting commands."""
     try:
         worker.run()
         status.become(Role.STOPPED)

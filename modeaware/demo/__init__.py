@@ -4,10 +4,10 @@ Two producers send the flights that left New York City in 2013, keyed by aircraf
 of three consumers reads them. Meanwhile the topic is shrunk to 4 partitions, then replaced by a new one of 4, and
 deleted. Each client is a thread of this process, and so is the controller.
 
-The audit reads the new topic back with a plain consumer. It relies on what each thread noted: per record the
-acknowledged position, and the mode epochs in force before and after ``produce()``. A view listener that is subscribed
-after the producers' own gives the lower bound (the producers route by that epoch or a later one); the shared views have
-an epoch before any listener is called, which is the upper bound.
+The audit reads the new topic back with a plain consumer. It relies on each thread's notes: per record the acknowledged
+position, and the mode epochs in force before and after ``produce()``. A view listener that is subscribed after the
+producers' own gives the lower bound: the producers route by that epoch or a later one. The shared views give the upper
+bound: they have an epoch before any listener is called.
 
-Exit status: 0 when all is well, 1 when something failed, 130 after Ctrl-C.
+Exit status: 0 on success, 1 on a failure, 130 after Ctrl-C.
 """

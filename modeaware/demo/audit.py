@@ -1,4 +1,4 @@
-"""The audit: the successor read back with a plain consumer, against what each thread noted; and the report of it."""
+"""The audit: compares the new topic, read back with a plain consumer, with each thread's notes; and its report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ack(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record as a plain consumer finds it in the topic."""
+    """A record that a plain consumer reads in the topic."""
 
     id: str
     key: bytes | None
@@ -63,7 +63,7 @@ class ModeHistory:
         return self.views[-1][1].epoch if self.views else TopicView.unlisted(self.topic).epoch
 
     def since(self, condition: Callable[[TopicView], bool]) -> float | None:
-        """Return from when on the condition has held without a break; None where it does not hold now."""
+        """Return since when the condition has held without a break; None where it does not hold now."""
         since_s = None
         for at_s, view in reversed(self.views):
             if not condition(view):
@@ -72,17 +72,22 @@ class ModeHistory:
         return since_s
 
     def writable(self, epoch: int) -> Sequence[int]:
-        """The partitions writable in an epoch; all before the first."""
+        """Return the partitions writable in an epoch; all partitions before the first view."""
         return next((view.writable for _, view in self.views if view.epoch == epoch), range(PARTITIONS))
 
     def between(self, epochs: tuple[int, int]) -> list[Sequence[int]]:
-        """The lists of writable partitions that may have been in force within these bounds."""
+        """Return the lists of writable partitions that may have been in force within these bounds."""
         known = {view.epoch for _, view in self.views if epochs[0] < view.epoch < epochs[1]}
         return [self.writable(epoch) for epoch in sorted({*epochs, *known})]
 
 
 def record_id_of(message: Message) -> str:
-    """The id that a demo producer gave the record; an error where another producer wrote it, or the message is one."""
+    """Return the id that a demo producer gave the record.
+
+    Raises:
+        KafkaException: the message is an error.
+        ModeAwareError: another producer wrote the record.
+    """
     error = message.error()
     if error is not None:
         raise KafkaException(error)
@@ -93,16 +98,16 @@ def record_id_of(message: Message) -> str:
 
 
 def position_of(message: Message) -> Position:
-    """The record's topic, partition and offset."""
+    """Return the record's topic, partition and offset."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None, "of a record all three are known"
+    assert topic is not None, "a record has all three"
     assert partition is not None
     assert offset is not None
     return topic, partition, offset
 
 
 def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[Position, Stored]]:
-    """Read the whole topic with a plain consumer: the ends of each log, and position -> the record there."""
+    """Read the whole topic with a plain consumer; return the ends of each log, and position -> the record there."""
     consumer = Consumer({**conf, "group.id": f"demo-audit-{uuid.uuid4()}", "enable.auto.commit": False})
     try:
         partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
@@ -131,8 +136,8 @@ def count(
     """Return the figures of the report. Pure.
 
     Args:
-        given: record id -> how often the group was given it.
-        stored: the records of the successor.
+        given: record id -> how often the group was given the record.
+        stored: the records of the new topic.
         choose: (key, n) -> index, the partitioner's hash.
     """
     possible = {epochs: history.between(epochs) for epochs in {ack.epochs for ack in acks}}
@@ -162,8 +167,8 @@ def count(
         "duplicates": given.total() - len(given),
         "in_retired_after_switch": in_retired,  # by the view that the producer had when it called produce()
         "late_in_retired": late,  # queued before the shrink's switch, acknowledged after it: allowed
-        "misplaced": misplaced,  # with a key, in a writable partition other than the one its hash names
-        "contradictions": contradictions,  # not where the acknowledgement said, though not deleted
+        "misplaced": misplaced,  # with a key, in another writable partition than the one of the key's hash
+        "contradictions": contradictions,  # not at the acknowledged position, though not deleted
         "records_deleted": len(deleted),
         "bytes_deleted": sum(ack.size for ack in deleted),
         "bytes_deleted_are": BYTES_ARE,
@@ -171,7 +176,7 @@ def count(
 
 
 def faults(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the demo failed; nothing where it did not."""
+    """Yield the reasons why the demo failed; none on success."""
     if not report["acknowledged"]:
         yield "nothing was acknowledged"
     for figure, text in (

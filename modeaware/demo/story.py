@@ -57,7 +57,7 @@ CONTROLLER_CONFIGS = {
 
 @dataclass
 class ProducerThread:
-    """Sends its flights at an even rate until ``finishing`` is set, then the rest; notes every acknowledgement."""
+    """Sends its flights at an even rate until ``finishing`` is set, then the rest; records every acknowledgement."""
 
     conf: Mapping[str, Any]
     topic: str
@@ -121,7 +121,7 @@ class ProducerThread:
 
 @dataclass
 class ConsumerThread:
-    """A member of the group: notes the id of every record it is given."""
+    """A member of the group: records the id of every record that it is given."""
 
     conf: Mapping[str, Any]
     topic: str
@@ -140,9 +140,9 @@ class ConsumerThread:
 
 
 def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
-    """Return the flights that each producer sends: each key belongs to one producer, in turn of first appearance.
+    """Return the flights of each producer: each key belongs to one producer, in turn of first appearance.
 
-    A hash of the key would not do: the partitioner hashes it too, and each producer would use only some partitions.
+    A hash of the key would not do: the partitioner hashes the key too, so each producer would use only some partitions.
     """
     owners: dict[bytes, int] = {}
     shares: list[list[Flight]] = [[] for _ in range(PRODUCERS)]
@@ -158,7 +158,7 @@ class Story:
     Args:
         bootstrap_servers: the cluster.
         records: how many flights; None: all.
-        lead_s: seconds of quiet work before the shrink and after the replacement; half of it between the two.
+        lead_s: seconds of work without a change before the shrink and after the replacement; half of it between them.
     """
 
     def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
@@ -178,7 +178,7 @@ class Story:
         self._start_s = self._shown_s = time.monotonic()
 
     def tell(self) -> dict[str, Any]:
-        """Run it all and return the report; no thread of it is left when this returns."""
+        """Run the whole demo and return the report; none of its threads is left when this returns."""
         with ExitStack() as closing:
             admin = modeaware.AdminClient(self._conf)
             new = NewTopic(self._topic, num_partitions=PARTITIONS, replication_factor=-1)
@@ -210,8 +210,8 @@ class Story:
 
     def _topics(self, admin: modeaware.AdminClient) -> dict[str, int]:
         """Return this run's topics that are on the cluster -> their partition counts."""
-        found = admin.list_topics(timeout=TIMEOUT_S).topics
-        return {name: len(found[name].partitions) for name in (self._topic, self._successor) if name in found}
+        on_cluster = admin.list_topics(timeout=TIMEOUT_S).topics
+        return {name: len(on_cluster[name].partitions) for name in (self._topic, self._successor) if name in on_cluster}
 
     def _start_threads(self, pool: ThreadPoolExecutor, stopping: threading.Event, views: Views) -> None:
         self._running += [pool.submit(consumer.run, stopping) for consumer in self._consumers]
@@ -268,7 +268,10 @@ class Story:
         return dict(zip(PHASES, seconds, strict=True))
 
     def _replaces(self, admin: modeaware.AdminClient) -> bool:
-        """Request the replacement; return whether it has begun. Not while keys that a shrink has moved are read."""
+        """Request the replacement; return whether it has begun.
+
+        A controller refuses the replacement while the group reads keys that a shrink has moved.
+        """
         replacement = modeaware.TopicReplacement(self._successor, REPLACE_BY, delete_partitions_delay_ms=0)
         try:
             admin.replace_topics({self._topic: replacement})[self._topic].result(TIMEOUT_S)
@@ -283,7 +286,8 @@ class Story:
         self._event(f"the cluster has {self._on_cluster[-1]} partitions of it")
 
     def _read_to_end(self) -> None:
-        """Until the group was given as many different records as were sent; or none for a while, which is an error."""
+        """Wait until the group was given as many different records as were sent, or no record for a while (an
+        error)."""
         self._stage = "reading to the end"
         delivered, last_s = 0, time.monotonic()
 
@@ -318,14 +322,14 @@ class Story:
     # Waiting
 
     def _linger(self, stage: str, seconds: float) -> float:
-        """Let time pass; returns when it has (monotonic seconds)."""
+        """Let ``seconds`` pass; return the end (monotonic seconds)."""
         self._stage = stage
         end_s = time.monotonic() + seconds
         self._until(lambda: time.monotonic() >= end_s, seconds + PHASE_TIMEOUT_S, "time to pass")
         return time.monotonic()
 
     def _await(self, condition: Callable[[TopicView], bool], text: str) -> float:
-        """Wait until the topic's view fulfils the condition; returns since when it does (monotonic seconds)."""
+        """Wait until the topic's view fulfils the condition; return since when it does (monotonic seconds)."""
         self._until(lambda: self._history.since(condition) is not None, PHASE_TIMEOUT_S, text)
         self._event(text)
         return self._history.since(condition) or time.monotonic()
@@ -368,5 +372,5 @@ def _are_none(view: TopicView) -> bool:
 
 
 def _succession(state: str) -> Callable[[TopicView], bool]:
-    """Return whether a replacement has come that far: one of ``SUCCESSION``."""
+    """Return a condition: the replacement has reached ``state`` (one of ``SUCCESSION``)."""
     return lambda view: view.successor is not None and view.successor.state >= SUCCESSION.index(state)

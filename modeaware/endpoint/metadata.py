@@ -26,7 +26,7 @@ from modeaware.modes import PartitionMode
 from modeaware.topic_view import NO_EPOCH, Moved, Successor, TopicView, known_id
 from modeaware.wire import codec
 from modeaware.wire.codec import Header
-from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
+from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame, varint
 
 _CONTROLLER_SINCE = 1
 _CLUSTER_ID_SINCE = 2
@@ -276,7 +276,7 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     out += [answer[start : cursor.at], INT32.pack(added.node.node_id if added.node else _NONE)]
     cursor.take(4)
     topics = [topic for topic in _topics(cursor, views, added, with_ids) if topic]
-    out += [_varint(len(topics) + 1), *topics, cursor.take(4)]
+    out += [varint(len(topics) + 1), *topics, cursor.take(4)]
     cursor.skip_tags()
     cursor.end()
     out += _answer_tags(added)
@@ -327,7 +327,7 @@ def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
         cursor.take(4)
         cursor.string()
         cursor.skip_tags()
-    yield _varint(count + 1 + (node is not None))
+    yield varint(count + 1 + (node is not None))
     yield cursor.body[start : cursor.at]
     if node is not None:
         yield INT32.pack(node.node_id) + _string(node.host) + INT32.pack(node.port) + b"\0\0"
@@ -356,7 +356,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], added: Additions,
             yield b""
             continue
         partitions = _moded(partitions, view) if view.modes else [p + _READ_WRITE for p in partitions]
-        yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view, added.groups)])
+        yield b"".join([head, varint(len(partitions) + 1), *partitions, operations, _topic_tags(view, added.groups)])
 
 
 def _listed(cursor: Cursor) -> list[bytes]:
@@ -452,22 +452,13 @@ def _answer_tags(added: Additions) -> list[bytes]:
 
 
 def _strings(texts: Sequence[str]) -> bytes:
-    return _varint(len(texts) + 1) + b"".join(map(_string, texts))
+    return varint(len(texts) + 1) + b"".join(map(_string, texts))
 
 
 def _string(text: str) -> bytes:
     encoded = text.encode(errors="replace")  # the mode log is JSON, which can say what UTF-8 cannot
-    return _varint(len(encoded) + 1) + encoded
+    return varint(len(encoded) + 1) + encoded
 
 
 def _tag(number: int, value: bytes) -> bytes:
-    return bytes([number]) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes([number]) + varint(len(value)) + value

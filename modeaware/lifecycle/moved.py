@@ -65,6 +65,7 @@ from modeaware.modelog.moved import MovedRecord
 from modeaware.modelog.records import MAX_RECORD_BYTES, RetiredPartition, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.notes import Note
+from modeaware.printable import number
 from modeaware.topic_view import Moved
 
 SOONEST_MS, LATEST_MS = 100, 10_000
@@ -508,7 +509,7 @@ _WARNED = {
 
 
 def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement: Requirement) -> dict[str, str]:
-    """Return group -> what it waits for before it may read the new topic, by one look alone; none that is let through.
+    """Return group -> why the gate is closed for it, by one look alone; none that is let through.
 
     Args:
         moved: the groups that are let through.
@@ -516,7 +517,7 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
     ends = ends_of(record)
     names = [name for name in groups_that_matter(record, facts, requirement) if not moved.lets(name)]
     if ends is None:
-        return dict.fromkeys(names, "the end of the old topic is not known yet")
+        return dict.fromkeys(names, f"{_CLOSED}: the end of the old topic is not known yet")
     seen = observe(None, facts, names, sorted(ends), 0)
     found = {}
     for name in names:
@@ -525,14 +526,16 @@ def gate_texts(record: TopicRecord, moved: Moved, facts: TopicFacts, requirement
         for wait, what in _WAITS.items():
             if partitions := verdict.where(wait):
                 unread = _unread(name, partitions, facts, ends)
-                parts.append(what.format(partitions=format_ranges(partitions), unread=unread))
-        found[name] = "; ".join(parts) or "it has read all, and is about to be let through"
+                parts.append(what.format(partitions=format_ranges(partitions), unread=number(unread)))
+        found[name] = f"{_CLOSED}: {'; '.join(parts) or 'it has read all, and is about to be let through'}"
     return found
 
 
+UNREAD_TEXT = "it has {unread} records of partitions {partitions} to read"
+_CLOSED = "gate closed"
 _BY_ONE_LOOK = Limits(unnoted_ms=1, gate_timeout_ms=1)
 _WAITS = {
-    Wait.UNREAD: "it has {unread} records of partitions {partitions} to read",
+    Wait.UNREAD: UNREAD_TEXT,
     Wait.GIVEN: "it has been given all of partitions {partitions}; its application has not committed the last {unread} "
     "records",
     Wait.BUSY: "its application has paused partitions {partitions}, or gone back in them",

@@ -69,7 +69,7 @@ class GroupProgress:
         must_move: a replacement waits for it to move.
         is_waived: where partitions, or the replacement as a whole, need not wait for it.
         let_through: whether it may read the new topic; null where no group is to move.
-        gate: what it waits for before it may, in words; null: nothing.
+        gate: why the gate is closed for it, in words; null: it is open, or no group is to move.
     """
 
     json_also: ClassVar[tuple[str, ...]] = ("kind", "has_members", "members", "stateful", "waived")

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from typing import ClassVar
 
+from modeaware.durations import duration_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, evacuation_of, unread_offsets
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
-from modeaware.lifecycle.moved import LATEST_MS, drains_by_groups
+from modeaware.lifecycle.moved import LATEST_MS, UNREAD_TEXT, drains_by_groups
 from modeaware.lifecycle.progress import GroupProgress, progress_of
 from modeaware.lifecycle.state import partition_phases, partition_state, topic_phase
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
+from modeaware.printable import number
 from modeaware.topic_view import Moved
 
 
@@ -69,6 +71,20 @@ class PartitionReport:
 def waits_for(partitions: Iterable[PartitionReport]) -> str | None:
     """Return what partitions wait for that have the same reason."""
     return max(partitions, key=lambda p: p.others).waits_for
+
+
+def left_to_read(group: GroupProgress) -> str | None:
+    """Return in words what a group has left to read before its gate opens, or before the drain ends; None: nothing."""
+    if group.gate is not None:
+        return group.gate
+    if not group.required or not group.behind:
+        return None
+    return UNREAD_TEXT.format(unread=number(group.behind), partitions=format_ranges(group.holding))
+
+
+def most_to_read_first(groups: Iterable[GroupProgress]) -> list[GroupProgress]:
+    """Return groups in the order in which reports name them."""
+    return sorted(groups, key=lambda group: (-group.behind, group.gate is None, group.group))
 
 
 @dataclass(frozen=True)
@@ -149,6 +165,20 @@ class ReplacementReport:
             return None
         return reasons.text(self.reason, others=len(set(self.not_moved) - {reasons.group_of(self.reason)}))
 
+    @property
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """Return what has happened, in this order, and when (wall clock, ms since the epoch)."""
+        times_ms = {
+            "requested": self.requested_ms,
+            "announced": self.announced_ms,
+            "switched": self.switched_ms,
+            "fenced": self.fenced_ms,
+            "released": self.let_go_ms,
+            "gone" if self.deleting_ms is None else "deleted": self.gone_ms,
+            "undone": self.undone_ms,
+        }
+        return tuple((what, at_ms) for what, at_ms in times_ms.items() if at_ms is not None)
+
     @classmethod
     def of(cls, record: TopicRecord, not_moved: tuple[str, ...] = ()) -> ReplacementReport | None:
         """Describe the replacement of a record's topic."""
@@ -193,6 +223,13 @@ class TopicReport:
     looks_within_ms: int | None = None
 
     @property
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """Return what has happened in the change, as far as the record keeps it, and when."""
+        if self.replacement is not None:
+            return self.replacement.events
+        return () if self.deletion is None else (("requested", self.deletion.create_timestamp_ms),)
+
+    @property
     def is_paused(self) -> bool:
         """Whether its replacement waits before the switch, as requested."""
         now = self.replacement
@@ -210,6 +247,26 @@ class TopicReport:
         now = self.replacement
         waits_for_retention = self.phase == "reclaim" and now is not None and now.delay_ms is None
         return self.phase == "done" or waits_for_retention or self.is_paused
+
+
+def groups_left(topic: TopicReport, most: int | None = None) -> list[str]:
+    """Return a line for each group that has left to read, and one about the next check; none where no group holds the
+    topic up and no gate is closed.
+
+    Args:
+        most: how many groups have a line; None: all.
+    """
+    holds_up = topic.looks_within_ms is not None
+    lines = [
+        f"group {group.group}: {text}"
+        for group in most_to_read_first(topic.groups)
+        if (holds_up or group.gate is not None) and (text := left_to_read(group)) is not None
+    ]
+    if most is not None and len(lines) > most:
+        lines = [*lines[:most], f"and {len(lines) - most} more groups"]
+    if topic.looks_within_ms is not None:
+        lines.append(f"the active controller checks these groups again within {duration_text(topic.looks_within_ms)}")
+    return lines
 
 
 def report_topic(

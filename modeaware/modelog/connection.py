@@ -1,4 +1,4 @@
-"""How our own clients of the mode log connect: with those settings of the client they serve that say how to connect."""
+"""How our own clients of the mode log connect: with the connection settings of the application's client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from modeaware.librdkafka import NO_ANSWER, KafkaError
 from modeaware.wire.capabilities import CLIENT_ID, SOFTWARE_NAME, UNDERLYING_NAME
 from modeaware.wire.security import bootstrap_servers
 
-# Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
-# All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.
+# The connection settings of librdkafka (its CONFIGURATION.md) and confluent_kafka. All other settings are about
+# producing, consuming, groups, callbacks, logging or statistics and stay with the client.
 _EXACT = (
     "bootstrap.servers",
     "metadata.broker.list",
@@ -22,7 +22,7 @@ _EXACT = (
     "broker.version.fallback",
     "enable.sparse.connections",
 )
-# Of the prefixes, these tell clusters and users apart (see cluster_key).
+# Settings with these prefixes distinguish clusters and users (see cluster_key).
 _IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
 _PREFIXES = (
     *_IDENTITY_PREFIXES,
@@ -35,22 +35,26 @@ _PREFIXES = (
 )
 
 _DEFAULTS: dict[str, Any] = {
-    # An endpoint that refuses old clients would tell this one that topics with retired partitions have no leader.
+    # To a client without this name, an endpoint that refuses old clients returns no leader for topics with retired
+    # partitions.
     SOFTWARE_NAME: UNDERLYING_NAME,
-    # How soon a log that was out of reach is read again, and how soon a frozen broker is noticed.
+    # How soon an unreachable log is read again, and how soon a frozen broker is detected.
     "reconnect.backoff.max.ms": 2_000,
     "socket.timeout.ms": 15_000,
 }
 
 
 def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of ``conf`` with which any client reaches the same cluster; no callback but ``oauth_cb``."""
+    """Return the connection settings of ``conf``, which any client of the same cluster can use.
+
+    ``oauth_cb`` is the only callback among them.
+    """
     return {name: value for name, value in conf.items() if name in _EXACT or name.startswith(_PREFIXES)}
 
 
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
     """Return the settings of ``conf`` with which another client reaches the same cluster as the same user."""
-    # What goes wrong is reported once by us; librdkafka's own lines would repeat the client's.
+    # We report each error once; librdkafka's own log lines would repeat the client's.
     quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or CLIENT_ID}-{suffix}"}
     return {**_DEFAULTS, **shared_settings(conf), **quiet}
 
@@ -58,8 +62,8 @@ def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
 def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
     """Return the settings of a consumer that reads the mode log for the client configured by ``conf``.
 
-    Its group is a formality that librdkafka requires: the id is unique, nothing is ever committed, and a user without
-    rights on it can read all the same. It reads committed records only, and creates no topic.
+    The group id is a formality that librdkafka requires: the id is unique, the consumer never commits, and a user
+    without rights on the group can read all the same. The consumer reads committed records only, and creates no topic.
     """
     return {
         **connection_conf(conf, "modes"),
@@ -71,13 +75,14 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": fetch_wait_ms,
-        # An unknown topic is news at once, not after 30 s of hoping.
+        # Report an unknown topic at once, not after librdkafka's 30 s of retries.
         "topic.metadata.propagation.max.ms": 0,
     }
 
 
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
-    """Return what clients share that share one tail: bootstrap servers (in any order), security settings, log."""
+    """Return the key of a tail: clients with equal bootstrap servers (in any order), security settings and log share
+    one tail."""
     identity = {
         name: (value if isinstance(value, Hashable) else id(value)) if callable(value) else str(value)
         for name, value in conf.items()

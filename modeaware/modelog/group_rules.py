@@ -1,11 +1,10 @@
 """The operator's rules about groups, as the mode log keeps them: which groups a drain waits for.
 
-One record holds all rules. The controller writes it, like every other, and the command line reads it; clients ignore
-it.
+One record holds all rules. The controller writes the record, the command line reads it, and clients ignore it.
 
-A group id may hold any character, those of a glob included, so each rule keeps whether its text is a name or a glob.
+A group id may hold any character, also those of a glob, so each rule records whether its text is a name or a glob.
 Were a name read as a glob, a waiver would give up other groups' records, and a required group would be left out once no
-broker lists it.
+broker lists the group.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, optional_int, text
+from modeaware.modelog.json_form import JsonFields, VersionedRecord, form, integer, listed, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
 REQUIRE, WAIVE, CLOSED = "require", "waive", "closed"
@@ -37,14 +36,14 @@ class GroupRule(JsonFields):
     """One rule.
 
     Attributes:
-        kind: ``require``: the group must have consumed a retired partition before its records go, whether the brokers
-            list the group or not (a name) or as far as they do (a glob). ``waive``: a drain does not wait for it.
-            ``closed``: the list of groups is closed: the registered ones and those that are seen are all there are,
-            though the controller may not see every group.
+        kind: ``require``: the group must have consumed a retired partition before the partition's records are deleted.
+            A name counts whether or not the brokers list the group; a glob matches listed groups only. ``waive``: a
+            drain does not wait for the group. ``closed``: the list of groups is closed: there are no groups but the
+            registered and the visible ones, though the controller may not see every group.
         group: the group's name, taken literally; or a glob, where ``glob`` is set; ``""`` for ``closed``.
-        topic: the topics it is for: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
-        reason: why, in the operator's words; quoted in the drain certificate.
-        created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: it holds until removed.
+        topic: the topics of the rule: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
+        reason: the operator's reason; quoted in the drain certificate.
+        created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: until removed.
         uncommitted_only: of a waiver: only where the group has never committed an offset on the partition.
         glob: ``group`` is a pattern (``*``, ``?``, ``[...]``; case counts).
     """
@@ -53,26 +52,26 @@ class GroupRule(JsonFields):
     group: str = field(metadata=form(text))
     topic: str = field(metadata=form(text))
     reason: str = field(metadata=form(text))
-    created_ms: int = field(metadata=form(int))
+    created_ms: int = field(metadata=form(integer))
     expires_ms: int | None = field(default=None, metadata=form(optional_int))
     uncommitted_only: bool = field(default=False, metadata=form(bool))
     glob: bool = field(default=False, metadata=form(bool))
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What names a rule: there is one of each kind, group and topic."""
+        """The identity of a rule: there is one rule of each kind, group and topic."""
         return (self.kind, self.group, self.topic)
 
     @property
     def may_give_up_records(self) -> bool:
-        """Whether records may be deleted because of the rule that would stay without it.
+        """Whether the rule may cause the deletion of records that would stay without the rule.
 
-        A requirement that ends may replace one that does not.
+        A requirement that expires may, since it may replace one that does not expire.
         """
         return self.kind != REQUIRE or self.expires_ms is not None
 
     def applies(self, topic: str, now_ms: int) -> bool:
-        """Return whether it is a rule for ``topic``, and in force: a waiver ends when it expires (invariant I2)."""
+        """Return whether the rule is in force for ``topic``: a waiver ends when it expires (invariant I2)."""
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
 
     def matches(self, group: str) -> bool:
@@ -89,10 +88,10 @@ class GroupRulesRecord(VersionedRecord):
     rules: tuple[GroupRule, ...] = field(
         default=(),
         metadata=form(
-            lambda value: tuple(GroupRule.from_dict(rule) for rule in value),
+            lambda value: tuple(GroupRule.from_dict(rule) for rule in listed(value)),
             lambda rules: [rule.to_dict() for rule in rules],
             required=True,
         ),
     )
-    controller_epoch: int = field(default=0, metadata=form(int, required=True))
-    epoch: int = field(default=-1, metadata=form(int, required=True))
+    controller_epoch: int = field(default=0, metadata=form(integer, required=True))
+    epoch: int = field(default=-1, metadata=form(integer, required=True))

@@ -13,6 +13,8 @@ from modeaware.modes import runs
 
 WRITER_VERSION = 1
 READER_VERSION = 1
+MAX_READ_BYTES = 1 << 20
+"""A longer value is malformed: readers in all languages have this bound."""
 
 
 class _Form(NamedTuple):
@@ -38,13 +40,13 @@ def form(
         read: makes the value from JSON; may raise KeyError, TypeError, ValueError, AttributeError, OverflowError.
         write: makes JSON from the value; None: it is JSON already.
         key: in JSON; None: the field's name.
-        required: written also where it is the default, and JSON without it is malformed.
+        required: the field is written also at its default, and JSON without the field is malformed.
     """
     return {"read": read, "write": write, "key": key, "required": required}
 
 
 class _Forms(NamedTuple):
-    """The forms of a class, and the keys that JSON must have though their fields have a default."""
+    """The forms of a class, and the keys that its JSON must have."""
 
     fields: list[_Form]
     required: frozenset[str]
@@ -53,13 +55,13 @@ class _Forms(NamedTuple):
 @cache
 def _forms(kind: Any) -> _Forms:
     forms, required = [], set()
-    for each in fields(kind):
-        how, key = each.metadata, each.metadata["key"] or each.name
-        omitted = each.default if each.default_factory is MISSING else each.default_factory()
+    for field in fields(kind):
+        how, key = field.metadata, field.metadata["key"] or field.name
+        omitted = field.default if field.default_factory is MISSING else field.default_factory()
         if how["required"]:
             omitted = MISSING
             required.add(key)
-        forms.append(_Form(each.name, key, how["read"], how["write"], omitted))
+        forms.append(_Form(field.name, key, how["read"], how["write"], omitted))
     return _Forms(forms, frozenset(required))
 
 
@@ -68,21 +70,27 @@ class JsonFields:
 
     def to_dict(self) -> dict[str, Any]:
         kind: Any = type(self)
-        found = {}
+        members = {}
         for name, key, _, write, omitted in _forms(kind).fields:
             value = getattr(self, name)
             if value != omitted:
-                found[key] = value if write is None else write(value)
-        return found
+                members[key] = value if write is None else write(value)
+        return members
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+    def from_dict(cls, members: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
         kind: Any = cls
         forms = _forms(kind)
-        if missing := forms.required.difference(found):
+        if missing := forms.required.difference(members):
             raise KeyError(", ".join(sorted(missing)))
-        return cls(**{each.name: each.read(found[each.key]) for each in forms.fields if each.key in found})
+        return cls(
+            **{
+                json_form.name: json_form.read(members[json_form.key])
+                for json_form in forms.fields
+                if json_form.key in members
+            }
+        )
 
 
 def nested(kind: type[JsonFields]) -> dict[str, Any]:
@@ -91,16 +99,16 @@ def nested(kind: type[JsonFields]) -> dict[str, Any]:
 
 
 def columns(kind: type[JsonFields], limit: int, *, required: bool = False) -> dict[str, Any]:
-    """Return the ``metadata`` of a field that holds many rows of ``kind`` by their numbers, below ``limit``, as
-    :func:`write_columns` has them."""
+    """Return the ``metadata`` of a field that maps numbers below ``limit`` to rows of ``kind``, written by
+    :func:`write_columns`."""
     return form(lambda value: read_columns(kind, value, limit), write_columns, required=required)
 
 
 def read_runs(ranges: Any, limit: int) -> tuple[int, ...]:
     """Return the numbers of a list of ``[first, last]``, ascending, below ``limit``; raises ValueError, TypeError."""
     numbers: list[int] = []
-    for first, last in ranges:
-        if not (numbers[-1] if numbers else -1) < first <= last < limit:
+    for first, last in map(listed, listed(ranges)):
+        if not (numbers[-1] if numbers else -1) < integer(first) <= integer(last) < limit:
             raise ValueError(f"ranges overlap or end beyond {limit} at {first}-{last}")
         numbers.extend(range(first, last + 1))
     return tuple(numbers)
@@ -116,24 +124,26 @@ Row = TypeVar("Row", bound=JsonFields)
 
 
 def write_columns(rows: Mapping[int, JsonFields]) -> dict[str, Any]:
-    """Return many rows of one kind as columns, which take a fraction of the bytes: each key once, and a value that all
-    rows share once. Null is a field at its default."""
+    """Return many rows of one kind as columns, which take a fraction of the bytes.
+
+    Each key is written once, and so is a value that all rows share. Null is a field at its default.
+    """
     numbers = sorted(rows)
-    found: dict[str, Any] = {COLUMN_KEYS: write_runs(numbers)}
+    columns_by_key: dict[str, Any] = {COLUMN_KEYS: write_runs(numbers)}
     written = [rows[number].to_dict() for number in numbers]
     for key in {key for row in written for key in row}:
         column = [row.get(key) for row in written]
-        found[key] = column[0] if all(value == column[0] for value in column) else column
-    return found
+        columns_by_key[key] = column[0] if all(value == column[0] for value in column) else column
+    return columns_by_key
 
 
-def read_columns(kind: type[Row], found: Mapping[str, Any], limit: int) -> dict[int, Row]:
+def read_columns(kind: type[Row], columns_by_key: Mapping[str, Any], limit: int) -> dict[int, Row]:
     """Return the rows, by their numbers, that :func:`write_columns` has written; raises ValueError, TypeError."""
-    numbers = read_runs(found[COLUMN_KEYS], limit)
+    numbers = read_runs(columns_by_key[COLUMN_KEYS], limit)
     rows: list[dict[str, Any]] = [{} for _ in numbers]
     fields_of_kind: Any = kind
-    for key in found.keys() & {each.key for each in _forms(fields_of_kind).fields}:
-        column = found[key]
+    for key in columns_by_key.keys() & {json_form.key for json_form in _forms(fields_of_kind).fields}:
+        column = columns_by_key[key]
         values = column if isinstance(column, list) else [column] * len(numbers)
         for row, value in zip(rows, values, strict=True):
             if value is not None:
@@ -148,8 +158,8 @@ class JsonRecord(JsonFields):
 
     def to_json(self) -> bytes:
         """Return the value on the log: compact UTF-8 JSON, keys sorted, so equal records are equal bytes."""
-        found = {"version": WRITER_VERSION, "min_reader": READER_VERSION, **self.to_dict()}
-        return json.dumps(found, separators=(",", ":"), sort_keys=True).encode()
+        members = {"version": WRITER_VERSION, "min_reader": READER_VERSION, **self.to_dict()}
+        return json.dumps(members, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, value: bytes) -> Self:
@@ -159,23 +169,25 @@ class JsonRecord(JsonFields):
             NewerRecord: it was written for a newer reader.
             RecordError: it is not a record of this kind.
         """
+        if len(value) > MAX_READ_BYTES:
+            raise RecordError(f"mode log: a value of {len(value)} bytes; at most {MAX_READ_BYTES} are read")
         try:
-            found = json.loads(value)
+            members = json.loads(value.decode(), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             raise RecordError(f"mode log: not JSON ({error})") from error
-        if not isinstance(found, dict):
-            raise RecordError(f"mode log: not a JSON object but {type(found).__name__}")
-        min_reader = found.get("min_reader", 1)
-        if not isinstance(min_reader, int):
+        if not isinstance(members, dict):
+            raise RecordError(f"mode log: not a JSON object but {type(members).__name__}")
+        min_reader = members.get("min_reader", 1)
+        if type(min_reader) is not int:
             raise RecordError(f"mode log: min_reader must be a number, not {min_reader!r}")
         if min_reader > READER_VERSION:
             raise NewerRecord(
-                f"mode log: the record of {found.get('topic', 'the controller')!r} needs a reader of version "
+                f"mode log: the record of {members.get('topic', 'the controller')!r} needs a reader of version "
                 f"{min_reader}, this one is {READER_VERSION}; upgrade modeaware",
-                topic=topic if isinstance(topic := found.get("topic"), str) else None,
+                topic=topic if isinstance(topic := members.get("topic"), str) else None,
             )
         try:
-            return cls.from_dict(found)
+            return cls.from_dict(members)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RecordError(f"mode log: not {cls.KIND} ({type(error).__name__}: {error})") from error
 
@@ -198,9 +210,26 @@ def text(value: Any) -> str:
     return value
 
 
+def listed(value: Any) -> list[Any]:
+    """Return a field that must be a list; raises TypeError."""
+    if type(value) is not list:
+        raise TypeError(f"expected a list, not {type(value).__name__}")
+    return value
+
+
+def integer(value: Any) -> int:
+    """Return a field that must be a whole number of 64 bits; raises TypeError, ValueError. Neither ``true`` nor ``1.0``
+    nor ``"1"`` is one."""
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, not {type(value).__name__}")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
+    return value
+
+
 def texts(values: Any) -> tuple[str, ...]:
     """Return a list of strings; raises TypeError."""
-    return tuple(text(value) for value in values)
+    return tuple(text(value) for value in listed(values))
 
 
 def optional_text(value: Any) -> str | None:
@@ -209,4 +238,8 @@ def optional_text(value: Any) -> str | None:
 
 
 def optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None else integer(value)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

@@ -1,20 +1,20 @@
-"""Which groups are let through to the new topic of a replacement: one record for each old topic.
+"""Which groups may read the new topic of a replacement: one record for each old topic.
 
-The record is apart from the old topic's own, which it would make to be written anew for each group: with many groups
-and partitions that is most of what is written. Its key is :data:`MOVED_PREFIX` and the id of the old topic. The
-controller decides by :mod:`modeaware.lifecycle.moved` and appends the record; clients open their gates by it. It ends
-with a tombstone when the old topic is gone.
+The record is apart from the old topic's own record: with many groups and partitions, writing that one anew for each
+group would be most of what is written. The key is :data:`MOVED_PREFIX` and the id of the old topic. The controller
+decides by :mod:`modeaware.lifecycle.moved` and appends the record; clients open their gates by the record. A tombstone
+ends the record when the old topic is gone.
 
 Names stand as they are, none as a hash: 1 000 names of 255 bytes take 256 000 bytes in ASCII and 766 000 in another
-script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. :mod:`modeaware.lifecycle.moved` has what
-becomes of names beyond that.
+script, which fits :data:`~modeaware.modelog.records.MAX_RECORD_BYTES`. :mod:`modeaware.lifecycle.moved` decides about
+names beyond that size.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from modeaware.modelog.json_form import VersionedRecord, form, text, texts
+from modeaware.modelog.json_form import VersionedRecord, form, integer, text, texts
 from modeaware.topic_view import Moved
 
 MOVED_PREFIX = "moved:"
@@ -26,18 +26,18 @@ def moved_key(topic_id: str) -> str:
 
 
 def topic_id_of(key: str) -> str | None:
-    """Return the id of the old topic that a key is about; None: the key is of another kind of record."""
+    """Return the id of the old topic in a key; None: the key belongs to another kind of record."""
     return key.removeprefix(MOVED_PREFIX) if key.startswith(MOVED_PREFIX) else None
 
 
 @dataclass(frozen=True)
 class MovedRecord(VersionedRecord):
-    """The groups that are let through, of one old topic.
+    """The groups of one old topic that may read the new topic.
 
     Attributes:
-        topic_id: of the old topic.
-        groups: their names; they say nothing where ``all`` is true.
-        all: every group is let through.
+        topic_id: the old topic's id.
+        groups: the names of the groups; without meaning where ``all`` is true.
+        all: every group may read the new topic.
     """
 
     KIND = "a record of groups that are let through"
@@ -45,13 +45,13 @@ class MovedRecord(VersionedRecord):
     topic_id: str = field(metadata=form(text))
     groups: tuple[str, ...] = field(default=(), metadata=form(texts, sorted))
     all: bool = field(default=False, metadata=form(bool))
-    controller_epoch: int = field(default=0, metadata=form(int, required=True))
-    epoch: int = field(default=-1, metadata=form(int, required=True))
-    changed_ms: int = field(default=0, metadata=form(int))
+    controller_epoch: int = field(default=0, metadata=form(integer, required=True))
+    epoch: int = field(default=-1, metadata=form(integer, required=True))
+    changed_ms: int = field(default=0, metadata=form(integer))
 
     @property
     def moved(self) -> Moved:
-        """What clients need of it."""
+        """The part of the record that clients need."""
         return Moved(self.all, frozenset(self.groups), self.version)
 
     def stamped(self, controller_epoch: int, now_ms: int) -> MovedRecord:

@@ -1,14 +1,14 @@
 """Reading the mode log: one consumer on its partition, reading to its end once, and following it.
 
-The kind of a failure decides what a client believes. Only the cluster's response that the topic does not exist makes
-the log *absent*. A refusal is an error to report. A log that is shorter than what was read of it was truncated, or
-deleted and created again: it is read from its beginning. Any other error, unknown codes included, means that the log is
-unreachable for now.
+The kind of a failure decides the state of the log. Only the cluster's response that the topic does not exist makes
+the log *absent*. A missing right is an error to report. A log that is shorter than the part already read was truncated,
+or deleted and created again: the log is read from its beginning. Any other error, unknown codes included, means that
+the log is unreachable for now.
 
-The end of the log is known from an empty fetch response alone, which a broker may delay, so a stream that reads to the
-end has short fetch waits and one that follows the log has long ones. :class:`Tail` reads to the end, then follows.
-After anything that could hide a change of the log itself (it is gone, shorter, was unreachable) it reads from the
-beginning again.
+Only an empty fetch response shows the end of the log, and a broker may delay that response. So a stream that reads to
+the end has short fetch waits, and one that follows the log has long ones. :class:`Tail` reads to the end, then follows.
+After anything that could hide a change of the log itself (the log is gone, shorter, was unreachable) the tail reads
+from the beginning again.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ logger = get_logger(__name__)
 
 BATCH = 500
 READ_WAIT_MS = 10
-"""``fetch.wait.max.ms`` of a stream that reads to the end: what the end costs."""
+"""``fetch.wait.max.ms`` of a stream that reads to the end: the time it takes to detect the end."""
 FOLLOW_WAIT_MS = 5_000
-"""The same while following: thousands of clients wait at one leader. Records end the wait at once."""
+"""``fetch.wait.max.ms`` while following: thousands of clients wait at one leader. Records end the wait at once."""
 SLICE_S = 0.1
 FOLLOW_SLICE_S = 0.3
-"""How long a poll of the tail lasts at most, and so a stop."""
+"""The maximum time of one poll of the tail, and so of a stop."""
 FIRST_SLICE_S = 0.02
-"""The same in the first second of a reading: an error, such as an unknown topic, does not end a poll."""
+"""The maximum time of a poll in the first second: an error, such as an unknown topic, does not end a poll."""
 SILENCE_S = 1.0
-"""After this long without records or an end, the cluster is asked for the reason."""
+"""After this long without records or an end, the reason is requested from the cluster."""
 GRACE_S = 1.0
-"""A log that is unreachable for less is not reported: a broker of several may be down, or a leader be moving."""
+"""A shorter time without the log is not reported: one of several brokers may be down, or a leader be moving."""
 MARKER_WAIT_S = 1.0
-"""How long a reading waits for what follows an open transaction. A commit is acknowledged a moment before it is marked
-in the log, and must not be missed; a transaction that is never ended must not delay a start."""
+"""How long a reader waits for the records behind an open transaction. A broker acknowledges a commit a moment before it
+writes the commit's marker, and the reader must not miss that commit; a transaction that is never ended must not delay a
+start."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
@@ -61,7 +62,7 @@ class LogUnreachable(ModeSourceError):
 
 
 class LogRewound(ModeSourceError):
-    """The log is shorter than what was read of it: it was truncated, or deleted and created again."""
+    """The log is shorter than the part already read: the log was truncated, or deleted and created again."""
 
 
 _KINDS: dict[int, type[ModeSourceError] | None] = {
@@ -91,8 +92,8 @@ _TEXTS = {
 
 
 def to_error(topic: str, code: int, text: str) -> ModeSourceError | None:
-    """Return the exception for an error of the consumer (Kafka's code, or librdkafka's below 0); None where it is
-    harmless for reading the log."""
+    """Return the exception for an error code of the consumer (Kafka's, or librdkafka's below 0); None for an error
+    that does not affect reading the log."""
     kind = _KINDS.get(code, LogUnreachable)
     return None if kind is None else kind("mode log: " + _TEXTS[kind].format(topic, text), topic=topic)
 
@@ -105,11 +106,11 @@ class LogRecord:
 
 
 class LogStream:
-    """Reads the log from ``start`` on. For one thread, which also closes it.
+    """Reads the log from ``start`` on. For one thread, which also closes the stream.
 
     Attributes:
-        position: the offset after all that was returned, control records before the end included.
-        end: the end of the log when it was last reached; None before that, and again while there is more to read.
+        position: the offset after all returned records, and after the control records before the end.
+        end: the end of the log when it was last reached; None before that, and again while there are more records.
         at_end: whether the last :meth:`poll` has reached the end.
     """
 
@@ -126,7 +127,7 @@ class LogStream:
         self._clock = clock
         self._heard_s = clock.monotonic_s()
         self._events: deque[KafkaError] = deque(maxlen=100)
-        # librdkafka calls it in poll() only, that is in our thread.
+        # librdkafka calls error_cb in poll() only, so in our thread.
         try:
             self._consumer = os_threads.call(
                 Consumer, {**tail_conf(conf, fetch_wait_ms=wait_ms), "error_cb": self._events.append}
@@ -143,13 +144,13 @@ class LogStream:
         self._target: int | None = None
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
-        """Return the next records; none within ``timeout_s`` seconds gives an empty list, and so does the end."""
+        """Return the next records; an empty list at the end, or after ``timeout_s`` seconds without records."""
         self.at_end = False
         first = os_threads.call(self._consumer.poll, timeout_s)
-        # consume(n, timeout) would wait until it has n: so wait for one, then take what is there.
+        # consume(n, timeout) would wait for n messages: so wait for one, then take those that have arrived.
         messages = [] if first is None else [first, *self._consumer.consume(BATCH, 0)]
         records = [record for record in map(self._sort, messages) if record is not None]
-        if not records:  # errors come with the next call, after what was read before them
+        if not records:  # errors come with the next call, after the records before them
             self._raise_events()
         return records
 
@@ -170,15 +171,15 @@ class LogStream:
         return records
 
     def target(self, timeout_s: float) -> int | None:
-        """Return an offset at or past every record that was committed when the end was first reached; None before that.
+        """Return an offset at or past every record that was committed when the end was first reached; None before then.
 
         Blocks for up to ``timeout_s`` the first time; only for a stream with a short ``wait_ms``.
         """
         if self._target is not None or self.end is None:
             return self._target
         try:
-            # The leader's answer to ListOffsets is right after a fail-over too (KIP-207) but ends before a transaction
-            # whose commit is acknowledged and not yet marked; the fetched high watermark (no IO) does not.
+            # The leader's answer to ListOffsets is right after a fail-over too (KIP-207), but it ends before a
+            # transaction whose commit is acknowledged and not yet marked. The fetched high watermark (no IO) does not.
             _, stable = os_threads.call(self._consumer.get_watermark_offsets, self._partition, timeout=timeout_s)
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:
@@ -195,9 +196,9 @@ class LogStream:
         except KafkaException as error:
             raise self._convert(error) from error
         if topic.error is not None:
-            found = to_error(self._topic, topic.error.code(), topic.error.str())
-            if found is not None:
-                raise without_frames(found)  # likewise as in _raise_events()
+            failure = to_error(self._topic, topic.error.code(), topic.error.str())
+            if failure is not None:
+                raise without_frames(failure)  # likewise as in _raise_events()
 
     def _sort(self, message: Message) -> LogRecord | None:
         error = message.error()
@@ -218,30 +219,30 @@ class LogStream:
         return None if self.at_end else LogRecord(offset, message.key(), message.value())
 
     def _raise_events(self) -> None:
-        """Raise the gravest of the errors that were reported since the last call; the others say the same or less."""
+        """Raise the most severe of the errors reported since the last call; the others add nothing."""
         errors = [to_error(self._topic, event.code(), event.str()) for event in self._events]
         self._events.clear()
         self._trouble = next((str(e) for e in errors if isinstance(e, LogUnreachable)), self._trouble)
         for kind in (LogRewound, NotAuthorized, LogAbsent, LogUnreachable):
             for error in errors:
                 if isinstance(error, kind):
-                    raise without_frames(error)  # this frame, which its traceback has, refers to the other
+                    raise without_frames(error)  # its traceback has this frame, which refers to the other errors
 
     def _convert(self, error: KafkaException) -> ModeSourceError:
         cause = error.args[0]
         known = to_error(self._topic, cause.code(), cause.str())
         if known is None or isinstance(known, LogUnreachable):
-            # The error before is more precise: "connection refused" instead of "no answer".
+            # The earlier error is more precise: "connection refused" instead of "no answer".
             return LogUnreachable(self._trouble or f"mode log: {cause.str()}", topic=self._topic)
         return known
 
 
 def read_mode_log(conf: Mapping[str, Any], topic: str, timeout_s: float, *, must_exist: bool = False) -> Replay:
-    """Read the mode log to its end: everything that was appended and committed before this is called.
+    """Read the mode log to its end: all records committed before the call.
 
     Raises:
-        NotAuthorized: the user may not read it.
-        ModeSourceError: it could not be read to its end within ``timeout_s``.
+        NotAuthorized: the user may not read the log.
+        ModeSourceError: the end was not reached within ``timeout_s``.
     """
     replay = Replay()
 
@@ -267,15 +268,15 @@ def read_to_end(
     must_exist: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> int:
-    """Pass all records from offset ``start`` on to ``apply``, in batches, up to the end as it is when this is called.
+    """Pass all records from offset ``start`` on to ``apply``, in batches, up to the end at the time of the call.
 
     Returns:
         The offset at which the log continues.
 
     Raises:
-        LogAbsent, LogRewound, NotAuthorized: what the cluster says of the log (LogAbsent with ``must_exist``: only at
-            the timeout).
-        ModeSourceError: the end was not reached within ``timeout_s``; names the last thing that went wrong.
+        LogAbsent, LogRewound, NotAuthorized: the state of the log by the cluster (LogAbsent with ``must_exist``: only
+            at the timeout).
+        ModeSourceError: the end was not reached within ``timeout_s``; the message has the last error.
     """
     deadline_s = clock.monotonic_s() + timeout_s
     last: ModeSourceError | None = None
@@ -305,10 +306,10 @@ def read_to_end(
 
 
 class TailSink(Protocol):
-    """Takes what the tail reads; every call comes from the thread that runs the tail, in the order of the log."""
+    """Receives the records that the tail reads; the tail's thread makes every call, in the order of the log."""
 
     def begin(self) -> None:
-        """The log is read from its beginning (again): its first records come next, then :meth:`reached_end`."""
+        """The tail reads from the beginning of the log: its first records come next, then :meth:`reached_end`."""
 
     def records(self, records: Sequence[LogRecord]) -> None:
         """The next records."""
@@ -317,20 +318,20 @@ class TailSink(Protocol):
         """All committed records below ``position`` have been passed on."""
 
     def absent(self) -> None:
-        """The cluster returns that there is no log."""
+        """The cluster has responded that there is no log."""
 
     def failed(self, error: ModeSourceError) -> None:
-        """The log cannot be read now; repeated while that lasts. :meth:`reached_end` or :meth:`absent` ends it."""
+        """The log cannot be read now. The call is repeated until :meth:`reached_end` or :meth:`absent`."""
 
     def check_due(self) -> bool:
-        """Return whether the log has been silent for so long that its end has to be requested."""
+        """Return whether the log has been silent for so long that the tail must request its end."""
 
     def wanted(self) -> bool:
         """Return whether the tail is to continue. Called a few times a second; must be fast."""
 
 
 class Tail:
-    """Follows the mode log for as long as it is wanted."""
+    """Follows the mode log while the sink's ``wanted()`` is true."""
 
     def __init__(self, conf: Mapping[str, Any], topic: str, sink: TailSink, clock: Clock = SYSTEM_CLOCK) -> None:
         self._conf = conf
@@ -344,17 +345,16 @@ class Tail:
         self._backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
 
     def stop(self) -> None:
-        """End :meth:`run` soon, and for good: within a second, where it waits for a dead broker's answer. From any
-        thread."""
+        """End :meth:`run` for good, within a second even while it waits for a dead broker. From any thread."""
         self._stopping.set()
 
     def read_anew(self) -> None:
-        """Have :meth:`run` read the log from its beginning: it is another one, or was not followed for a while. From
-        any thread."""
+        """Make :meth:`run` read from the beginning: the log is another one, or was not followed for a while. From any
+        thread."""
         self._anew.set()
 
     def run(self) -> None:
-        """Follow the log until :meth:`stop`, or until the sink does not want it any more. One thread at a time."""
+        """Follow the log until :meth:`stop`, or until the sink's ``wanted()`` is false. One thread at a time."""
         while not self._stopped():
             try:
                 if self._catch_up():
@@ -373,7 +373,7 @@ class Tail:
                 self._stopping.wait(self._backoff.next_s())
 
     def _catch_up(self) -> bool:
-        """Read to the end; False when stopped before."""
+        """Read to the end; return False when stopped before the end."""
         anew = self._anew.is_set()
         if anew:
             self._anew.clear()
@@ -393,7 +393,7 @@ class Tail:
                     if not anew or stream.position > 0:
                         raise
                     if isinstance(error, LogAbsent):
-                        self._sink.absent()  # librdkafka retries every second, and continues when there is one
+                        self._sink.absent()  # librdkafka retries every second, and continues when the log exists
                         heard_s = self._clock.monotonic_s()
                     elif self._clock.monotonic_s() - heard_s > RENEW_S:
                         raise
@@ -418,7 +418,7 @@ class Tail:
         return False
 
     def _follow(self) -> None:
-        """Follow the log until it has to be caught up with again."""
+        """Follow the log until :meth:`_catch_up` is needed again."""
         began_s = self._clock.monotonic_s()
         shaken = False
         with closing(LogStream(self._conf, self._topic, self._position, wait_ms=FOLLOW_WAIT_MS)) as stream:
@@ -434,7 +434,7 @@ class Tail:
                     self._anew.set()
                 lasted_s = self._clock.monotonic_s() - began_s
                 if shaken and lasted_s > self._backoff.now_s:
-                    # A bootstrap server that is down for good shakes every new stream: do this less and less often.
+                    # A bootstrap server that is down for good fails in every new stream: return less and less often.
                     self._backoff.next_s()
                     return
                 if lasted_s > 2 * LAST_BACKOFF_S:

@@ -1,17 +1,17 @@
 """The records of the mode log: their fields, and their form as JSON.
 
 The key of a topic's record is its topic id, so that a topic deleted and recreated under its name starts afresh. Three
-more keys hold one record each: :data:`CLAIM_KEY` (the active controller), :data:`OBSERVED_BROKERS_KEY`, and that of
-:mod:`modeaware.modelog.group_rules`; a topic that is replaced may have a second one (:mod:`modeaware.modelog.moved`). A
-value holds the *whole* truth about its key, so a reader needs only the latest record of each key, duplicates are
-harmless, and compaction cannot split a change.
+more keys hold one record each: :data:`CLAIM_KEY` (the active controller), :data:`OBSERVED_BROKERS_KEY`, and the key of
+:mod:`modeaware.modelog.group_rules`. The old topic of a replacement may have a second record
+(:mod:`modeaware.modelog.moved`). A value holds the *whole* truth about its key, so a reader needs only the latest
+record of each key, duplicates are harmless, and compaction cannot split a change.
 
-Compatibility: readers ignore fields they do not know, and refuse a record whose ``min_reader`` is above theirs (they
-keep the last view they have of that topic). Optional fields at their default are left out.
+Compatibility: readers ignore unknown fields. A reader refuses a record whose ``min_reader`` is above the reader's
+version, and keeps its last view of that topic. Optional fields at their default are left out.
 
 To add a field to a record, add one line to its dataclass: the type, the default (an older writer's records lack the
-field), and its JSON form by :func:`form`. Describe it in docs/mode-log.md, and pass it on in :meth:`TopicRecord.view`
-if clients need it.
+field), and the JSON form by :func:`form`. Describe the field in docs/mode-log.md, and pass it on in
+:meth:`TopicRecord.view` if clients need it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from modeaware.modelog.json_form import (
     VersionedRecord,
     columns,
     form,
+    integer,
+    listed,
     nested,
     optional_int,
     optional_text,
@@ -44,20 +46,20 @@ MAX_RECORD_BYTES = 900_000
 """A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
 MAX_PARTITIONS = 100_000
 MAX_BROKERS = 10_000
-"""No record lists more of either: a malformed one must not fill the memory."""
+"""No record lists more partitions or brokers: a malformed record must not fill the memory."""
 
 
 def _read_texts(value: Any) -> dict[str, str]:
-    return {text(key): text(each) for key, each in value.items()}
+    return {text(key): text(entry) for key, entry in value.items()}
 
 
 def _read_modes(ranges: Any) -> tuple[PartitionMode, ...]:
     """Read a list of ``[first, last, mode]``, from partition 0 on; raises ValueError, TypeError."""
     modes: list[PartitionMode] = []
-    for first, last, code in ranges:
-        if first != len(modes) or not first <= last < MAX_PARTITIONS:
+    for first, last, code in map(listed, listed(ranges)):
+        if integer(first) != len(modes) or not first <= integer(last) < MAX_PARTITIONS:
             raise ValueError(f"mode ranges leave a gap, overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
-        modes.extend([PartitionMode(code)] * (last - first + 1))
+        modes.extend([PartitionMode(integer(code))] * (last - first + 1))
     if not modes:
         raise ValueError("no modes")
     return tuple(modes)
@@ -68,11 +70,11 @@ def _write_modes(modes: tuple[PartitionMode, ...]) -> list[list[int]]:
 
 
 def _read_waived(by_reason: Any) -> dict[str, str]:
-    return {text(group): text(reason) for reason, groups in by_reason.items() for group in groups}
+    return {text(group): text(reason) for reason, groups in by_reason.items() for group in texts(groups)}
 
 
 def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return reason -> groups: one waiver may spare a thousand groups, and its reason takes its room once."""
+    """Return reason -> groups: one waiver may spare a thousand groups, and its reason is written once."""
     by_reason: dict[str, list[str]] = {}
     for group, reason in sorted(waived.items()):
         by_reason.setdefault(reason, []).append(group)
@@ -83,7 +85,7 @@ def _write_waived(waived: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 RETENTION, DRAINED, IMMEDIATE = "retention", "drained", "immediate"
-"""The reclaim policies: what decides when records go."""
+"""The reclaim policies: what decides when records are deleted."""
 
 
 def policy_of(delay_ms: int | None, *, immediate: bool = False) -> str:
@@ -99,21 +101,21 @@ class DeleteTopicPartitions(JsonFields):
 
     Attributes:
         delete_partitions: the partition count to keep; all partitions from this id on are retired.
-        delay_ms: None for the ``retention`` reclaim policy (records go when the topic's own retention takes them), else
-            ``drained``: records go once drained, and no earlier than this many milliseconds after
+        delay_ms: None for the ``retention`` reclaim policy (the topic's own retention deletes the records). Else the
+            policy is ``drained``: records are deleted once drained, and no earlier than this many milliseconds after
             ``create_timestamp_ms``.
         immediate_delete: delete without waiting for the drain.
         create_timestamp_ms: when the request was admitted (wall clock, ms since the epoch).
         previous_count: how many partitions were writable before: the target of an undo.
-        accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request: their
-            state for the keys that move stays behind.
+        accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request. Their
+            state for the keys that move to another partition stays behind.
     """
 
-    delete_partitions: int = field(metadata=form(int))
+    delete_partitions: int = field(metadata=form(integer))
     delay_ms: int | None = field(metadata=form(optional_int, key="delete_partitions_delay_ms"))
     immediate_delete: bool = field(metadata=form(bool))
-    create_timestamp_ms: int = field(metadata=form(int))
-    previous_count: int = field(metadata=form(int))
+    create_timestamp_ms: int = field(metadata=form(integer))
+    previous_count: int = field(metadata=form(integer))
     accept_state_loss: tuple[str, ...] = field(default=(), metadata=form(texts, list))
 
     @property
@@ -129,16 +131,17 @@ class DeleteTopicPartitions(JsonFields):
 
 @dataclass(frozen=True)
 class Straggler(JsonFields):
-    """The first record that was seen at or after the last seal that was broken, as the header of its batch has it.
+    """The first record seen at or after the last broken seal, as the header of its batch describes the record.
 
-    ``producer_id`` and ``producer_epoch`` are -1 of a producer that is not idempotent. So is ``timestamp_ms`` where the
-    batch could not be read, and then the producer is unknown. The key is not kept: all clients read the mode log.
+    ``producer_id`` and ``producer_epoch`` are -1 for a producer that is not idempotent. ``timestamp_ms`` is -1 where
+    the batch could not be read; the producer is unknown then. The record's key is not kept: all clients read the mode
+    log.
     """
 
-    offset: int = field(metadata=form(int))
-    producer_id: int = field(default=-1, metadata=form(int))
-    producer_epoch: int = field(default=-1, metadata=form(int))
-    timestamp_ms: int = field(default=-1, metadata=form(int))
+    offset: int = field(metadata=form(integer))
+    producer_id: int = field(default=-1, metadata=form(integer))
+    producer_epoch: int = field(default=-1, metadata=form(integer))
+    timestamp_ms: int = field(default=-1, metadata=form(integer))
 
     @property
     def producer(self) -> str:
@@ -159,21 +162,20 @@ class RetiredPartition(JsonFields):
 
     Attributes:
         replica_state: KIP-694's state of its replicas.
-        seal_offset: its end offset once no aware producer can still write there; None until sealed.
-        seal_leader_epoch: the leader epoch under which the seal was read, or was found broken.
-        drained_by: how many groups' committed offsets proved the drain: each at or beyond the seal, or before it with
-            nothing between them that the group would receive. 0 for an empty partition.
-        lowest_commit: the lowest of these offsets, where that is below the seal. None: none is.
-        resume_offset: where a group without a commit reads on once the partition is readable again, while that is below
-            the seal: the first seal that a straggler broke. None: the seal itself.
-        reason: what delays it, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
+        seal_offset: the end offset of the partition once no aware producer can still write there; None until sealed.
+        seal_leader_epoch: the leader epoch under which the seal was read, or was seen to be broken.
+        drained_by: how many groups' committed offsets proved the drain. Each offset is at or beyond the seal, or before
+            the seal with nothing between them that the group would receive. 0 for an empty partition.
+        lowest_commit: the lowest of these offsets that is below the seal; None: all are at or beyond the seal.
+        resume_offset: where a group without a commit continues once the partition is readable again, while that offset
+            is below the seal: the first seal that a straggler broke. None: the seal itself.
+        reason: what delays the partition, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None: nothing.
         stragglers: how often a record arrived at or after a seal.
         straggler: the record that broke the last of these seals.
-        truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
-        evacuated_to: up to where its records were copied to the successor, where its topic is compacted and replaced.
-        read_up_to: the offset behind the last record that readers are given, where its topic is replaced and it is
-            sealed.
+        truncated_to: the lowest end of the log that was observed below a seal, even if only for a while; None: none.
+        evacuated_to: in a compacted old topic, the offset up to which records were copied to the new topic.
+        read_up_to: in a sealed partition of an old topic, the offset behind the last record that readers are given.
     """
 
     # Looked up, not called: replaying a log with many retired partitions takes a third less CPU time.
@@ -183,10 +185,10 @@ class RetiredPartition(JsonFields):
     seal_offset: int | None = field(default=None, metadata=form(optional_int))
     seal_leader_epoch: int | None = field(default=None, metadata=form(optional_int))
     resume_offset: int | None = field(default=None, metadata=form(optional_int))
-    drained_by: int = field(default=0, metadata=form(int))
+    drained_by: int = field(default=0, metadata=form(integer))
     lowest_commit: int | None = field(default=None, metadata=form(optional_int))
     reason: str | None = field(default=None, metadata=form(lambda value: value))
-    stragglers: int = field(default=0, metadata=form(int))
+    stragglers: int = field(default=0, metadata=form(integer))
     straggler: Straggler | None = field(default=None, metadata=nested(Straggler))
     truncated_to: int | None = field(default=None, metadata=form(optional_int))
     evacuated_to: int | None = field(default=None, metadata=form(optional_int))
@@ -194,15 +196,16 @@ class RetiredPartition(JsonFields):
 
     @property
     def evacuated_to_seal(self) -> bool:
-        """Return whether all its records are evacuated, and that need not be proved again."""
+        """Return whether all records of the partition are evacuated, which need not be proved again."""
         return self.evacuated_to is not None and self.seal_offset is not None and self.evacuated_to >= self.seal_offset
 
     @property
     def reclaim_offset(self) -> int | None:
-        """Up to where the records go once all is drained: the seal, but never beyond a committed offset (invariant I1).
+        """The offset up to which records are deleted once all groups have drained the partition: the seal, but never
+        beyond a committed offset (invariant I1).
 
-        A commit may lie below the seal where nothing but control records or aborted ones follow it. With the log start
-        behind it, ``auto.offset.reset`` would decide where that group continues.
+        A commit may lie below the seal where only control records or aborted records follow the commit. With the log
+        start behind the commit, ``auto.offset.reset`` would decide where that group continues.
         """
         if self.seal_offset is None or self.lowest_commit is None:
             return self.seal_offset
@@ -214,48 +217,51 @@ class OpeningPartition(JsonFields):
     """A new partition, closed to writes until groups have an offset on it.
 
     Attributes:
-        offset: where groups begin to read it: 0, or its log start where another tool had created it before.
+        offset: where groups begin to read the partition: 0, or the log start where another tool had created it before.
     """
 
-    offset: int = field(default=0, metadata=form(int))
+    offset: int = field(default=0, metadata=form(integer))
 
 
 @dataclass(frozen=True)
 class Replacement(JsonFields):
-    """The replacement of a topic by another one, its *successor*. It stands in the record of the predecessor.
+    """The replacement of an old topic by a new topic, its *successor*. The old topic's record holds the replacement.
 
     See :mod:`modeaware.lifecycle.replacement` for the phases. Times are wall-clock, in ms since the epoch; None: not
     yet.
 
     Attributes:
-        successor, num_partitions, replication_factor, configs: the topic to create, as it was requested. A factor of -1
+        successor, num_partitions, replication_factor, configs: the new topic to create, as requested. A factor of -1
             is the brokers' default.
-        delay_ms: as in :class:`DeleteTopicPartitions`, of the predecessor's records and of the topic itself.
-        fence: ``config``: brokers refuse data for the predecessor before it is sealed; ``none``: they do not, and
-            quiet has to be enough.
+        delay_ms: as in :class:`DeleteTopicPartitions`, of the old topic's records and of the old topic itself.
+        fence: ``config``: brokers refuse data for the old topic before it is sealed; ``none``: brokers take data, and
+            the old topic is sealed once it is quiet.
         pause_before_switch: do all that comes before the switch, and wait.
         accept_state_loss: as in :class:`DeleteTopicPartitions`.
         requested_ms: when the replacement was admitted.
-        successor_id: the successor's topic id. None: it may not exist yet. A topic of another id is not the successor.
-        announced_ms: when clients were first able to see the successor.
-        switched_ms: since when the name leads to the successor, and the predecessor takes no writes.
-        own_configs: what the predecessor itself had set of the fence's configs before the fence; None: not noted yet.
-            A config that it had not set is None.
-        fenced_ms: since when every look has shown the fence in force.
-        let_go_ms: since when the predecessor is drained by all required groups, and every group may read the successor.
-        deleting_ms: since when the predecessor is being deleted by a controller, as far as nothing objects to it.
-        gone_ms: when the predecessor was found to be gone. The record stays, because its name leads to the successor.
-        undone_ms: when the replacement was undone, which deletes the successor.
-        evacuation_epoch: the predecessor is compacted, and is not let go before its latest values are copied to the
-            successor; the topic's epoch since which that is the successor, which names the evacuation. None: nothing is
-            evacuated.
+        successor_id: the new topic's id. None: the new topic may not exist yet. A topic of another id is not the new
+            topic.
+        announced_ms: when clients were first able to see the new topic.
+        switched_ms: the switch: since when producers write to the new topic, and the old topic takes no writes.
+        own_configs: the values that the old topic itself had for the fence's configs before the fence; None: not noted
+            yet. The value of a config that the old topic had not set is None.
+        fenced_ms: since when every snapshot has shown the fence in force.
+        let_go_ms: the release: since when all required groups have drained the old topic, and every group may read the
+            new topic.
+        deleting_ms: since when a controller is deleting the old topic, unless something blocks the deletion.
+        gone_ms: when the old topic was seen to be gone. The record stays as an alias: the old name points to the new
+            topic.
+        undone_ms: when the replacement was undone, which deletes the new topic.
+        evacuation_epoch: the epoch of the record in which this new topic was set; it names the evacuation. The old
+            topic is compacted, and is not released before its latest values are copied to the new topic. None: nothing
+            is evacuated.
         reason: what holds the replacement up as a whole, as of :class:`RetiredPartition`.
     """
 
     successor: str = field(metadata=form(text))
-    num_partitions: int = field(metadata=form(int))
-    requested_ms: int = field(metadata=form(int))
-    replication_factor: int = field(default=-1, metadata=form(int))
+    num_partitions: int = field(metadata=form(integer))
+    requested_ms: int = field(metadata=form(integer))
+    replication_factor: int = field(default=-1, metadata=form(integer))
     configs: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=form(_read_texts, dict))
     delay_ms: int | None = field(default=None, metadata=form(optional_int, key="delete_partitions_delay_ms"))
     fence: str = field(default="config", metadata=form(text))
@@ -286,7 +292,7 @@ class Replacement(JsonFields):
 
     @property
     def has_fence(self) -> bool:
-        """Return whether brokers are made to refuse data; else the predecessor is sealed once it is quiet."""
+        """Return whether brokers are made to refuse data; else the old topic is sealed once it is quiet."""
         return self.fence != "none"
 
 
@@ -299,22 +305,22 @@ class TopicRecord(VersionedRecord):
     """The whole truth about one topic, as the mode log holds it.
 
     Attributes:
-        retired, opening: have an entry for every partition whose mode is not ReadWrite, one of them.
+        retired, opening: every partition whose mode is not ReadWrite has an entry in one of them.
         required_groups: the groups that used the topic, or were registered, when the change was admitted.
-        groups_complete: False: that list could not be sure, and the first sure one completes it.
+        groups_complete: False: the list of groups was incomplete; the first complete list adds the missing groups.
         drained_groups: the groups whose committed offsets have proved the drains of retired partitions, each once.
             None: the record had no room for them (:mod:`modeaware.lifecycle.record_size`).
         waived: group that a partition did not wait for when it became None -> the reason of the waiver.
         opening_since_ms, opening_assignments: of the growth in progress, whose new partitions are ``opening``.
-        replacement: the topic is being replaced by another one, or was.
+        replacement: the replacement of this topic, in progress or complete; None: the topic was never replaced.
     """
 
     KIND = "a topic record"
 
     topic: str = field(metadata=form(text))
     topic_id: str = field(metadata=form(text))
-    epoch: int = field(metadata=form(int))
-    controller_epoch: int = field(metadata=form(int))
+    epoch: int = field(metadata=form(integer))
+    controller_epoch: int = field(metadata=form(integer))
     modes: tuple[PartitionMode, ...] = field(metadata=form(_read_modes, _write_modes))
     deletion: DeleteTopicPartitions | None = field(default=None, metadata=nested(DeleteTopicPartitions))
     retired: Mapping[int, RetiredPartition] = field(
@@ -333,16 +339,16 @@ class TopicRecord(VersionedRecord):
     opening_assignments: tuple[tuple[int, ...], ...] = field(
         default=(),
         metadata=form(
-            lambda value: tuple(tuple(map(int, each)) for each in value),
+            lambda value: tuple(tuple(map(integer, listed(replicas))) for replicas in listed(value)),
             lambda value: [list(replicas) for replicas in value],
         ),
     )
     replacement: Replacement | None = field(default=None, metadata=nested(Replacement))
-    changed_ms: int = field(default=0, metadata=form(int, required=True))
+    changed_ms: int = field(default=0, metadata=form(integer, required=True))
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        record = super().from_dict(found)
+    def from_dict(cls, members: Mapping[str, Any]) -> Self:
+        record = super().from_dict(members)
         if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.closed):
             raise ValueError("a ReadWrite partition, or one without a mode, among the retired or opening")
         return record
@@ -354,12 +360,12 @@ class TopicRecord(VersionedRecord):
 
     @property
     def replacing(self) -> Replacement:
-        """The topic's replacement; where it is not being replaced, and was not, one of which nothing has happened."""
+        """The topic's replacement; one without any step where the topic was never replaced."""
         return self.replacement or _NO_REPLACEMENT
 
     @property
     def is_alias(self) -> bool:
-        """Whether the topic was replaced and is gone, so that its name stands for the successor alone."""
+        """Whether the topic was replaced and is gone, so that its name points to the new topic alone."""
         return self.replacing.gone_ms is not None
 
     @property
@@ -370,12 +376,12 @@ class TopicRecord(VersionedRecord):
         """Return what clients need of this record.
 
         Args:
-            moved: the groups that are let through, by a record of their own (:mod:`modeaware.modelog.moved`).
+            moved: the groups that may read the new topic, by a record of their own (:mod:`modeaware.modelog.moved`).
         """
-        # Nothing of a topic that is gone is resumed: a new topic may have its name.
+        # No offset of a topic that is gone is a resume offset: another topic may have its name now.
         known = {} if self.is_alias else self.retired
         resume = {p: r.seal_offset if r.resume_offset is None else r.resume_offset for p, r in known.items()}
-        resume |= {p: each.offset for p, each in self.opening.items()}
+        resume |= {p: opening.offset for p, opening in self.opening.items()}
         done = ReplicaState.DELETION_SUCCESSFUL
         return TopicView(
             topic=self.topic,
@@ -389,17 +395,17 @@ class TopicRecord(VersionedRecord):
         )
 
     def _successor(self, moved: Moved) -> Successor | None:
-        now = self.replacing
-        if now.successor_id is None or now.undone_ms is not None:
+        replacement = self.replacing
+        if replacement.successor_id is None or replacement.undone_ms is not None:
             return None
-        switched = now.switched_ms is not None
+        switched = replacement.switched_ms is not None
         return Successor(
-            topic=now.successor,
-            topic_id=now.successor_id,
-            partition_count=now.num_partitions,
+            topic=replacement.successor,
+            topic_id=replacement.successor_id,
+            partition_count=replacement.num_partitions,
             switched=switched,
-            let_go=now.let_go_ms is not None,
-            gone=now.gone_ms is not None,
+            let_go=replacement.let_go_ms is not None,
+            gone=replacement.gone_ms is not None,
             read_up_to={p: r.read_up_to for p, r in self.retired.items() if r.read_up_to is not None},
             groups=frozenset(self.required_groups) if switched else frozenset(),
             groups_complete=self.groups_complete or not switched,
@@ -412,7 +418,7 @@ class TopicRecord(VersionedRecord):
 
 
 class Replaced(NamedTuple):
-    """The record of a topic that is being replaced, or was, and the replacement in it."""
+    """The record of an old topic, and the replacement in the record."""
 
     record: TopicRecord
     replacement: Replacement
@@ -423,8 +429,8 @@ class Replaced(NamedTuple):
 
 
 def replaced(records: Iterable[TopicRecord]) -> Iterator[Replaced]:
-    """Yield the records of topics that are being replaced, or were."""
-    return (Replaced(each, each.replacement) for each in records if each.replacement is not None)
+    """Yield the records of topics whose replacement is in progress or complete."""
+    return (Replaced(record, record.replacement) for record in records if record.replacement is not None)
 
 
 @dataclass(frozen=True)
@@ -433,23 +439,26 @@ class ClaimRecord(JsonRecord):
 
     Attributes:
         controller_epoch: +1 at every claim.
-        address: its listener, ``host:port``; None when it has stopped, or has none.
-        controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or none.
-        host: the host it runs on: a loopback address means nothing on any other.
-        security_protocol: what clients use with it, in the words of ``security.protocol``.
-        generation: the generation of the election's group in which it leads, written anew in each;
-            :data:`UNKNOWN_GENERATION`: not known, which says nothing of any generation.
+        address: the controller's listener, ``host:port``; None when the controller has stopped, or has no listener.
+        controller_id: the controller's name. Its listener returns the same name, so that a command reaches the
+            controller that claimed, or none.
+        host: the controller's host: a loopback address is valid on that host only.
+        security_protocol: the protocol of the listener, as a value of ``security.protocol``.
+        generation: the generation of the election's group in which the controller leads; each generation is written.
+            :data:`UNKNOWN_GENERATION`: the generation is unknown.
+        pages: ``host:port`` of the controller's status page; None when the controller has stopped, or serves no page.
     """
 
     KIND = "a claim record"
 
-    controller_epoch: int = field(metadata=form(int))
+    controller_epoch: int = field(metadata=form(integer))
     address: str | None = field(metadata=form(optional_text))
     controller_id: str = field(metadata=form(text))
-    claimed_ms: int = field(default=0, metadata=form(int, required=True))
+    claimed_ms: int = field(default=0, metadata=form(integer, required=True))
     host: str = field(default="", metadata=form(text, required=True))
     security_protocol: str = field(default="PLAINTEXT", metadata=form(text, required=True))
-    generation: int = field(default=UNKNOWN_GENERATION, metadata=form(int))
+    generation: int = field(default=UNKNOWN_GENERATION, metadata=form(integer))
+    pages: str | None = field(default=None, metadata=form(optional_text))
 
 
 def _read_policy(value: Any) -> str:
@@ -461,7 +470,7 @@ def _read_policy(value: Any) -> str:
 def _read_brokers(value: Any) -> Mapping[int, str | None]:
     if len(value) > MAX_BROKERS:
         raise ValueError(f"{len(value)} brokers")
-    return MappingProxyType({int(each["id"]): optional_text(each.get("rack")) for each in value})
+    return MappingProxyType({integer(broker["id"]): optional_text(broker.get("rack")) for broker in listed(value)})
 
 
 def _write_brokers(brokers: Mapping[int, str | None]) -> list[dict[str, Any]]:
@@ -470,11 +479,11 @@ def _write_brokers(brokers: Mapping[int, str | None]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ObservedBrokersRecord(VersionedRecord):
-    """Which brokers were ever seen, those included that are down (KIP-409's ``/brokers/observed_ids``), and what
-    creations may do about these (``modeaware.under.replicated.creation``).
+    """The brokers that were ever seen, also those that are down (KIP-409's ``/brokers/observed_ids``), and the policy
+    for creating topics while brokers are down (``modeaware.under.replicated.creation``).
 
-    The active controller writes it; our AdminClient reads it when a creation asks for a minimum of live replicas. Other
-    clients ignore it.
+    The active controller writes the record. Our AdminClient reads it when a creation requests a minimum of live
+    replicas. Other clients ignore it.
 
     Attributes:
         policy: ``disabled``, ``enabled`` or ``enabled_prefer_observed``.
@@ -487,5 +496,5 @@ class ObservedBrokersRecord(VersionedRecord):
     brokers: Mapping[int, str | None] = field(
         default_factory=lambda: MappingProxyType({}), metadata=form(_read_brokers, _write_brokers, required=True)
     )
-    controller_epoch: int = field(default=0, metadata=form(int, required=True))
-    epoch: int = field(default=-1, metadata=form(int, required=True))
+    controller_epoch: int = field(default=0, metadata=form(integer, required=True))
+    epoch: int = field(default=-1, metadata=form(integer, required=True))

@@ -1,8 +1,8 @@
-"""The fold over the mode log: from its records, in order, to what holds now. Pure: no IO, no clock.
+"""The fold over the mode log: from its records, in order, to the current state. Pure: no IO, no clock.
 
 A value is the whole truth about its key, so the fold is an idempotent upsert and needs only the latest record of each
-key: ``fold(compact(log)) == fold(log)``, and a record that comes twice changes nothing. Versions only rise (invariant
-I4), and what a controller wrote that was replaced does not count (invariant I5).
+key: ``fold(compact(log)) == fold(log)``, and a repeated record changes nothing. Versions only rise (invariant I4), and
+the records of a replaced controller do not count (invariant I5).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ logger = get_logger(__name__)
 
 _NONE_MOVED = Moved()
 MAX_REMEMBERED_KEYS = 1_000
-"""How many unreadable keys are kept apart: malformed records must fill neither memory nor the program's log."""
+"""How many unreadable keys are remembered: malformed records must fill neither memory nor the program's log."""
 
 
 class Replay:
-    """The contents of the mode log, as far as it has been applied. Not thread-safe: its owner serialises the calls.
+    """The contents of the mode log, up to the last applied record. Not thread-safe: its owner serialises the calls.
 
     Attributes:
         records: topic id -> the latest record of that topic.
-        moved: topic id -> the latest record of the groups that are let through to its new topic.
+        moved: id of an old topic -> the latest record of the groups that may read its new topic.
         claim: the claim of the latest controller; None where none was read.
         group_rules: the operator's rules about groups; None where there are none.
         observed_brokers: the brokers that were ever seen; None where no controller has recorded them.
-        rejected: how many records could not be used, or were those of an older controller.
+        rejected: how many records were malformed, outdated, or of a replaced controller.
         removed: the ids of topics whose latest record is a tombstone.
         newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
     """
@@ -60,11 +60,12 @@ class Replay:
     def apply(self, key: str | bytes | None, value: bytes | None) -> frozenset[str]:
         """Apply the next record of the log (UTF-8 key; a value of None is a tombstone).
 
-        A record that cannot be read, or that is older than what is held, changes nothing: it is counted, and named in
-        the program's log once per key.
+        A record that cannot be read, or that is older than the held one, changes nothing. The record is counted, and
+        the program's log names it once per key.
 
         Returns:
-            The names of the topics whose record may have changed: most often one, none for a claim or a rejected one.
+            The names of the topics whose record may have changed: most often one; none for a claim or a rejected
+            record.
         """
         try:
             name = _key_text(key)
@@ -87,27 +88,27 @@ class Replay:
         return changed
 
     def record(self, topic: str) -> TopicRecord | None:
-        """The record of the topic of that name; of several topic ids, the one that was written last."""
+        """Return the record of the topic of that name; of several topic ids, the one that was written last."""
         records = self.records_of(topic)
         return records[-1] if records else None
 
     def records_of(self, topic: str) -> list[TopicRecord]:
-        """The records of all topic ids that have, or had, that name, in the order in which they were written last."""
+        """Return the records of all topic ids that have, or had, that name, in the order of their last writes."""
         return [self.records[topic_id] for topic_id in self._ids.get(topic, ())]
 
     def view(self, topic: str) -> TopicView:
-        """What clients need to know of the topic; ``TopicView.unlisted(topic)`` where there is no record."""
+        """Return the clients' view of the topic; ``TopicView.unlisted(topic)`` where there is no record."""
         record = self.record(topic)
         return self.view_of(record) if record is not None else TopicView.unlisted(topic)
 
     def view_of(self, record: TopicRecord) -> TopicView:
-        """What clients need to know of the topic with this record."""
+        """Return the clients' view of the topic with this record."""
         return record.view(self.moved_of(record.topic_id))
 
     def moved_of(self, topic_id: str) -> Moved:
-        """The groups that are let through to the topic that replaces the one with this id."""
-        found = self.moved.get(topic_id)
-        return _NONE_MOVED if found is None else found.moved
+        """Return the groups that may read the new topic of the old topic with this id."""
+        record = self.moved.get(topic_id)
+        return _NONE_MOVED if record is None else record.moved
 
     @property
     def topics(self) -> Iterable[str]:
@@ -116,11 +117,11 @@ class Replay:
 
     @property
     def unreadable(self) -> list[str]:
-        """Topics (or keys, where a record does not even tell its topic) whose latest record was rejected, sorted."""
+        """Topics (or keys, where the topic cannot be read) whose latest record was rejected, sorted."""
         return sorted(set(self._unreadable.values()))
 
     def is_unreadable(self, key: str) -> bool:
-        """Whether the latest record under this key was rejected: what holds now is not known."""
+        """Return whether the latest record under this key was rejected: the current state is unknown."""
         return key in self._unreadable
 
     def _apply_claim(self, value: bytes | None) -> None:
@@ -180,8 +181,8 @@ class Replay:
             raise RecordError(f"mode log: the record under the key {topic_id!r} is one of topic id {record.topic_id!r}")
         self._refuse_replaced(record.controller_epoch, repr(record.topic))
         _refuse_older(record, held, repr(record.topic))
-        # A record of the version that is held is a duplicate. It is applied all the same: compaction keeps the last
-        # copy, and with it the place that decides between two topics of one name.
+        # A record of the held version is a duplicate. It is applied all the same: compaction keeps the last copy, and
+        # its position decides between two topics of one name.
         changed = self._forget(topic_id)
         self.removed.discard(topic_id)
         self.records[topic_id] = record

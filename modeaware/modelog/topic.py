@@ -1,4 +1,4 @@
-"""The mode log as a topic: created by the controller alone, and checked where it exists."""
+"""The mode log as a topic. Only the controller creates the topic; an existing topic is checked."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from modeaware.wire.retries import Deadline
 ENSURE_TIMEOUT_S = 10.0
 """For all requests together."""
 LOOK_TIMEOUT_S = 3.0
-"""For the requests of one look at an existing mode log."""
+"""For the requests about an existing mode log."""
 AGAIN_S = 0.1
 _SLACK_S = 0.5
 
 
 @dataclass(frozen=True)
 class LogTopic:
-    """The mode log as the brokers describe it; ``replicas`` has their number for each partition."""
+    """The mode log as the brokers describe it; ``replicas`` has the number of replicas of each partition."""
 
     name: str
     topic_id: str
@@ -41,23 +41,23 @@ class LogTopic:
 
     @property
     def unfit(self) -> str | None:
-        """Return why the topic cannot be a mode log; None: it can."""
+        """Return why the topic cannot be a mode log; None if it can."""
         return unfit(self.name, len(self.replicas), self.configs)
 
 
 def ensure_mode_log(admin: AdminClient, topic: str) -> str:
-    """Create the mode log where it is missing, else check that the topic of that name can be one.
+    """Create the mode log where it is missing, else check that the topic of that name can be a mode log.
 
-    It gets one partition, compaction, and ``min(3, brokers)`` replicas, two of which must take each append where there
-    are three. An existing one must have one partition and be compacted without deletion; its owner decides on its
+    A new mode log has one partition, compaction, and ``min(3, brokers)`` replicas; where there are three, two must take
+    each append. An existing topic must have one partition and be compacted without deletion; its owner decides on its
     replication.
 
     Returns:
-        Its topic id.
+        The topic id.
 
     Raises:
-        ClusterError: it cannot be created or described (code REQUEST_TIMED_OUT: no answer within
-            :data:`ENSURE_TIMEOUT_S`), or is not fit; says what to do.
+        ClusterError: the topic cannot be created or described (code REQUEST_TIMED_OUT: no answer within
+            :data:`ENSURE_TIMEOUT_S`), or cannot be a mode log. The message has the remedy.
     """
     deadline = Deadline(ENSURE_TIMEOUT_S)
     try:
@@ -77,10 +77,10 @@ def ensure_mode_log(admin: AdminClient, topic: str) -> str:
 
 
 def log_configs(brokers: int) -> dict[str, str]:
-    """Return the topic settings of a new mode log on a cluster of so many brokers."""
+    """Return the topic configs of a new mode log on a cluster with this number of brokers."""
     return {
         "cleanup.policy": "compact",
-        # Never more than there are replicas, whatever the cluster's default says.
+        # Never more than the number of replicas, whatever the cluster's default is.
         "min.insync.replicas": "2" if brokers >= 3 else "1",
         "unclean.leader.election.enable": "false",
         # The segment being written is not compacted, and every client reads the log from its beginning.
@@ -89,7 +89,7 @@ def log_configs(brokers: int) -> dict[str, str]:
 
 
 def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str | None:
-    """Return why a topic cannot be a mode log; None when it can."""
+    """Return why a topic cannot be a mode log; None if it can."""
     if partitions != 1:
         return (
             f"topic {topic!r} has {partitions} partitions, a mode log has 1: make it anew, as after its loss "
@@ -105,42 +105,42 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
 
 
 def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None:
-    """Return how a mode log is kept less safely than one created now would be, and what to do; None: it is not."""
-    wanted, found = min(3, brokers), []
+    """Return why a mode log is less safe than a new one would be, and the remedy; None if it is as safe."""
+    wanted, faults = min(3, brokers), []
     if replicas < wanted:
-        found.append(
+        faults.append(
             f"it has {replicas} of the {wanted} replicas that {brokers} brokers can keep: give it {wanted} "
             "(modeaware reassign-partitions, or kafka-reassign-partitions.sh)"
         )
     if brokers >= 3 and min_in_sync is not None and int(min_in_sync) < 2:
-        then = "then " if found else ""
-        found.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
-    return "; ".join(found) or None
+        then = "then " if faults else ""
+        faults.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
+    return "; ".join(faults) or None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:
-    """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`LOOK_TIMEOUT_S`.
+    """Return the :func:`weakness` of the mode log; None also without an answer within :data:`LOOK_TIMEOUT_S`.
 
     Raises:
-        ClusterError: the topic was altered, and is not fit to be a mode log any more.
+        ClusterError: the topic was altered, and can no longer be a mode log.
     """
     deadline = Deadline(LOOK_TIMEOUT_S)
     try:
-        found = _described(admin, topic, deadline)
+        log = _described(admin, topic, deadline)
         cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)
     except (ClusterError, KafkaException):
         return None
-    if found.unfit is not None:
-        why = f"mode log: {found.unfit}. Until then no controller can start, and this one changes nothing on brokers"
+    if log.unfit is not None:
+        why = f"mode log: {log.unfit}. Until then no controller can start, and this one changes nothing on brokers"
         raise ClusterError(why, topic=topic)
-    return weakness(min(found.replicas), found.configs.get("min.insync.replicas"), len(cluster.nodes))
+    return weakness(min(log.replicas), log.configs.get("min.insync.replicas"), len(cluster.nodes))
 
 
 def describe_mode_log(admin: AdminClient, topic: str, timeout_s: float) -> LogTopic:
-    """Return the mode log as it is now, within ``timeout_s``.
+    """Return the current description of the mode log, within ``timeout_s``.
 
     Raises:
-        ClusterError: it does not exist, or cannot be described; code REQUEST_TIMED_OUT: that may change.
+        ClusterError: the mode log does not exist, or cannot be described (code REQUEST_TIMED_OUT: a retry may succeed).
     """
     try:
         return _described(admin, topic, Deadline(timeout_s))
@@ -150,24 +150,24 @@ def describe_mode_log(admin: AdminClient, topic: str, timeout_s: float) -> LogTo
 
 def _checked(admin: AdminClient, topic: str, deadline: Deadline) -> str:
     """Return the id of the topic; raise unless it can be a mode log."""
-    found = _described(admin, topic, deadline)
-    if found.unfit is not None:
-        raise ClusterError(f"mode log: {found.unfit}", topic=topic)
-    return found.topic_id
+    log = _described(admin, topic, deadline)
+    if log.unfit is not None:
+        raise ClusterError(f"mode log: {log.unfit}", topic=topic)
+    return log.topic_id
 
 
 def _described(admin: AdminClient, topic: str, deadline: Deadline) -> LogTopic:
     # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=deadline.left_s())
-    found = _result(described[topic], deadline)
+    description = _result(described[topic], deadline)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = _result(admin.describe_configs([resource], request_timeout=deadline.left_s())[resource], deadline)
-    replicas = tuple(len(partition.replicas) for partition in found.partitions)
-    return LogTopic(topic, str(found.topic_id), replicas, {name: entry.value for name, entry in entries.items()})
+    replicas = tuple(len(partition.replicas) for partition in description.partitions)
+    return LogTopic(topic, str(description.topic_id), replicas, {name: entry.value for name, entry in entries.items()})
 
 
 def _checked_soon(admin: AdminClient, topic: str, deadline: Deadline) -> str:
-    """Check a topic that a controller has created just now, and that not every broker may have yet."""
+    """Check a topic that a controller has just created, and that some brokers may not have yet."""
     while True:
         try:
             return _checked(admin, topic, deadline)

@@ -12,10 +12,10 @@ from modeaware.modelog.connection import connection_conf, is_transient
 from modeaware.wire.retries import Deadline
 
 TRANSACTION_TIMEOUT_MS = 15_000
-"""How long an unfinished transaction of a dead writer may hold readers back, unless its successor opens sooner."""
+"""How long an unfinished transaction of a dead writer may block readers, unless the next writer opens sooner."""
 OPEN_TIMEOUT_S = 15.0
 APPEND_TIMEOUT_S = 10.0
-"""An append takes milliseconds; after this long a new producer is the better way."""
+"""An append takes milliseconds; after this time the caller opens a new producer."""
 _ABORT_AT_LEAST_S = 1.0
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 _FENCED = (
@@ -24,7 +24,7 @@ _FENCED = (
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.TRANSACTION_COORDINATOR_FENCED,
 )
-# The group's coordinator returns these to a member that has been replaced, or is being replaced just now.
+# The group's coordinator returns these codes to a member that has been replaced, or is being replaced.
 _NOT_ELECTED = (
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -34,7 +34,8 @@ _NOT_ELECTED = (
 
 
 class ModeLogWriter:
-    """The one writer of the mode log: the last to open it fences all before (invariant I5). One thread owns it.
+    """The one writer of the mode log. The last writer to open fences all earlier ones (invariant I5). One thread owns
+    a writer.
 
     Args:
         conf: librdkafka settings (``bootstrap.servers``, security settings; others are ignored).
@@ -46,7 +47,7 @@ class ModeLogWriter:
         connection = connection_conf(conf, "modes-writer")
         self._conf = {
             **connection,
-            # librdkafka takes no longer one than the transaction's.
+            # librdkafka requires a timeout of at most the transaction's.
             "socket.timeout.ms": min(int(connection["socket.timeout.ms"]), TRANSACTION_TIMEOUT_MS),
             "transactional.id": f"modeaware-controller.{topic}",  # all controllers of a log share it: it fences
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -56,22 +57,23 @@ class ModeLogWriter:
             "linger.ms": 0,
             # The JSON of a large topic shrinks to a tenth; every librdkafka has lz4.
             "compression.type": "lz4",
-            # Brokers refuse batches by their size: records that fit alone must not fail together.
+            # Brokers reject batches by size: records that fit alone must not fail together.
             "batch.num.messages": 1,
-            # How soon the coordinator is asked again while it completes the transaction before this one.
+            # The pause between requests to the coordinator while it completes the previous transaction.
             "retry.backoff.ms": 20,
-            # librdkafka's send_offsets_to_transaction has no timeout, and hangs on a group coordinator that was
-            # restarted until the state of any connection changes (librdkafka issues 5456, 5511): idle ones are closed.
+            # librdkafka's send_offsets_to_transaction has no timeout. After a restart of the group coordinator the call
+            # hangs until the state of any connection changes (librdkafka issues 5456, 5511). So idle connections are
+            # closed.
             "connections.max.idle.ms": 3_000,
         }
         self._producer: Producer | None = None
         self._sequence_gap = False
 
     def open(self) -> None:
-        """Fence every writer before this one and finish what it left open. Always begins with a new producer.
+        """Fence every earlier writer and end its open transaction. Always begins with a new producer.
 
         Raises:
-            ConfigError: librdkafka does not take a setting, or cannot read a file that one names just now.
+            ConfigError: librdkafka rejects a setting, or cannot read the file that a setting names.
             ClusterError: no broker answered in time (code REQUEST_TIMED_OUT), or this user may not use the
                 transactional id.
         """
@@ -99,18 +101,18 @@ class ModeLogWriter:
 
         Args:
             membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
-                well (always 0, of the mode log's partition; it is never read), which the group's coordinator takes from
-                a member of the present generation only (KIP-447). It comes before the records: where it is refused, no
-                record has been sent.
-            timeout_s: for all of it, in seconds; :data:`APPEND_TIMEOUT_S` by default. Aborting what is refused at the
-                last moment may take a second more.
+                well (always 0, of the mode log's partition; it is never read). The group's coordinator takes the offset
+                from a member of the current generation only (KIP-447). The offset is sent before the records: where it
+                is rejected, no record has been sent.
+            timeout_s: for the whole append, in seconds; :data:`APPEND_TIMEOUT_S` by default. An abort at the last
+                moment may take a second more.
 
         Raises:
-            ControllerFenced: another writer was opened since, or the member's generation is over; nothing was appended,
+            ControllerFenced: another writer was opened since, or the member's generation is over. Nothing was appended,
                 and this writer is closed.
-            ClusterError: nothing was appended, or that is not known. Unless :attr:`is_open` says otherwise the writer
-                is closed: open it again and read the log to its end before the next append. With code
-                MESSAGE_TOO_LARGE nothing was appended, and the same records never will be.
+            ClusterError: nothing was appended, or the outcome is unknown. Where :attr:`is_open` is False, open the
+                writer again and read the log to its end before the next append. With code MESSAGE_TOO_LARGE nothing
+                was appended, and an append of the same records would fail again.
         """
         if self._producer is None:
             raise ClusterError(f"mode log: the writer of topic {self._topic!r} is not open", topic=self._topic)
@@ -135,14 +137,14 @@ class ModeLogWriter:
             ) from error
         except KafkaException as error:
             cause = error.args[0]
-            # librdkafka lacks KIP-890: a transaction that timed out (or failed for good) leaves a producer whose next
-            # transaction could carry its records. It is thrown away; so is one that is fenced.
+            # librdkafka lacks KIP-890: after a transaction that timed out (or failed for good), the producer's next
+            # transaction could carry the records of the failed one. So the producer is closed, like a fenced one.
             fenced = cause.code() in (*_FENCED, *_NOT_ELECTED)
             if fenced or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
                 self.close()
             else:
                 self._abort(producer, deadline)
-            # A batch that a broker refuses leaves a gap in librdkafka's sequence: its next transaction fails, once.
+            # A batch that a broker rejects leaves a gap in librdkafka's sequence: the next transaction fails, once.
             gap, self._sequence_gap = self._sequence_gap, cause.code() in _TOO_LARGE
             if gap and self.is_open and cause.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.append(records, membership, deadline.left_s())
@@ -154,7 +156,7 @@ class ModeLogWriter:
         return self._producer is not None
 
     def close(self) -> None:
-        """Let the producer go; an open transaction is left to its successor, or to its timeout. Idempotent."""
+        """Drop the producer. The next writer, or the timeout, ends an open transaction. Idempotent."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
@@ -165,7 +167,7 @@ class ModeLogWriter:
         try:
             producer.abort_transaction(max(deadline.left_s(), _ABORT_AT_LEAST_S))
         except KafkaException:
-            self.close()  # the error that led here is the one to report; the next open() aborts what is left
+            self.close()  # report the caller's error, not this one; the next open() aborts the transaction
 
     def _to_error(self, cause: KafkaError, what: str) -> ClusterError | ControllerFenced:
         if cause.code() in _NOT_ELECTED:

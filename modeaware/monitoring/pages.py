@@ -10,8 +10,9 @@ from importlib.resources import files
 
 from modeaware.callouts import InnerLock
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.controller.status import Snapshot, alive, ready, status_of
+from modeaware.controller.status import Snapshot, alive, ready
 from modeaware.monitoring.server import Answer
+from modeaware.monitoring.status_json import status_of
 from modeaware.printable import printable
 
 KEPT_S = 1.0

@@ -86,6 +86,12 @@ class MonitoringServer:
         host, port = self._server.server_address[:2]
         return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
+    @property
+    def reachable_address(self) -> str:
+        """``host:port`` for other hosts, once it has started: with this host's name where it serves all interfaces."""
+        host, _, port = self.address.rpartition(":")
+        return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else self.address
+
     def start(self) -> None:
         """Listen and serve.
 

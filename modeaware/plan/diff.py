@@ -1,7 +1,7 @@
-"""From a topic as it is to the one that a file declares: steps, warnings, or why not; as a diff and as JSON. Pure.
+"""From a current topic to a declared one: steps, warnings, or a refusal; as a diff and as JSON. Pure.
 
-A step deletes no topic, and no step concerns a topic that no file names. A config that the file does not name stays as
-it is.
+A step deletes no topic, and no step concerns a topic that no file names. A config that the file does not name stays
+unchanged.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from partitioners import share_moved
 
 @dataclass(frozen=True)
 class CurrentTopic:
-    """One topic as it is.
+    """The current state of one topic.
 
     Attributes:
         count: the number of partitions on the brokers.
-        replication_factors: of its partitions (as before a reassignment that is in progress).
-        overrides: the configs of its own; None where the user may not see them.
-        cleanup_policy: the one in force.
-        topic_id: its id.
-        record: its record in the mode log; None for a topic that was never changed.
+        replication_factors: those of the partitions (as before a reassignment that is in progress).
+        overrides: the topic's own configs; None where the user may not see them.
+        cleanup_policy: the policy in force.
+        topic_id: the topic's id.
+        record: the topic's record in the mode log; None for a topic that was never changed.
     """
 
     count: int
@@ -55,12 +55,12 @@ class CurrentTopic:
 
     @property
     def known(self) -> TopicRecord:
-        """The topic as its record and the brokers have it."""
+        """The topic's record, completed by the brokers' partition count."""
         return current_record(self.record, "", "", self.count)
 
     @property
     def goal(self) -> int:
-        """The number that will take writes once new partitions that are being opened do."""
+        """The number of writable partitions once the growth in progress is complete."""
         known = self.known
         return max(self.count, len(known.modes)) if known.opening else known.writable_count
 
@@ -70,11 +70,11 @@ class CurrentTopic:
 
     @property
     def progress(self) -> str | None:
-        """What is in progress, in words, such as ``drain of partitions 4-11``; None: nothing."""
+        """The change in progress, in words, such as ``drain of partitions 4-11``; None: no change."""
         if not self.in_progress:
             return None
         phase = topic_phase(self.known)
-        those = [p for p, each in partition_phases(self.known).items() if each == phase]
+        those = [p for p, partition_phase in partition_phases(self.known).items() if partition_phase == phase]
         return f"{phase} of partitions {format_ranges(those)}"
 
 
@@ -84,16 +84,16 @@ APPLIED, FAILED = "applied", "failed"
 
 @dataclass(frozen=True)
 class TopicDiff:
-    """What is to be done about one topic.
+    """The steps for one topic.
 
     Attributes:
-        where: the file and line that declare it; empty for one that a command names.
-        steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and what belongs to it.
-        warnings: what it costs.
-        in_progress: a change that has begun before and is not done: its phase, in words.
-        begun: steps that were taken before, and are not taken again: they are waited for.
+        where: the file and line of the declaration; empty for a topic that a command names.
+        steps: each has step (create, grow, shrink, replace, alter_configs or accept_state_loss) and its own fields.
+        warnings: the costs of the steps.
+        in_progress: the phase, in words, of an earlier change that is not done.
+        begun: earlier steps that are not repeated: the command waits for them.
         status: unchanged, in_progress, pending, refused, applied or failed.
-        error: why nothing can be done, or why the steps failed.
+        error: why there are no steps, or why the steps failed.
     """
 
     json_also: ClassVar = ("status", "error")
@@ -125,16 +125,16 @@ class TopicDiff:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a change has begun before, and is not done."""
+        """Whether an earlier change is not done."""
         return self.progress is not None or bool(self.begun)
 
     @property
     def needs_controller(self) -> bool:
-        """Whether a step is a controller's work."""
+        """Whether a controller carries out one of the steps."""
         return any(step.by_controller for step in self.steps)
 
     def lines(self) -> Iterator[str]:
-        """The diff. Marks: ``+`` new, ``~`` other, ``-`` gone, ``!`` read this."""
+        """Yield the diff. Marks: ``+`` new, ``~`` changed, ``-`` removed, ``!`` warning or refusal."""
         yield f"{self.topic} ({self.where})" if self.where else self.topic
         if self.refusal is not None:
             yield f"  ! refused: {self.refusal}"
@@ -148,7 +148,7 @@ class TopicDiff:
 
 @dataclass(frozen=True)
 class ApplyReport:
-    """What ``modeaware apply`` shows.
+    """The output of ``modeaware apply``.
 
     Attributes:
         changed: the number of topics whose steps were taken without a failure.
@@ -164,19 +164,19 @@ class ApplyReport:
         return sum(topic.status == APPLIED for topic in self.topics)
 
     def lines(self) -> Iterator[str]:
-        """Each topic that is not as declared, and the sum."""
+        """Yield each topic that is not as declared, and the sum."""
         for topic in self.topics:
             if topic.status in (PENDING, REFUSED) or topic.progress is not None:
                 yield from topic.lines()
         statuses = [topic.status for topic in self.topics]
         words = {PENDING: "to change", IN_PROGRESS: "in progress", UNCHANGED: "as declared", REFUSED: "refused"}
-        counts = ", ".join(f"{statuses.count(each)} {text}" for each, text in words.items() if each in statuses)
+        counts = ", ".join(f"{statuses.count(status)} {text}" for status, text in words.items() if status in statuses)
         yield f"Topics: {counts or 'none'}."
 
 
 CLEANUP_POLICY = "cleanup.policy"
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Kafka's own, there or not yet."""
+"""Kafka's own topics, whether they exist or not."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HIDDEN = "its configs may not be seen: the right DESCRIBE_CONFIGS on the topic is missing"
 _OLD_CLIENTS = "clients that are not mode-aware continue to write to these partitions, which then stay until that stops"
@@ -189,11 +189,11 @@ _INTERNAL = "an internal topic: its partitions and configs are its owner's busin
 
 
 class _RefusedError(Exception):
-    """Why nothing can be done, and what to do instead."""
+    """Why there are no steps, and what to do instead."""
 
 
 def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff:
-    """Return what is to be done; ``current`` None: there is no topic of that name."""
+    """Return the steps for a topic; ``current`` None: the topic does not exist."""
     name, where = desired.name, desired.where
     if name in INTERNAL:
         return TopicDiff(name, where, refusal=_INTERNAL)
@@ -217,38 +217,40 @@ def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff
 
 
 def diff_replaced(
-    desired: DesiredTopic, record: TopicRecord, now: Replacement, successor: CurrentTopic | None
+    desired: DesiredTopic, record: TopicRecord, replacement: Replacement, successor: CurrentTopic | None
 ) -> TopicDiff:
-    """Return what is to be done about a topic that is being replaced, or was: it waits, or is as declared.
+    """Return the diff of an old topic, whose replacement is in progress or complete: no steps, but a state to wait for.
 
     Args:
-        record: of the topic, with the replacement ``now``.
-        successor: the topic that replaces it; None: there is none of that name.
+        record: the old topic's record, which has ``replacement``.
+        successor: the new topic; None: the new topic does not exist.
     """
     try:
-        if now.let_go_ms is None:
-            wanted = ReplaceTopicCommand(desired.name, desired.replace or "", desired.partitions, fence=now.fence)
-            if (why := why_not_now(wanted, record, now)) is not None:
+        if replacement.let_go_ms is None:
+            wanted = ReplaceTopicCommand(
+                desired.name, desired.replace or "", desired.partitions, fence=replacement.fence
+            )
+            if (why := why_not_now(wanted, record, replacement)) is not None:
                 raise _RefusedError(why)
-        elif desired.replace != now.successor:
-            raise _RefusedError(objection_to_change(now))
+        elif desired.replace != replacement.successor:
+            raise _RefusedError(objection_to_change(replacement))
         else:
-            _check_successor(desired, now, successor)
-            if topic_phase(record) == "done" or now.policy == RETENTION:  # which nobody waits for
+            _check_successor(desired, replacement, successor)
+            if topic_phase(record) == "done" or replacement.policy == RETENTION:  # no command waits for retention
                 return TopicDiff(desired.name, desired.where)
     except _RefusedError as refused:
         return TopicDiff(desired.name, desired.where, refusal=str(refused))
-    paused = now.reason == reasons.PAUSED
+    paused = replacement.reason == reasons.PAUSED
     goes_on = f"paused before the switch: modeaware replace {desired.name} goes on"
-    progress = f"{topic_phase(record)} of its replacement by {now.successor}"
+    progress = f"{topic_phase(record)} of its replacement by {replacement.successor}"
     return TopicDiff(desired.name, desired.where, notes=(goes_on,) if paused else (), progress=progress)
 
 
-def _check_successor(desired: DesiredTopic, now: Replacement, successor: CurrentTopic | None) -> None:
-    """Raise where the topic that has replaced the declared one is not as declared."""
-    what = f"{now.successor!r} has replaced it"
-    instead = f"declare {now.successor} itself, in the place of this topic"
-    if successor is None or successor.topic_id != now.successor_id:
+def _check_successor(desired: DesiredTopic, replacement: Replacement, successor: CurrentTopic | None) -> None:
+    """Raise where the new topic is not as declared."""
+    what = f"{replacement.successor!r} has replaced it"
+    instead = f"declare {replacement.successor} itself, in the place of this topic"
+    if successor is None or successor.topic_id != replacement.successor_id:
         other = "" if successor is None else " (another topic has its name)"
         where = "declare the topic that the name leads to now (modeaware alias list), in the place of this one"
         raise _RefusedError(f"{what}, and does not exist any more{other}: {where}")
@@ -267,9 +269,9 @@ def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
     factor = desired.replication_factor
     is_new = desired.replace is not None and desired.partitions != current.goal  # that topic is created with it
     if factor is not None and current.replication_factors != {factor} and not is_new:
-        now = " and ".join(map(str, sorted(current.replication_factors)))
+        factors = " and ".join(map(str, sorted(current.replication_factors)))
         raise _RefusedError(
-            f"its replication factor is {now}, not {factor}: change it with modeaware reassign-partitions, or "
+            f"its replication factor is {factors}, not {factor}: change it with modeaware reassign-partitions, or "
             "declare what it is"
         )
     if desired.configs and current.overrides is None:
@@ -287,7 +289,7 @@ def _resize(desired: DesiredTopic, current: CurrentTopic) -> TopicDiff:
 
 
 def resize(command: ResizeCommand, current: CurrentTopic) -> TopicDiff:
-    """Return what a command does that changes the number of writable partitions."""
+    """Return the diff of a command that changes the number of writable partitions."""
     record, after = current.known, command.total_count
     before, listed = record.writable_count, len(record.modes)
     progress, warnings = current.progress, [keys_that_move(before, after)]
@@ -335,11 +337,11 @@ def _replacement(desired: DesiredTopic, successor: str, current: CurrentTopic) -
 
 
 def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
-    """The target of the shrink in progress: groups that the shrink does not name yet, and what the file wants
-    otherwise."""
+    """Return the diff where the target is that of the shrink in progress: further groups of the file, and a warning
+    about other rules in the file."""
     again = repetition_of(desired.shrink_rules.command(desired.name, record.writable_count), record)
-    now = record.deletion
-    if again is None or now is None or desired.shrink is None:
+    deletion = record.deletion
+    if again is None or deletion is None or desired.shrink is None:
         return TopicDiff(desired.name)
     warnings = _state_lost(again.accepts)
     if again.differs:
@@ -347,7 +349,7 @@ def _again(desired: DesiredTopic, record: TopicRecord) -> TopicDiff:
         began = f"the shrink in progress continues as it began, with {how}: what the file says counts for the next one"
         warnings = (began, *warnings)
     command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
-        desired.name, record.writable_count, now.delay_ms, now.immediate_delete, again.accepts
+        desired.name, record.writable_count, deletion.delay_ms, deletion.immediate_delete, again.accepts
     )
     steps = (AcceptStateLoss(command, again.accepts),) if again.accepts else ()
     return TopicDiff(desired.name, steps=steps, warnings=warnings)
@@ -358,24 +360,24 @@ def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def keys_that_move(before: int, after: int) -> str:
-    """Return what a change of the number of partitions does to keys."""
+    """Return the effect of a change of the number of partitions on keys, in words."""
     share = f"{share_moved(before, after):.0%} of the keys move to another partition where producers hash them"
     return f"{share} (murmur2 in Java and kafka-python, CRC32 in librdkafka); {divides_text(before, after)}"
 
 
 def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | None:
-    now = current.overrides or {}
-    different = {key: value for key, value in desired.configs.items() if not same_value(now.get(key), value)}
+    overrides = current.overrides or {}
+    different = {key: value for key, value in desired.configs.items() if not same_value(overrides.get(key), value)}
     if not different:
         return None
     wanted = {key: value for key, value in different.items() if value is not None}
     removed = tuple(key for key, value in different.items() if value is None)
-    return AlterConfigs(wanted, removed, {key: now[key] for key in different if key in now})
+    return AlterConfigs(wanted, removed, {key: overrides[key] for key in different if key in overrides})
 
 
-def same_value(now: str | None, wanted: str | None) -> bool:
+def same_value(current: str | None, wanted: str | None) -> bool:
     """Return whether ``wanted`` is set: brokers return ``0.5`` and ``a,b`` where ``0.50`` and ``a, b`` were set."""
-    return now == wanted or (now is not None and wanted is not None and _normal(now) == _normal(wanted))
+    return current == wanted or (current is not None and wanted is not None and _normal(current) == _normal(wanted))
 
 
 def _normal(value: str) -> object:

@@ -1,7 +1,7 @@
 """What each target would do to keys and load: by the keys of a sample, or by sums over every record. Pure.
 
-A job that counts every record (Spark's) gets a :class:`Question`, which holds no key, and returns a :class:`Counted`,
-which holds none either: sums by partition, however many keys there are.
+A job that counts every record (Spark's) gets a :class:`Question` and returns a :class:`Counted`. Neither holds a key:
+both have the same size, however many keys there are.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class Share:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one count of partitions would do.
+    """The effect of one count of partitions.
 
     Attributes:
         target: the count.
-        divides: whether one count divides the other; then the fewest keys move that ``hash % count`` can move.
+        divides: whether one count divides the other. If so, ``hash % count`` moves the fewest keys that it can move.
         keys, records, bytes: the share that moves to another partition (0 to 1), and half the width of its 95 %
             interval; null where no hash was recognised.
-        survivors: the share of the keys in partitions that stay which move all the same.
+        survivors: among the keys in partitions that stay, the share that moves all the same.
         expected: the share of keys that arithmetic gives for evenly spread hashes.
         least: the share that any rule would have to move.
-        load: bytes of each partition, if the records that the topic holds were placed over the target. Where no hash
-            was recognised: as they lie, of the topic's own count, and empty of others.
+        load: bytes of each partition, if the topic's records were placed over the target. Where no hash was recognised:
+            the present load for the topic's own count, and empty for others.
         mean_bytes, most_bytes, load_bytes: of a partition, before compression.
-        mean_per_s, most_per_s: bytes a second at which that load came in, where timestamps say.
+        mean_per_s, most_per_s: bytes a second at which that load came in; null without usable timestamps.
         skew: the greatest load over the mean one (1: even).
         span_ms: the time that the topic's records span.
     """
@@ -114,7 +114,7 @@ class Effect:
         return self.per_s(max(self.load)) if self.load else None
 
     def per_s(self, load: float) -> float | None:
-        """Return a load (bytes held) as the rate at which it came in; None where timestamps do not say."""
+        """Return a load (bytes held) as the rate at which the bytes came in; None without usable timestamps."""
         return load * 1000 / self.span_ms if self.span_ms else None
 
 
@@ -135,7 +135,7 @@ def effects(sample: Sample, recognition: Recognition, base: int, targets: Iterab
 
 
 def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
-    """The effect of a target as far as it follows from the counts alone."""
+    """Return the part of a target's effect that follows from the counts alone."""
     present = recognition.present
     by_hash = PLACERS[present.name].share_moved if present is not None else share_moved
     return Effect(target, divides(base, target), by_hash(base, target), least_share_moved(base, target))
@@ -143,7 +143,7 @@ def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
 
 @dataclass
 class _Case:
-    """Records that one number of a key places (``placer`` None: they go anywhere)."""
+    """Records with one key, placed by the key's number (``placer`` None: they go anywhere)."""
 
     placer: Placer | None
     number: int
@@ -157,7 +157,7 @@ class _Case:
 
 
 def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
-    """The records of the sample by what places them; None where that is not known."""
+    """Return the records of the sample by key and placer; None where the placement is unknown."""
     if not recognition.placed:
         return None
     cases: dict[tuple[bytes | None, str | None], _Case] = {}
@@ -172,7 +172,7 @@ def _cases(sample: Sample, recognition: Recognition) -> list[_Case] | None:
 
 
 def _placed_by(record: SampledRecord, recognition: Recognition, present: Placement | None) -> tuple[Placer | None, int]:
-    """What will place such a record, and its key's number; None: it may go anywhere."""
+    """Return the placer of such a record, and its key's number; None: the record may go anywhere."""
     if present is None:
         return None, 0
     placer = PLACERS[present.name]
@@ -236,14 +236,14 @@ def _load(cases: Sequence[_Case], target: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be counted.
+    """What a job has to count.
 
     Attributes:
-        count: how many partitions the topic has.
-        base: over how many of them keys are placed now.
-        targets: the counts to look at besides.
-        placements: what placed the keys, the one with the most first.
-        present: the placer of keys that none of ``placements`` explains; None: no placer was found.
+        count: the topic's number of partitions.
+        base: the number of partitions over which keys are placed now.
+        targets: the other counts to evaluate.
+        placements: the recognised placements, the one with the most keys first.
+        present: the placer of keys that none of ``placements`` explains; None: no placer was recognised.
     """
 
     count: int
@@ -262,7 +262,7 @@ class Held(NamedTuple):
     """The content of a partition. Bytes are of key, value and headers, before compression.
 
     Attributes:
-        null, null_bytes: records without a key. empty, empty_bytes: those with an empty one.
+        null, null_bytes: records without a key. empty, empty_bytes: records with an empty key.
         first_ms, last_ms: the least and greatest timestamp; None where no record has one.
     """
 
@@ -277,13 +277,13 @@ class Held(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The keys (not the empty one) that one count places in one of its partitions.
+    """The keys (without the empty one) that one count places in one of its partitions.
 
-    A key of which some records lie where one placer puts it, and some where another does, counts once for each.
+    A key with records where one placer puts it, and records where another placer puts it, counts once for each placer.
 
     Attributes:
-        keys, records, bytes: all of it; with ``_moved``: where the base has another partition for them.
-        stay: of the keys those whose partition by the base is among the first so many. stay_moved: both.
+        keys, records, bytes: all; with ``_moved``: those that the base places in another partition.
+        stay: the keys whose partition by the base exists with this count, too. stay_moved: those of them that move.
     """
 
     keys: int = 0
@@ -297,13 +297,13 @@ class Placed(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """How a candidate fits the keys it was tried on.
+    """How a candidate fits the keys on which it was tried.
 
-    A key is one case; of one whose records lie in several partitions each has its part of the case.
+    A key is one case. Where the key's records lie in several partitions, each partition has its part of the case.
 
     Attributes:
-        keys: how many had at least a part tried. records: those that lie where the candidate puts them.
-        matched, of: cases that do, and all. low: of all, those in partitions that the candidate may choose.
+        keys: the keys of which at least a part was tried. records: those that lie where the candidate puts them.
+        matched, of: cases that lie there, and all cases. low: the cases in partitions that the candidate may choose.
     """
 
     keys: int = 0
@@ -315,14 +315,14 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Counted:
-    """The answer.
+    """The answer to a :class:`Question`.
 
     Attributes:
-        held: by partition. placed: by count and partition; empty where no placer was found.
-        evidence: of each placer over the topic's count, by name.
-        fits: of each of the question's placements, tried on what those before it left.
+        held: the content by partition. placed: by count and partition; empty where no placer was recognised.
+        evidence: the fit of each placer over the topic's count, by name.
+        fits: the fit of each of the question's placements, tried on the keys that the earlier ones left.
         keys: different keys without the empty one.
-        repeated: those with two records or more. together: the sum over these of how often two records lie together.
+        repeated: keys with two records or more. together: how often two records of such a key lie together, summed.
     """
 
     json_only: ClassVar = {"records": "records", "bytes": "bytes", "span_ms": "span_ms"}
@@ -356,14 +356,14 @@ class Counted:
 
     @property
     def span_ms(self) -> int | None:
-        """The time that timestamps span; None where they do not say."""
+        """The time that timestamps span; None without usable timestamps."""
         first = min((held.first_ms for held in self.held.values() if held.first_ms is not None), default=None)
         last = self.last_ms
         return last - first if first is not None and last is not None and last > first else None
 
 
 def counted_recognition(recognition: Recognition, counted: Counted, count: int) -> Recognition:
-    """Return what a sample recognised, with the figures of all records; the present rule stays the sample's."""
+    """Return the recognition of a sample with the figures of all records; the present rule stays the sample's."""
     homes = {partition for partition, held in counted.held.items() if held.null}
     return replace(
         recognition,
@@ -402,7 +402,7 @@ def counted_effects(recognition: Recognition, counted: Counted) -> tuple[Effect,
     """Return the effects of the question's counts, the base first.
 
     Args:
-        recognition: with the figures of all records (:func:`counted_recognition`).
+        recognition: the one with the figures of all records (:func:`counted_recognition`).
     """
     return tuple(_counted_effect(recognition, counted, target) for target in counted.question.counts)
 
@@ -410,7 +410,7 @@ def counted_effects(recognition: Recognition, counted: Counted) -> tuple[Effect,
 def _counted_effect(recognition: Recognition, counted: Counted, target: int) -> Effect:
     base, count = counted.question.base, counted.question.count
     sums = [placed for (over, _), placed in counted.placed.items() if over == target]
-    keys, stay = sum(each.keys for each in sums), sum(each.stay for each in sums)
+    keys, stay = sum(placed_there.keys for placed_there in sums), sum(placed_there.stay for placed_there in sums)
     load: tuple[float, ...] = ()
     if recognition.placed:
         load = _counted_load(recognition, counted, target)
@@ -418,10 +418,14 @@ def _counted_effect(recognition: Recognition, counted: Counted, target: int) -> 
         load = tuple(float(counted.held.get(p, Held()).bytes) for p in range(count))
     return replace(
         _arithmetic(recognition, base, target),
-        keys=_exact(sum(each.keys_moved for each in sums), keys),
-        records=_exact(sum(each.records_moved for each in sums), sum(each.records for each in sums)),
-        bytes=_exact(sum(each.bytes_moved for each in sums), sum(each.bytes for each in sums)),
-        survivors=sum(each.stay_moved for each in sums) / stay if stay else None,
+        keys=_exact(sum(placed_there.keys_moved for placed_there in sums), keys),
+        records=_exact(
+            sum(placed_there.records_moved for placed_there in sums), sum(placed_there.records for placed_there in sums)
+        ),
+        bytes=_exact(
+            sum(placed_there.bytes_moved for placed_there in sums), sum(placed_there.bytes for placed_there in sums)
+        ),
+        survivors=sum(placed_there.stay_moved for placed_there in sums) / stay if stay else None,
         load=load,
         mean_load=counted.bytes / target,
         span_ms=counted.span_ms,
@@ -444,4 +448,4 @@ def _counted_load(recognition: Recognition, counted: Counted, target: int) -> tu
             load[placer.index(_EMPTY[placer.name], target)] += unkeyed
         else:
             anywhere += unkeyed
-    return tuple(each + anywhere / target for each in load)
+    return tuple(bytes_placed + anywhere / target for bytes_placed in load)

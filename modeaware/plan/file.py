@@ -38,7 +38,7 @@ _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "bool", "float", "null"))
 _MOST_REPLICAS = 32_767
 _MOST_CONFIGS = 250
-"""Brokers have some 40 configs of a topic. Each topic is compared on its own, also where aliases share its configs."""
+"""Brokers have some 40 topic configs. Each topic is compared on its own, also where YAML aliases share its configs."""
 
 
 POLICIES = (RETENTION, DRAINED)
@@ -52,7 +52,7 @@ class ShrinkRules:
         delay_ms: of the policy ``drained``: records of retired partitions are deleted once every group has consumed
             them, no earlier than this many milliseconds after the shrink began. None: the policy ``retention``: the
             topic's own retention removes them.
-        accept_state_loss: groups that keep state per partition and may lose that of the keys that move.
+        accept_state_loss: groups that keep state per partition and may lose the state of keys that move.
     """
 
     delay_ms: int | None = None
@@ -68,12 +68,13 @@ class DesiredTopic:
     """One topic as a file declares it.
 
     Attributes:
-        partitions: the number of writable ones.
-        replication_factor: None: any; of a new topic the cluster's default.
-        configs: those that the file names; None as a value: the topic has none of its own, the cluster's default holds.
-        shrink: None where the file does not say, which means the defaults.
+        partitions: the number of writable partitions.
+        replication_factor: None: any; the cluster's default for a new topic.
+        configs: the configs in the file; None as a value: the topic has no own value, so the cluster's default holds.
+        shrink: None where the file has no rules, which means the defaults.
         where: the file and line.
-        replace: the topic that replaces it where it has another number of partitions; None: they are retired or added.
+        replace: the new topic to replace this one by, where the number of partitions differs; None: partitions are
+            retired or added.
         evacuate: the topic is compacted, and is replaced once a Spark job has copied its latest values.
     """
 
@@ -103,13 +104,13 @@ def topics_text(batches: Mapping[str, Iterable[DesiredTopic]]) -> str:
 
 
 def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
-    """The topics of these files, in the order in which they stand there.
+    """Return the topics of these files, in the order of the files.
 
     Raises:
-        ConfigError: a file cannot be read, is not as docs/apply.md has it, or two name the same topic. The message has
-            a line for each mistake that was found, with file and line.
+        ConfigError: a file cannot be read, does not have the format of docs/apply.md, or two files name the same topic.
+            The message has a line for each mistake, with file and line.
     """
-    found: dict[str, DesiredTopic] = {}
+    declared: dict[str, DesiredTopic] = {}
     mistakes: list[str] = []
     for path in paths:
         try:
@@ -120,17 +121,17 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
         topics, wrong = read_topics(text, str(path))
         mistakes += wrong
         for topic in topics:
-            if topic.name in found:
-                mistakes.append(f"{topic.where}: topic {topic.name!r} stands in {found[topic.name].where} already")
-            found.setdefault(topic.name, topic)
-    mistakes += _shared_successors(found)
+            if topic.name in declared:
+                mistakes.append(f"{topic.where}: topic {topic.name!r} stands in {declared[topic.name].where} already")
+            declared.setdefault(topic.name, topic)
+    mistakes += _shared_successors(declared)
     if mistakes:
         raise ConfigError(printable_lines(mistakes))
-    return list(found.values())
+    return list(declared.values())
 
 
 def _shared_successors(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
-    """Yield what is wrong with the names of topics that replace others."""
+    """Yield the mistakes in the names of new topics."""
     users: dict[str, DesiredTopic] = {}
     for topic in topics.values():
         if (name := topic.replace) is None:
@@ -143,7 +144,7 @@ def _shared_successors(topics: Mapping[str, DesiredTopic]) -> Iterator[str]:
 
 
 def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
-    """Return the topics of one file's text, and its mistakes, which call it ``name``."""
+    """Return the topics of one file's text, and the file's mistakes; ``name`` is the file's name in the mistakes."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)  # nodes keep their lines and their duplicates
     except yaml.MarkedYAMLError as error:
@@ -156,9 +157,9 @@ def read_topics(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
 
 
 class _Reader:
-    """One file. A mistake is noted and reading continues, so that all mistakes are reported at once.
+    """Reads one file. Reading continues after a mistake, so that all mistakes are reported at once.
 
-    A part of the file is read once, however many aliases lead to it: a small file may have as many of them as it has
+    A part of the file is read once, however many YAML aliases point to it: a small file may have as many aliases as
     bytes.
     """
 
@@ -204,11 +205,11 @@ class _Reader:
         return DesiredTopic(name, partitions, replicas, configs, shrink, where, replace, evacuate)
 
     def _once(self, node: yaml.Node, use: object, read: Callable[[], _T]) -> _T:
-        """Return what ``read`` makes of a node for one ``use``, or has made of it."""
+        """Return the result of ``read`` for a node and one ``use``; ``read`` is called once."""
         if (use, id(node)) not in self._read:
             self._read[use, id(node)] = read()
-        found: _T = self._read[use, id(node)]
-        return found
+        made: _T = self._read[use, id(node)]
+        return made
 
     def _successor(self, topic: str, node: yaml.Node) -> str:
         name = self._text(node)
@@ -220,14 +221,14 @@ class _Reader:
         return self._once(node, "configs", lambda: self._configs_of(node))
 
     def _configs_of(self, node: yaml.Node) -> dict[str, str | None]:
-        found = self._mapping(node, "configs")
-        if len(found) > _MOST_CONFIGS:
-            self._wrong(node, f"configs: {len(found)} of them; {_MOST_CONFIGS} are the most for a topic")
+        configs = self._mapping(node, "configs")
+        if len(configs) > _MOST_CONFIGS:
+            self._wrong(node, f"configs: {len(configs)} of them; {_MOST_CONFIGS} are the most for a topic")
             return {}
-        return {name: self._config(name, value) for name, value in found.items()}
+        return {name: self._config(name, value) for name, value in configs.items()}
 
     def _config(self, name: str, node: yaml.Node) -> str | None:
-        """A config's value, as a broker is to get it: text as it stands there, never as YAML would print it again."""
+        """Return a config's value for the brokers: the text of the file, never as YAML would print it again."""
         text = self._text(node)
         if node.tag == _NULL:
             return None
@@ -265,11 +266,11 @@ class _Reader:
         return tuple(dict.fromkeys(self._text(item) for item in node.value))
 
     def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...] = ()) -> Mapping[str, yaml.Node]:
-        """The values by their keys; without ``known`` any key will do."""
+        """Return the values by their keys; without ``known`` any key is allowed."""
         return self._keyed(node, what, known)[0]
 
     def _keyed(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> tuple[dict[str, yaml.Node], dict[str, int]]:
-        """The values by their keys, and the lines of the keys."""
+        """Return the values by their keys, and the lines of the keys."""
         return self._once(node, known, lambda: self._keyed_of(node, what, known))
 
     def _keyed_of(
@@ -278,19 +279,19 @@ class _Reader:
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"{what}: keys with values are needed")
             return {}, {}
-        found: dict[str, yaml.Node] = {}
+        values: dict[str, yaml.Node] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
             name = self._text(key)
             if not isinstance(key, yaml.ScalarNode) or key.tag == _NULL:
                 self._wrong(key, f"{what}: a key has to be a text")
-            elif name in found:
+            elif name in values:
                 self._wrong(key, f"{what}: {name!r} stands in line {lines[name]} already")
             elif known and name not in known:
                 self._wrong(key, f"{what}: unknown key {name!r}: {_hint(name, known)}")
             else:
-                found[name], lines[name] = value, key.start_mark.line + 1
-        return found, lines
+                values[name], lines[name] = value, key.start_mark.line + 1
+        return values, lines
 
     def _integer(self, node: yaml.Node, what: str, least: int, most: int) -> int:
         text = self._text(node)

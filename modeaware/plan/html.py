@@ -1,6 +1,6 @@
-"""Plans as pages that need nothing else: one file each, no font, no image, no network. Pure.
+"""Plans as self-contained pages: one file each, no font, no image, no network. Pure.
 
-A page is ``plan.html.jinja`` over the sections of the text; ``fleet.html.jinja`` adds a curve, and a table of topics.
+A page is ``plan.html.jinja`` over the sections of the text; ``fleet.html.jinja`` adds a curve and a table of topics.
 jinja2 escapes every text, and makes it printable.
 """
 

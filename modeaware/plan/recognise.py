@@ -1,8 +1,8 @@
 """Which hash placed the keys of a sample, over how many partitions, and the odds that it did not. Pure.
 
-A key is one case, however often it occurs; where its records lie in several partitions, each has its part of the case.
-A hash that had no part in it matches by chance in one of so many cases as there are partitions. What the best candidate
-does not explain is tried against all of them again: that finds the count before the topic grew, and producers that
+A key is one case, however often it occurs. Where the key's records lie in several partitions, each partition has its
+part of the case. With n partitions, a wrong hash matches by chance in one case of n. The cases that the best candidate
+does not explain are tried against all candidates again: that finds the count before the topic grew, and producers that
 disagree.
 """
 
@@ -19,19 +19,19 @@ from modeaware.plan.sample import Sample
 from partitioners import NUMBERS, PLACERS
 
 _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
-"""So many keys choose the counts that are looked at in full; of many partitions fewer, there chance explains less."""
+"""How many keys choose the counts that are tried in full; fewer with many partitions, where chance explains less."""
 _TRIED_IN_FULL = 4
 _MOST_PLACEMENTS = 4
 _LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
-"""Of all keys, what a placement has to explain beyond chance: by weak hashes and regular keys some match anyhow."""
+"""The share of all keys that a placement must explain beyond chance: some regular keys match by weak hashes anyway."""
 _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
 """log10 of the odds of chance at which a placement is believed."""
 _ODDS_NONE = -6.0
-"""A sample can say "none" if a hash that had placed all of it would have shown with these odds."""
+"""The verdict may be "none" if a hash that had placed the whole sample would have been recognised with these odds."""
 LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
-"""From this share of moments on, records without a key are taken to be hashed as an empty one."""
+"""From this share of moments on, records without a key are assumed to be hashed like an empty key."""
 
 Verdict = Literal["recognised", "mixed", "none", "unknown"]
 
@@ -52,8 +52,8 @@ class Placement:
     """How much of the sample lies where a candidate puts it.
 
     Attributes:
-        matched, of: keys that lie there, and those it was tried on, both in parts where a key's records lie apart.
-        chance: the share that would lie there anyhow.
+        matched, of: keys that lie there, and keys that were tried; a key with records apart counts in parts.
+        chance: the share that would lie there by chance.
         records_share: the share of *all* keyed records of the sample that lie there.
         recent: matched keys by *all* their recent records.
         log10_odds: log10 of the odds that keys placed otherwise match as often, with all candidates tried.
@@ -85,7 +85,7 @@ class Placement:
 
     @property
     def over(self) -> int:
-        """The number of partitions it places keys over."""
+        """The number of partitions over which the placement puts keys."""
         return self.candidate.over
 
     @property
@@ -94,7 +94,7 @@ class Placement:
 
     @property
     def beyond_chance(self) -> float:
-        """How many keys it explains that chance does not."""
+        """The number of keys that the placement explains beyond chance."""
         return max(0.0, (self.matched - self.chance * self.of) / (1 - self.chance)) if self.chance < 1 else 0.0
 
 
@@ -105,19 +105,20 @@ class Recognition:
     Attributes:
         verdict: ``recognised``: one hash; ``mixed``: several of them; ``none``: none of those tried; ``unknown``: too
             few keys.
-        name, clients: of what places keys now: the hash, and the clients that use it.
-        placements: what was found, the one with the most keys first; each was tried on what those before it left.
+        name, clients: the hash that places keys now, and the clients that use the hash.
+        placements: the recognised placements, the one with the most keys first. Each was tried on the keys that the
+            earlier ones left.
         evidence: each hash over the topic's present count, tried on all keys.
         keyed, null, empty: records with a key, without one, with an empty one (which clients treat differently).
         keys: different keys, without the empty one.
-        null_share: the share of moments whose records without a key lie where the hash puts an empty key; None: not
-            known.
-        null_home: the one partition (of several) that all records without a key lie in; None: several, or too few
-            records to tell.
-        unexplained: the share of keys that lie where no placement that was found puts them.
-        numbers: each key's, by which it is placed.
+        null_share: the share of moments whose records without a key lie where the hash puts an empty key; None:
+            unknown.
+        null_home: the one partition (of several) that holds all records without a key; None: several partitions, or
+            too few records.
+        unexplained: the share of keys that lie where no recognised placement puts them.
+        numbers: each key's number by each placer.
         together: how often two records of one key lie in one partition, on average over the keys that occur more than
-            once (1: always; the share of one partition: by chance); None: too few of them.
+            once (1: always; the share of one partition: by chance); None: too few such keys.
     """
 
     json_only: ClassVar = {
@@ -151,7 +152,7 @@ class Recognition:
 
     @property
     def present(self) -> Placement | None:
-        """What places keys now: the placement that recent records follow."""
+        """The placement of recent records, which places keys now."""
         return max(self.placements, key=lambda placement: placement.recent, default=None)
 
     @property
@@ -168,12 +169,12 @@ class Recognition:
 
     @property
     def nulls_hashed(self) -> bool:
-        """Whether records without a key are placed like those with an empty one."""
+        """Whether records without a key are placed like those with an empty key."""
         return self.null_share is not None and self.null_share >= _HASHED
 
     @property
     def placed(self) -> bool:
-        """Whether it is known where records go: by a hash or, where none has a key, anywhere."""
+        """Whether the placement of records is known: by a hash or, where no record has a key, anywhere."""
         return self.present is not None or not (self.keyed or self.null_home is not None)
 
     @property
@@ -183,7 +184,8 @@ class Recognition:
 
 
 class _Part(NamedTuple):
-    """Records of one key in one partition: how many, and their share of all of that key, and of its recent ones."""
+    """Records of one key in one partition: their number, and their share of all and of the recent records of the
+    key."""
 
     key: bytes
     numbers: KeyNumbers
@@ -194,7 +196,7 @@ class _Part(NamedTuple):
 
 
 def recognise(sample: Sample) -> Recognition:
-    """Find what placed the keys of ``sample``."""
+    """Find the hashes that placed the keys of ``sample``."""
     numbers = {key: key_numbers(key) for key in {record.key for record in sample.records} if key}
     parts = _parts(sample, numbers)
     null = sum(record.key is None for record in sample.records)
@@ -209,7 +211,7 @@ def recognise(sample: Sample) -> Recognition:
     return Recognition(
         verdict=verdict,
         placements=placements,
-        evidence=tuple(_try(Candidate(each, sample.count), parts, parts, sample.count) for each in PLACERS),
+        evidence=tuple(_try(Candidate(name, sample.count), parts, parts, sample.count) for name in PLACERS),
         keyed=len(sample.records) - null - empty,
         null=null,
         empty=empty,
@@ -222,49 +224,49 @@ def recognise(sample: Sample) -> Recognition:
 
 
 def _parts(sample: Sample, numbers: Mapping[bytes, KeyNumbers]) -> list[_Part]:
-    found: Counter[tuple[bytes, int]] = Counter()
+    counts: Counter[tuple[bytes, int]] = Counter()
     recent: Counter[tuple[bytes, int]] = Counter()
     whole: Counter[bytes] = Counter()
     whole_recent: Counter[bytes] = Counter()
     for record in sample.records:
         if record.key:
-            found[record.key, record.partition] += 1
+            counts[record.key, record.partition] += 1
             whole[record.key] += 1
             if sample.is_recent(record):
                 recent[record.key, record.partition] += 1
                 whole_recent[record.key] += 1
     return [
         _Part(key, numbers[key], partition, n, n / whole[key], recent[key, partition] / max(1, whole_recent[key]))
-        for (key, partition), n in found.items()
+        for (key, partition), n in counts.items()
     ]
 
 
 def _placements(parts: Sequence[_Part], keys: int, count: int) -> tuple[Placement, ...]:
-    found: list[Placement] = []
+    placements: list[Placement] = []
     left = list(parts)
-    while left and len(found) < _MOST_PLACEMENTS:
+    while left and len(placements) < _MOST_PLACEMENTS:
         tried = [_try(candidate, left, parts, count) for candidate in _promising(left, count)]
         best = max(tried, key=lambda placement: (placement.beyond_chance, placement.over == count))
-        least, odds = (_LEAST_NEXT, _ODDS_NEXT) if found else (_LEAST_FIRST, _ODDS_FIRST)
+        least, odds = (_LEAST_NEXT, _ODDS_NEXT) if placements else (_LEAST_FIRST, _ODDS_FIRST)
         if best.beyond_chance < least * keys or best.log10_odds > odds:
             break
-        found.append(replace(best, recent=sum(part.recent for part in _matching(best.candidate, parts))))
+        placements.append(replace(best, recent=sum(part.recent for part in _matching(best.candidate, parts))))
         left = [part for part in left if best.candidate.puts(part.numbers) != part.partition]
-    return tuple(found)
+    return tuple(placements)
 
 
 def _promising(left: Sequence[_Part], count: int) -> list[Candidate]:
-    """The candidates that explain most of some of the keys."""
+    """Return the candidates that explain the most of a subset of the keys."""
     keys = list({part.key: None for part in left})
     enough = max(_SCREENED_LEAST, min(_SCREENED_MOST, _SCREENED_TRIES // count))
     chosen = set(keys if len(keys) <= enough else random.Random(0).sample(keys, enough))
     screened = [part for part in left if part.key in chosen]
     scores = []
-    for each, placer in PLACERS.items():
-        screen = [(part.numbers[each], part.partition, part.share) for part in screened]
+    for name, placer in PLACERS.items():
+        screen = [(part.numbers[name], part.partition, part.share) for part in screened]
         for tried in range(1, count + 1):
             matched = sum(share for number, partition, share in screen if placer.index(number, tried) == partition)
-            scores.append((matched - _by_chance(screened, tried), Candidate(each, tried)))
+            scores.append((matched - _by_chance(screened, tried), Candidate(name, tried)))
     scores.sort(key=lambda score: -score[0])
     return [candidate for _, candidate in scores[:_TRIED_IN_FULL]]
 
@@ -295,21 +297,21 @@ def _sum(parts: Sequence[_Part]) -> float:
 
 
 def _by_chance(parts: Sequence[_Part], count: int) -> float:
-    """How many keys lie right by chance: only what lies below ``count`` can, one in ``count`` of that does."""
+    """Return how many keys match by chance: one in ``count`` of the keys that lie below ``count``."""
     return math.fsum(part.share for part in parts if part.partition < count) / count
 
 
 def _would_show(keys: int, count: int) -> bool:
-    """Whether a hash that had placed all of so many keys would have been recognised for sure."""
+    """Return whether a hash that had placed all of this number of keys would certainly have been recognised."""
     if count < 2 or not keys:
         return False
     return math.log10(len(PLACERS) * count) + log10_odds_of_chance(keys, keys, 1 / count) <= _ODDS_NONE
 
 
 def _null_moments(sample: Sample) -> list[int]:
-    """The partitions of records without a key, one case a moment: clients let them stick to one for a while.
+    """Return the partitions of records without a key, one case a moment: in clients they stick to one for a while.
 
-    Empty where there are too few moments to conclude anything.
+    Empty where there are too few moments for a conclusion.
     """
     nulls = [record for record in sample.records if record.key is None and record.timestamp_ms > 0]
     moments = {(record.timestamp_ms // _MOMENT_MS, record.partition) for record in nulls}
@@ -352,9 +354,9 @@ _Z_95 = 1.96
 
 
 def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
-    """log10 of the greatest probability that ``matched`` or more of ``of`` trials succeed, each with ``chance``.
+    """Return log10 of the greatest probability that ``matched`` or more of ``of`` trials succeed, each with ``chance``.
 
-    Chernoff's bound by the relative entropy, which holds for trials that may succeed in part, too (Hoeffding 1963,
+    Chernoff's bound by the relative entropy, which also holds for trials that succeed in part (Hoeffding 1963,
     theorem 1): never too small, and exact where all match. 0.0 where the share is not above chance.
     """
     if of == 0 or matched <= chance * of:
@@ -369,7 +371,7 @@ def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
 
 
 def margin(share: float, of: float) -> float:
-    """Half the width of the 95 % interval (Wilson) of a share found in ``of`` independent cases; 1.0 for none."""
+    """Return half the width of the 95 % interval (Wilson) of a share in ``of`` independent cases; 1.0 without cases."""
     if of <= 0:
         return 1.0
     share = min(1.0, max(0.0, share))
@@ -378,7 +380,9 @@ def margin(share: float, of: float) -> float:
 
 
 def effective_cases(weights: list[float]) -> float:
-    """How many independent cases weighted ones are worth (Kish): equal weights count one each, one that outweighs all
-    the others counts alone."""
+    """Return how many independent cases the weighted ones are worth (Kish).
+
+    Cases of equal weight count one each; a case that outweighs all others counts alone.
+    """
     squares = sum(weight * weight for weight in weights)
     return sum(weights) ** 2 / squares if squares > 0 else 0.0

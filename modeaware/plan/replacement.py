@@ -1,6 +1,6 @@
-"""What it would do to replace a topic: counts, configs, rights, groups and the pause of readers. Pure.
+"""What the replacement of a topic would do: counts, configs, rights, groups and the pause of readers. Pure.
 
-Nothing here decides: what a controller refuses, :mod:`modeaware.lifecycle.objections` says.
+Nothing here decides: :mod:`modeaware.lifecycle.objections` has the reasons for which a controller refuses.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from modeaware.lifecycle.facts import GroupFacts, MembersSeen, TopicFacts
 from modeaware.reports.describe import end_text
 
 FENCE_MS = 1_000
-"""About how long it takes until every leader refuses data, and the ends are read."""
+"""The approximate time until every leader refuses data, and the ends are read."""
 _REGISTERED = "registered, so the drain waits for it: run it, or waive it (modeaware groups waive)"
 
 
 @dataclass(frozen=True)
 class PlannedConfig:
-    """A config of the successor; ``origin``: copied, scaled (copied, for another count) or given."""
+    """A config of the new topic; ``origin``: copied, scaled (copied, for another count) or given."""
 
     name: str
     value: str
@@ -31,12 +31,12 @@ class PlannedConfig:
 
 @dataclass(frozen=True)
 class PlannedGroup:
-    """A group that uses the topic or is registered for it, and what it has to do.
+    """A group that uses the topic or is registered for it, and what its owner has to do.
 
     Attributes:
-        kind: classic, consumer, share or streams; null for a group that does not use it.
-        members: those that read it.
-        stateful: it keeps state per partition.
+        kind: classic, consumer, share or streams; null for a group that does not use the topic.
+        members: the members that read the topic.
+        stateful: the group keeps state per partition.
     """
 
     group: str
@@ -53,11 +53,11 @@ class ReplacementPlan:
 
     Attributes:
         acls: null where the cluster has no authorizer.
-        evacuate: the topic is compacted: the latest values of its keys are copied by a job.
-        hints: what else may know the topic's name, or set its configs back.
+        evacuate: the topic is compacted: a job copies the latest values of its keys.
+        hints: other places that may hold the topic's name, or set its configs back.
         not_copied: configs of the topic that name its partitions.
         groups_doubt: why more groups may use the topic.
-        pause_ms: about how long readers that keep up, and read in order, wait for the successor.
+        pause_ms: the approximate time that readers without lag, in key order, wait for the new topic.
         delay_ms: null: the topic is not deleted before its own retention has emptied it.
     """
 
@@ -79,7 +79,7 @@ class ReplacementPlan:
 
 
 def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
-    """Return what else may know the topic, by the names of all topics and of the groups that use it."""
+    """Return other places that may hold the topic's name, by the names of all topics and of the topic's groups."""
     hints = [f"By hand: dashboards, alerts and jobs that name {topic}, and every producer without modeaware."]
     if mirrors(names):
         hints.append(
@@ -96,7 +96,7 @@ def hints_of(topic: str, names: Collection[str], groups: Collection[str]) -> tup
         hints.append(
             f"Sink connectors of Kafka Connect: {', '.join(connectors)}. Change their topics when they are moved."
         )
-    if not any(each.startswith(("MirrorMaker", "Strimzi")) for each in hints):
+    if not any(hint.startswith(("MirrorMaker", "Strimzi")) for hint in hints):
         hints.append(
             "Tools that keep topics' configs as declared (GitOps, Terraform) must leave those of the fence alone."
         )
@@ -116,9 +116,10 @@ def plan_replacement(
     """Plan a first command.
 
     Args:
-        given: the configs that were named; ``command`` has all of them.
-        names: of all topics of the cluster.
-        requirement: what a drain would wait for; a group that is registered need not be listed. None: without rules.
+        given: the configs that the operator named; ``command`` has all of them.
+        names: the names of all topics of the cluster.
+        requirement: the groups that a drain would wait for, registered groups that brokers do not list included. None:
+            without rules.
     """
     requirement = required_of((), facts, (), (), 0) if requirement is None else requirement
     required = requirement.waited_for(facts.groups)
@@ -181,9 +182,9 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
         f"Producers with modeaware write to {new} from the switch on, and a group reads it once it has read {old}.",
         f"{copied} {end_text(plan.topic, plan.fence, plan.delay_ms)}.",
     ]
-    lines += [f"Config {each.name}={each.value} ({each.origin})" for each in plan.configs]
+    lines += [f"Config {config.name}={config.value} ({config.origin})" for config in plan.configs]
     lines += [f"Not copied, it names partitions: {name}" for name in plan.not_copied]
-    lines += [f"Group {each.group} ({each.kind or 'does not use it yet'}): {each.to_do}" for each in plan.groups]
+    lines += [f"Group {group.group} ({group.kind or 'does not use it yet'}): {group.to_do}" for group in plan.groups]
     if not plan.groups:
         lines.append("No group uses it.")
     if plan.groups_doubt is not None:
@@ -202,7 +203,7 @@ def replacement_text(plan: ReplacementPlan) -> list[str]:
 
 
 def acls_text(what: ReplacementPlan | ReplaceTopicCommand, acls: TopicAcls | None) -> list[str]:
-    """Return the ACLs that a topic and its successor do not share, in lines."""
+    """Return the ACLs that the old topic and the new topic do not share, in lines."""
     old, new = what.topic, what.successor
     if acls is None:
         return []

@@ -1,4 +1,4 @@
-"""What ``modeaware plan`` finds, as one value; text, JSON and HTML are made of it. Pure.
+"""The result of ``modeaware plan`` as one value, from which text, JSON and HTML are made. Pure.
 
 Refusals are those of the admission (:mod:`modeaware.lifecycle.objections`).
 """
@@ -36,12 +36,12 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Blocker:
-    """One thing.
+    """One reason against a shrink.
 
     Attributes:
-        severity: ``refused``: the shrink would not be admitted; ``waits``: it would wait for this; ``check``: it is
-            not visible from outside.
-        text: what it is, and what to do.
+        severity: ``refused``: the shrink would not be admitted; ``waits``: the shrink would wait for this; ``check``:
+            this is not visible from outside.
+        text: the reason, and what to do.
     """
 
     code: str
@@ -55,10 +55,10 @@ class GroupLag:
 
     Attributes:
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
-        members: those that read it.
-        lag: offsets it has still to consume.
-        retiring: those of them in the partitions that would retire.
-        uncommitted: the number of retiring partitions with records on which it has never committed.
+        members: the members that read the topic.
+        lag: offsets that the group has not consumed.
+        retiring: the part of ``lag`` in the partitions that would retire.
+        uncommitted: the number of retiring partitions with records on which the group has never committed.
     """
 
     group: str
@@ -78,10 +78,10 @@ class ResizePlan:
     Attributes:
         count: the topic's number of partitions.
         base: the number of partitions over which producers place keys now: all, or fewer after a shrink.
-        recognition: what places the keys.
-        now: the effect of no change: the load of each partition as keys are placed now.
-        effects: of the target and its alternatives, ascending.
-        counted: where Spark has counted every record: all figures are of the whole topic, margins 0, and the sample
+        recognition: the hash that places the keys.
+        unchanged: the effect of no change: the load of each partition as keys are placed now.
+        effects: the effects of the target and its alternatives, ascending.
+        counted: the sums over every record, by Spark: all figures are of the whole topic, margins 0, and the sample
             only chose the hashes that were tried. Null: all figures follow from the sample.
     """
 
@@ -94,7 +94,7 @@ class ResizePlan:
         "created_ms": "created_ms",
         "sample": "sample",
         "hash": "recognition",
-        "now": "now",
+        "now": "unchanged",
         "targets": "effects",
         "groups": "groups",
         "blockers": "blockers",
@@ -109,7 +109,7 @@ class ResizePlan:
     created_ms: int
     sample: Sample
     recognition: Recognition
-    now: Effect
+    unchanged: Effect
     effects: tuple[Effect, ...]
     groups: tuple[GroupLag, ...]
     blockers: tuple[Blocker, ...]
@@ -126,7 +126,7 @@ class ResizePlan:
 
     @property
     def span_ms(self) -> int | None:
-        """The time that the topic's records span; None where timestamps do not say."""
+        """The time that the topic's records span; None without usable timestamps."""
         return self.sample.span_ms if self.counted is None else self.counted.span_ms
 
 
@@ -139,23 +139,23 @@ def make_plan(
     recognition: Recognition | None = None,
     counted: Counted | None = None,
 ) -> ResizePlan:
-    """Plan by a sample, or by what every record of the topic gave.
+    """Plan by a sample, or by sums over every record of the topic.
 
     Args:
-        recognition: of the sample, where it is there already.
+        recognition: the sample's, where the caller has it already.
         counted: the answer to :func:`ask_for_counts`.
 
     Raises:
-        RequestRefused: ``target`` is not positive, or what the topic has.
+        RequestRefused: ``target`` is not positive, or is the current count.
     """
     recognition = recognition or recognise(sample)
     base = _base(sample, recognition, target)
     if counted is None:
-        now, *others = effects(sample, recognition, base, (base, *choose_targets(base, target)))
+        unchanged, *others = effects(sample, recognition, base, (base, *choose_targets(base, target)))
         last_write_ms = max((r.timestamp_ms for r in sample.records if r.timestamp_ms > 0), default=None)
     else:
         recognition = counted_recognition(recognition, counted, sample.count)
-        now, *others = counted_effects(recognition, counted)
+        unchanged, *others = counted_effects(recognition, counted)
         last_write_ms = counted.last_ms
     return ResizePlan(
         topic=sample.topic,
@@ -165,7 +165,7 @@ def make_plan(
         created_ms=now_ms,
         sample=sample,
         recognition=recognition,
-        now=now,
+        unchanged=unchanged,
         effects=tuple(others),
         groups=group_lags(look.facts, target),
         blockers=find_blockers(look, target, now_ms, last_write_ms),
@@ -174,10 +174,10 @@ def make_plan(
 
 
 def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Question:
-    """Return what has to be counted of the whole topic for a plan of ``target``.
+    """Return the question for a job that counts every record of the topic, for a plan of ``target``.
 
     Raises:
-        RequestRefused: ``target`` is not positive, or what the topic has.
+        RequestRefused: ``target`` is not positive, or is the current count.
     """
     base, present = _base(sample, recognition, target), recognition.present
     return Question(
@@ -190,7 +190,7 @@ def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Que
 
 
 def _base(sample: Sample, recognition: Recognition, target: int) -> int:
-    """The number of partitions over which keys are placed now; refuses that, and no partition, as a target."""
+    """Return the number of partitions over which keys are placed now; refuse that number, and 0, as a target."""
     present = recognition.present
     base = present.over if present is not None else sample.count
     if target < 1 or target == base:
@@ -209,13 +209,13 @@ def _base(sample: Sample, recognition: Recognition, target: int) -> int:
 
 
 def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
-    """Return every group that uses the topic, the one with the most to consume first."""
-    found = []
+    """Return every group that uses the topic, the one with the most unread offsets first."""
+    lags = []
     for name, group in facts.groups.items():
         unread = {p: unread_offsets(group, p, log.end_offset, log.log_start) for p, log in facts.partitions.items()}
         retiring = [p for p in unread if p >= target]
         uncommitted = [p for p in retiring if p not in group.committed and not facts.partitions[p].empty]
-        found.append(
+        lags.append(
             GroupLag(
                 name,
                 group.kind,
@@ -227,26 +227,26 @@ def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
                 len(uncommitted),
             )
         )
-    return tuple(sorted(found, key=lambda group: (-group.retiring, -group.lag, group.group)))
+    return tuple(sorted(lags, key=lambda group: (-group.retiring, -group.lag, group.group)))
 
 
 def find_blockers(look: TopicLook, target: int, now_ms: int, last_write_ms: int | None = None) -> tuple[Blocker, ...]:
-    """Return all that blocks ``target``, refusals first. For a growth keys that move are to be checked.
+    """Return all that blocks ``target``, refusals first. For a growth these are checks about keys that move.
 
     Args:
-        last_write_ms: the newest timestamp of the records that were read.
+        last_write_ms: the newest timestamp of the sample.
     """
     facts, command = look.facts, _command(look, target)
     refused = objections(command, look.record, facts, look.config, now_ms, look.replaced)
-    found = [Blocker(each.kind, "refused", each.text) for each in refused]
-    found += [Blocker("not-seen", "check", text) for text in look.unknown]
+    blockers = [Blocker(objection.kind, "refused", objection.text) for objection in refused]
+    blockers += [Blocker("not-seen", "check", text) for text in look.unknown]
     if isinstance(command, DeletePartitionsCommand):
-        found += [*_transactions(facts, target), *_waits(facts, target)]
+        blockers += [*_transactions(facts, target), *_waits(facts, target)]
     else:
-        found += _keys(facts)
-    found += _producers(facts, now_ms, last_write_ms)
+        blockers += _keys(facts)
+    blockers += _producers(facts, now_ms, last_write_ms)
     order = {"refused": 0, "waits": 1, "check": 2}
-    return tuple(sorted(found, key=lambda blocker: order[blocker.severity]))
+    return tuple(sorted(blockers, key=lambda blocker: order[blocker.severity]))
 
 
 def _command(look: TopicLook, target: int) -> ResizeCommand:
@@ -255,7 +255,7 @@ def _command(look: TopicLook, target: int) -> ResizeCommand:
 
 
 def _keys(facts: TopicFacts) -> Iterator[Blocker]:
-    """What keeps keys where they are. Kafka lets a topic grow whatever that means to keys: then it is to be checked."""
+    """Yield checks about keys that must not move. Kafka admits every growth, whatever happens to keys."""
     if facts.compacted:
         stays = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
         yield Blocker("compacted", "check", f"cleanup.policy is {facts.cleanup_policy!r}: {stays}")

@@ -1,8 +1,8 @@
-"""A sample of a topic's records: where it is taken, what it stands for, and reading it; and the topic on the brokers.
+"""A sample of a topic's records: the choice of offsets, the weights and the reading; and the topic on the brokers.
 
-Assigned partitions are read in bounded stretches, and nothing is committed. No more records are consumed than the
-sample has. (The network carries a little more: brokers answer with whole batches.) Open transactions are read too: what
-counts is where records lie.
+The consumer reads assigned partitions in bounded stretches, and commits nothing. It consumes no more records than the
+sample has. (The network carries a little more: brokers answer with whole batches.) Records of open transactions are
+read too: only their partitions matter.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.reports.session import Session, no_such_topic
 
 READ_TIMEOUT_S = 30.0
-"""For the whole sample; what has not come by then is left out, and reported as unread."""
+"""For the whole sample; the rest is left out, and reported as unread."""
 _BATCH = 500
 _FETCH_BYTES = 1 << 16
-"""A partition's part of one answer; brokers send at least one batch."""
-_HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # it is no member of any group
+"""A partition's part of one response; brokers send at least one batch."""
+_HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer joins no group
 STRETCHES = 4
-"""The places of a partition in which records are read; the newest place gives half of them."""
+"""The number of stretches that are read of a partition; the newest stretch gives half of the records."""
 
 
 class SampledRecord(NamedTuple):
@@ -43,7 +43,7 @@ class SampledRecord(NamedTuple):
     Attributes:
         key: None for a record without one.
         size: bytes of key, value and headers, before compression.
-        timestamp_ms: -1 where it has none.
+        timestamp_ms: -1 for a record without a timestamp.
     """
 
     partition: int
@@ -70,10 +70,10 @@ class Sample:
 
     Attributes:
         count: the topic's number of partitions.
-        asked: the most records there were to be.
-        logs: partition -> its log start and end when the sample was taken; one that could not be asked is missing.
-        recent_from: partition -> the offset at which the newer half of its sample begins.
-        from_start: whether it begins at each log's start, so that its timestamps span all that the topic holds.
+        asked: the requested number of records, an upper bound.
+        logs: partition -> its log start and end when the sample was taken, without partitions that did not answer.
+        recent_from: partition -> the offset at which the newer half of the partition's sample begins.
+        from_start: whether the sample begins at each log's start, so that its timestamps span the whole topic.
         total_records: the offsets that the topic holds.
         sampled_bytes, total_bytes: of key, value and headers, before compression.
         span_ms: the time that the records of the topic span.
@@ -101,13 +101,13 @@ class Sample:
 
     @cached_property
     def weights(self) -> Mapping[int, float]:
-        """Partition -> how many records of it each of its sampled records stands for (>= 1)."""
+        """Partition -> the number of records that each of its sampled records stands for (>= 1)."""
         sampled = Counter(record.partition for record in self.records)
         return {p: max(1.0, self.logs[p].length / n) if p in self.logs else 1.0 for p, n in sampled.items()}
 
     @cached_property
     def span_ms(self) -> int | None:
-        """None where the sample or its timestamps do not say."""
+        """None where the sample does not span the topic, or timestamps are not usable."""
         if not self.from_start:
             return None
         stamps = [record.timestamp_ms for record in self.records if record.timestamp_ms > 0]
@@ -135,17 +135,17 @@ class Sample:
         return stamps[len(stamps) // 2] if stamps and stamps[0] > 0 and stamps[-1] > stamps[0] else None
 
     def is_recent(self, record: SampledRecord) -> bool:
-        """Whether it is in the newer half: by time where all have timestamps, else of its partition."""
+        """Return whether the record is in the newer half: by time where all records have timestamps, else by offset."""
         if self._recent_since_ms is not None:
             return record.timestamp_ms >= self._recent_since_ms
         return record.offset >= self.recent_from.get(record.partition, 0)
 
 
 def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple[Stretch, ...]]:
-    """Return where to read: equal shares of all partitions that hold records, each from several places, oldest first.
+    """Return the stretches to read: equal shares of all partitions with records, from several places, oldest first.
 
-    The others make up for a short partition. The lengths add up to at most ``asked``. The first place is the log's
-    start and the last one ends at its end, so timestamps show what time the topic spans.
+    Longer partitions make up for a short one. The lengths add up to at most ``asked``. The first stretch begins at the
+    log's start and the last one ends at the log's end, so timestamps show the time that the topic spans.
 
     Raises:
         ValueError: ``asked`` is not positive.
@@ -163,12 +163,12 @@ def recent_from(stretches: tuple[Stretch, ...]) -> int:
 
 
 def _quotas(lengths: Mapping[int, int], asked: int) -> dict[int, int]:
-    if asked < len(lengths):  # not even one of each: partitions spread over all
+    if asked < len(lengths):  # fewer records than partitions: choose partitions evenly
         spread = sorted(lengths)
         return {spread[i * len(spread) // asked]: 1 for i in range(asked)}
     quotas: dict[int, int] = {}
     left = asked
-    waiting = sorted(lengths, key=lambda p: (lengths[p], p))  # the shortest first: what they leave goes to the others
+    waiting = sorted(lengths, key=lambda p: (lengths[p], p))  # the shortest first: the others get the rest
     while waiting:
         partition, *waiting = waiting
         quotas[partition] = min(lengths[partition], left // (len(waiting) + 1))
@@ -184,7 +184,7 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
     step = (newest.start - log.start - older) / (STRETCHES - 1)
     starts = [log.start + int(i * step) for i in range(STRETCHES - 1)]
     places = [Stretch(start, start + older) for start in starts] + [newest]
-    if any(after.start < before.end for before, after in pairwise(places)):  # they would overlap: one piece
+    if any(after.start < before.end for before, after in pairwise(places)):  # one stretch where several would overlap
         return (Stretch(log.end - quota, log.end),)
     return tuple(places)
 
@@ -194,10 +194,10 @@ class TopicLook:
     """The topic on the brokers and in the mode log.
 
     Attributes:
-        unknown: what neither says, in words.
-        record: the topic's; None: it was never changed.
-        replaced: the records of all topics that are or were replaced.
-        config: what a controller is taken to be configured with.
+        unknown: the facts that neither returned, in words.
+        record: the topic's record; None: the topic was never changed.
+        replaced: the records of all old topics, whose replacements are in progress or complete.
+        config: the assumed configs of the controller.
     """
 
     facts: TopicFacts
@@ -212,11 +212,12 @@ class TopicLook:
 
 
 def look(session: Session, topic: str) -> TopicLook:
-    """Return the topic, its groups and its producers as brokers describe them, and its record in the mode log, where
-    there is one; what is refused is noted.
+    """Return the topic, its groups and its producers by the brokers, and its record in the mode log, if any.
+
+    A failed request is recorded in ``unknown``.
 
     Raises:
-        RequestRefused: there is no such topic.
+        RequestRefused: the topic does not exist.
         ClusterError: the brokers did not answer.
     """
     cluster = session.cluster
@@ -234,9 +235,9 @@ def look(session: Session, topic: str) -> TopicLook:
         unknown.append(f"Whether the topic is compacted: {policy}.")
         policy = "delete"
     try:
-        found = find_groups(cluster, {topic: range(shape.partition_count)})[topic]
+        groups = find_groups(cluster, {topic: range(shape.partition_count)})[topic]
     except ClusterError as error:
-        found = GroupsFound(doubt=GroupsDoubt(str(error)))
+        groups = GroupsFound(doubt=GroupsDoubt(str(error)))
     wrote = writers(cluster.brokers, logs)
     if logs and not wrote:
         unknown.append("Which producers wrote to it: no leader answers (DescribeProducers needs READ on the topic).")
@@ -262,10 +263,10 @@ def look(session: Session, topic: str) -> TopicLook:
                 )
                 for (_, p), log in logs.items()
             },
-            groups=found.groups,
-            groups_doubt=found.doubt,
-            unclear_groups=found.unclear,
-            stateful_owner=found.stateful_owner,
+            groups=groups.groups,
+            groups_doubt=groups.doubt,
+            unclear_groups=groups.unclear,
+            stateful_owner=groups.stateful_owner,
         ),
         tuple(unknown),
         record,
@@ -286,8 +287,8 @@ def read_sample(
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        count: how many partitions the topic has.
-        logs: the log start and end of those that can be read.
+        count: the topic's number of partitions.
+        logs: the log start and end of the readable partitions.
 
     Raises:
         ClusterError: the topic cannot be read.
@@ -297,8 +298,8 @@ def read_sample(
     deadline_s = clock.monotonic_s() + READ_TIMEOUT_S
     try:
         for place in range(max(map(len, stretches.values()), default=0)):
-            now = {p: all_[place] for p, all_ in stretches.items() if place < len(all_)}
-            reading.read(conf, now, lambda: clock.monotonic_s() < deadline_s)
+            stretches_there = {p: all_[place] for p, all_ in stretches.items() if place < len(all_)}
+            reading.read(conf, stretches_there, lambda: clock.monotonic_s() < deadline_s)
     except KafkaException as error:
         raise cluster_error(f"read topic {topic!r}", error) from error
     return Sample(
@@ -315,12 +316,12 @@ def read_sample(
 
 def _settings() -> dict[str, Any]:
     return {
-        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka wants one; nothing joins it or commits
+        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka requires an id; no client joins or commits
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "isolation.level": "read_uncommitted",
-        "auto.offset.reset": "earliest",  # the log start may have moved on since
+        "auto.offset.reset": "earliest",  # the log start may have advanced since
         "queued.min.messages": 1,
         "fetch.queue.backoff.ms": 10,
         "max.partition.fetch.bytes": _FETCH_BYTES,
@@ -330,7 +331,7 @@ def _settings() -> dict[str, Any]:
 
 
 class _Reading:
-    """The records so far, and partitions of which a part is missing."""
+    """The records so far, and the partitions whose stretches are not complete."""
 
     def __init__(self, topic: str, asked: int) -> None:
         self._topic = topic
@@ -339,13 +340,13 @@ class _Reading:
         self.unread: set[int] = set()
 
     def read(self, conf: Mapping[str, Any], places: Mapping[int, Stretch], in_time: Callable[[], bool]) -> None:
-        """Read one stretch of each partition, by a consumer of its own: a paused one takes a second to resume."""
+        """Read one stretch of each partition, with a new consumer: a paused one takes a second to resume."""
         consumer = Consumer({**conf, **_settings()})
         try:
             consumer.assign([TopicPartition(self._topic, p, place.start) for p, place in sorted(places.items())])
             waiting = {p: place.length for p, place in places.items()}
             while waiting and self._left > 0 and in_time():
-                # No more at a time than the least that any partition still has to give: none gives more than its part.
+                # At most the least number that a partition still lacks, so that no partition exceeds its part.
                 for message in consumer.consume(min(_BATCH, self._left, *waiting.values()), timeout=0.2):
                     partition = message.partition()
                     if self._take(message, places, waiting) and partition is not None:
@@ -356,7 +357,7 @@ class _Reading:
             consumer.close()
 
     def _take(self, message: Message, places: Mapping[int, Stretch], waiting: dict[int, int]) -> bool:
-        """Returns whether the stretch of the message's partition is complete."""
+        """Take a message; return whether the stretch of its partition is complete."""
         partition, offset, error = message.partition(), message.offset(), message.error()
         if error is not None and error.code() not in _HARMLESS:
             raise KafkaException(error)
@@ -366,7 +367,7 @@ class _Reading:
             return False
         if error is not None:
             return error.code() == KafkaError._PARTITION_EOF
-        if offset >= places[partition].end:  # the log is thinner than its offsets
+        if offset >= places[partition].end:  # the log has gaps in its offsets
             return True
         self.records.append(_record(message, partition, offset))
         waiting[partition] -= 1
@@ -377,6 +378,6 @@ def _record(message: Message, partition: int, offset: int) -> SampledRecord:
     key = message.key()
     kind, timestamp_ms = message.timestamp()
     size = len(key or b"") + len(message.value() or b"")
-    with suppress(UnicodeDecodeError, SystemError):  # the client makes text of headers' names, which may be any bytes
+    with suppress(UnicodeDecodeError, SystemError):  # the client decodes header names, which may be any bytes
         size += sum(len(header[0]) + len(header[1] or b"") for header in message.headers() or [])
     return SampledRecord(partition, offset, None if key is None else bytes(key), size, timestamp_ms if kind else -1)

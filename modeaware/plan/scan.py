@@ -35,7 +35,7 @@ from modeaware.cluster.stragglers import read_batches
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, RecordError
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.plan.fleet import Fleet, ScannedTopic, Sizing, make_fleet_plan
-from modeaware.plan.rates import BUSIEST_DAYS, HOURS, LogConfigs, TopicLogs, Window, peak_batches, unread_logs
+from modeaware.plan.rates import BUSIEST_DAYS, HOURS, LogConfigs, TopicLogs, Window, peak_batches, rates, unread_logs
 from modeaware.reports.session import ModeLog, Session
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask
 from modeaware.wire.offsets_for_times import OffsetsForTimes
@@ -82,8 +82,8 @@ def scan(session: Session, chosen: Callable[[str], bool], days: int, sizing: Siz
     ]
     scanner.read_hours({row.topic: row.rates.busiest_days for row in rows})
     if sample:
-        hours = {row.topic: row.rates.busiest_hour for row in make_fleet_plan(fleet, sizing).topics}
-        scanner.sample({row.topic: hour for row in rows if (hour := hours[row.topic]) is not None})
+        with_hours = {row.topic: rates(row.scanned.logs, row.scanned.configs, fleet.window) for row in rows}
+        scanner.sample({name: rate.busiest_hour for name, rate in with_hours.items() if rate.busiest_hour is not None})
     unread = [len(topic.logs.unread) for topic in topics if topic.logs.unread]
     if unread:
         scanner.unseen.append(f"Partitions without a leader that answers: {sum(unread)}, of {len(unread)} topics.")

@@ -1,7 +1,7 @@
-"""The steps of a change: one class each, with its command, its lines, its JSON and what is said once it is done.
+"""The steps of a change: one class each, with its command, its lines, its JSON and its message when done.
 
-A controller admits and carries out the ``command`` of a step; a step without one is the brokers' own work
-(:data:`BrokerStep`), and has ``at_brokers``.
+A controller admits and carries out the ``command`` of a step. A step without a command is a request to the brokers
+(:data:`BrokerStep`), by ``at_brokers``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Create:
 
 @dataclass(frozen=True)
 class AlterConfigs:
-    """Configs to set, and those to remove, so that the cluster's default holds; ``before``: what they are now."""
+    """Configs to set, and configs to remove, for which the cluster's default holds then; ``before``: their values
+    now."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "alter_configs"
@@ -79,7 +80,7 @@ class AlterConfigs:
 
 
 class Resizes:
-    """A step that leads to a number of writable partitions."""
+    """A step that changes the number of writable partitions."""
 
     command: ResizeCommand
 
@@ -93,9 +94,9 @@ class Grow(Resizes):
     """More writable partitions: ``revived`` retired ones first, then ``created`` ones.
 
     Attributes:
-        before: the number of writable ones now.
-        by_controller: the topic has a record in the mode log, so a controller has to do it.
-        minimum: how many replicas of each new partition have to be alive (KIP-409); None: all.
+        before: the number of writable partitions now.
+        by_controller: the topic has a record in the mode log, so a controller carries out the growth.
+        minimum: how many replicas of each new partition must be alive (KIP-409); None: all.
     """
 
     json_also: ClassVar = ("step", "to")
@@ -123,7 +124,7 @@ class Shrink(Resizes):
     """Fewer writable partitions; those from ``command.total_count`` on are retired. The topic stays.
 
     Attributes:
-        before: the number of writable ones now.
+        before: the number of writable partitions now.
     """
 
     json_only: ClassVar = {
@@ -151,7 +152,7 @@ class Shrink(Resizes):
 
 @dataclass(frozen=True)
 class AcceptStateLoss(Resizes):
-    """A shrink in progress, which further groups shall not hold up."""
+    """A shrink in progress, which is not to wait for further groups with state."""
 
     json_also: ClassVar = ("step",)
     step: ClassVar = "accept_state_loss"
@@ -169,7 +170,7 @@ class AcceptStateLoss(Resizes):
 
 @dataclass(frozen=True)
 class Replace:
-    """A new topic in the place of this one, which is deleted in the end, with another number of partitions.
+    """A new topic with another number of partitions in the place of the old one, which is deleted in the end.
 
     Attributes:
         before: the number of writable partitions now.

@@ -1,4 +1,4 @@
-"""A plan in sections, which text and page share, and the text that ``modeaware plan`` prints. Pure."""
+"""A plan in sections, shared by text and page, and the text that ``modeaware plan`` prints. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTH = 80
 _A_ROW, _MOST_DRAWN = 64, 256
 _SEVERITY = {"refused": "REFUSED", "waits": "WAITS  ", "check": "CHECK  "}
 CHOSEN = ">"
-"""The first cell of a row about the target that was asked for."""
+"""The first cell of a row about the requested target."""
 
 
 class Bar(NamedTuple):
@@ -51,7 +51,7 @@ class Section:
 
 
 def sections(plan: ResizePlan) -> list[Section]:
-    """Return all that the plan says; the first title is the plan's own."""
+    """Return the plan's sections; the first title is the plan's own."""
     kept = "" if plan.base == plan.count else f" (of {plan.count})"
     title = f"Topic {plan.topic}: {plan.base}{kept} -> {plan.target} partitions"
     blockers = [f"{_SEVERITY[blocker.severity]}  {blocker.text}" for blocker in plan.blockers]
@@ -99,7 +99,7 @@ def _cell(cell: str | Bar) -> str:
 
 
 def encodable(text: str, encoding: str) -> str:
-    """``text``, with plain characters for its charts where ``encoding`` has none of them."""
+    """Return ``text``, with plain characters for its charts where ``encoding`` lacks the others."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -108,7 +108,7 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def _prose(paragraphs: Sequence[str]) -> list[str]:
-    """Filled lines; what may be copied out of them (options, names of groups) is not broken."""
+    """Return filled lines; words that may be copied (options, names of groups) are not broken."""
     whole = TextWrapper(
         _WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
@@ -116,9 +116,9 @@ def _prose(paragraphs: Sequence[str]) -> list[str]:
 
 
 def _hash_section(plan: ResizePlan) -> Section:
-    """The verdict, and each hash over the topic's count; first what places keys, if over another count."""
-    found, present = plan.recognition, plan.recognition.present
-    shown = sorted(found.evidence, key=lambda each: -each.share) if found.keys else []
+    """Return the verdict, and each hash over the topic's count; first the present placement, if over another count."""
+    recognition, present = plan.recognition, plan.recognition.present
+    shown = sorted(recognition.evidence, key=lambda placement: -placement.share) if recognition.keys else []
     if shown and present is not None and present.over != plan.count:
         shown = [present, *shown]
     rows = [(e.name, str(e.over), Bar(e.share, 32), percent(e.share), percent(e.chance)) for e in shown]
@@ -159,20 +159,20 @@ def _mark(plan: ResizePlan, effect: Effect) -> str:
 def _loads(plan: ResizePlan) -> Section:
     rows = [
         (
-            "now" if effect is plan.now else _mark(plan, effect),
+            "now" if effect is plan.unchanged else _mark(plan, effect),
             str(effect.target),
             load_text(plan, effect.mean_load),
             load_text(plan, max(effect.load)) if effect.load else "?",
             "?" if effect.skew is None else f"{effect.skew:.2f}",
         )
-        for effect in (plan.now, *plan.effects)
+        for effect in (plan.unchanged, *plan.effects)
     ]
-    drawn = [effect.load for effect in (plan.now, plan.chosen) if effect.load]
+    drawn = [effect.load for effect in (plan.unchanged, plan.chosen) if effect.load]
     top, step = max(map(max, drawn)), -(-max(map(len, drawn)) // _MOST_DRAWN)
-    each = "each partition" if step == 1 else f"the most of each {step} partitions"
+    what = "each partition" if step == 1 else f"the most of each {step} partitions"
     notes = [
         "Skew: the most over the mean, 1 is even." + ("" if plan.chosen.load else " Which keys go where is not known."),
-        f"From 0 to {load_text(plan, top)}, {each}, partition 0 first:",
+        f"From 0 to {load_text(plan, top)}, {what}, partition 0 first:",
     ]
     columns = [
         (str(len(load)), [max(load[at : at + step]) / (top or 1) for at in range(0, len(load), step)]) for load in drawn
@@ -200,22 +200,24 @@ def _groups(plan: ResizePlan) -> Section:
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
-"""How often two records of one key lie together, beyond chance, where a rule keeps them so, and where none does."""
+"""How often two records of one key lie together, beyond chance, with a rule that keeps them together, and without."""
 _MUCH_UNEXPLAINED = 0.05
 _CERTAIN = -6.0
 _LEAST_ODDS = -12
 
 
 def sample_text(plan: ResizePlan) -> list[str]:
-    """What was read."""
-    sample, found = plan.sample, plan.recognition
+    """Return the size of the sample, in sentences."""
+    sample, recognition = plan.sample, plan.recognition
     read = f"{number(len(sample.records))} of {number(sample.total_records)}"
     if plan.counted is not None:
         read = f"Counted, each one: {number(plan.counted.records)}"
     span = "" if plan.span_ms is None else f", written over {duration(plan.span_ms)}"
     lines = [
-        f"{read} records{span}: {number(found.keyed)} with a key ({number(found.keys)} different keys), "
-        f"{number(found.null)} without" + (f", {number(found.empty)} with an empty one" if found.empty else "") + "."
+        f"{read} records{span}: {number(recognition.keyed)} with a key ({number(recognition.keys)} different keys), "
+        f"{number(recognition.null)} without"
+        + (f", {number(recognition.empty)} with an empty one" if recognition.empty else "")
+        + "."
     ]
     if plan.counted is not None:
         lines.append(f"Which hashes to try was seen in {number(len(sample.records))} of them.")
@@ -225,15 +227,15 @@ def sample_text(plan: ResizePlan) -> list[str]:
 
 
 def verdict_text(plan: ResizePlan) -> list[str]:
-    """Which hash placed the keys, and how sure that is."""
-    found, present = plan.recognition, plan.recognition.present
-    return (_nothing_text(plan) if present is None else _found_text(plan, present)) + _null_text(found)
+    """Return which hash placed the keys, and how certain that is."""
+    recognition, present = plan.recognition, plan.recognition.present
+    return (_nothing_text(plan) if present is None else _found_text(plan, present)) + _null_text(recognition)
 
 
 def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
-    found = plan.recognition
-    if found.verdict == "mixed":
-        rules = dict.fromkeys(each.name for each in found.placements)
+    recognition = plan.recognition
+    if recognition.verdict == "mixed":
+        rules = dict.fromkeys(placement.name for placement in recognition.placements)
         names = " and ".join(f"{name} ({PLACERS[name].clients})" for name in rules)
         disagree = (
             f"Keys are placed by {len(rules)} different rules: {names}. Producers disagree, or did once, so equal keys "
@@ -242,15 +244,19 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
         lines = [disagree]
     else:
         lines = [f"Keys are placed by {present.name}, the hash of {PLACERS[present.name].clients}."]
-    lines += [_placement_text(each, rest=place > 0) for place, each in enumerate(found.placements)]
-    if found.unexplained > _MUCH_UNEXPLAINED:
+    lines += [_placement_text(placement, rest=place > 0) for place, placement in enumerate(recognition.placements)]
+    if recognition.unexplained > _MUCH_UNEXPLAINED:
         lines.append(
-            f"{percent(found.unexplained)} lie elsewhere: in partitions that producers name, or by another rule. What "
-            f"follows takes them for keys of {present.name}."
+            f"{percent(recognition.unexplained)} lie elsewhere: in partitions that producers name, or by another rule. "
+            f"What follows takes them for keys of {present.name}."
         )
-    older = [each for each in found.placements if each.name == present.name and each.over < present.over]
-    for each in older:
-        lines.append(f"The topic has grown from {each.over} to {present.over} partitions: older records show it.")
+    older = [
+        placement
+        for placement in recognition.placements
+        if placement.name == present.name and placement.over < present.over
+    ]
+    for placement in older:
+        lines.append(f"The topic has grown from {placement.over} to {present.over} partitions: older records show it.")
     if present.over < plan.count:
         lines.append(
             f"Recent records are placed over {present.over} of the {plan.count} partitions (was it shrunk, or has it "
@@ -260,7 +266,7 @@ def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
 
 
 def target_text(plan: ResizePlan) -> str:
-    """The target that was asked for, in a sentence, and better ones where there are."""
+    """Return the effect of the requested target, in a sentence."""
     effect = plan.chosen
     text = f"{plan.base} -> {plan.target}: "
     if effect.keys is None:
@@ -275,7 +281,7 @@ def target_text(plan: ResizePlan) -> str:
 
 
 def share_text(share: Share | None) -> str:
-    """``24.9 % ±0.8``; without a margin where all was counted; ``?`` where it is not known."""
+    """Return ``24.9 % ±0.8``; without a margin where every record was counted; ``?`` for an unknown share."""
     if share is None:
         return "?"
     if share.value in (0.0, 1.0) or share.margin == 0:
@@ -284,12 +290,12 @@ def share_text(share: Share | None) -> str:
 
 
 def percent(share: float) -> str:
-    """``24.9 %``."""
+    """Return ``24.9 %``."""
     return f"{100 * share:.0f} %" if share in (0.0, 1.0) else f"{100 * share:.1f} %"
 
 
 def sure_text(placement: Placement) -> str:
-    """How sure, by the odds that keys placed in another way would match as often."""
+    """Return the certainty, by the odds that keys placed in another way would match as often."""
     exponent = max(_LEAST_ODDS, round(placement.log10_odds))
     below = " below" if placement.log10_odds < _LEAST_ODDS else ""
     word = "certain" if placement.log10_odds <= _CERTAIN else "likely"
@@ -297,7 +303,7 @@ def sure_text(placement: Placement) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes: ``1.2 MB``."""
+    """Return bytes as ``1.2 MB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
@@ -306,13 +312,13 @@ def size(value: float) -> str:
 
 
 def load_text(plan: ResizePlan, load: float) -> str:
-    """A partition's load: a rate where timestamps tell, else bytes held."""
-    rate = plan.now.per_s(load)
+    """Return a partition's load: a rate where timestamps allow, else bytes held."""
+    rate = plan.unchanged.per_s(load)
     return size(load) if rate is None else f"{size(rate)}/s"
 
 
 def duration(span_ms: int) -> str:
-    """``3 d 4 h``, ``12 min``, ``4 s``, ``90 ms``."""
+    """Return a time as ``3 d 4 h``, ``12 min``, ``4 s`` or ``90 ms``."""
     seconds = span_ms // 1000
     if seconds < 120:
         return f"{seconds} s" if seconds >= 10 else f"{span_ms} ms"
@@ -331,38 +337,38 @@ def _placement_text(placement: Placement, *, rest: bool) -> str:
 
 
 def _nothing_text(plan: ResizePlan) -> list[str]:
-    found, count = plan.recognition, plan.count
-    if found.keyed == 0:
+    recognition, count = plan.recognition, plan.count
+    if recognition.keyed == 0:
         of = "" if plan.counted is not None else " of the sample"
-        return [f"No record{of} has a key{', but an empty one' if found.empty else ''}: no hash shows."]
+        return [f"No record{of} has a key{', but an empty one' if recognition.empty else ''}: no hash shows."]
     if count < 2:
         return ["There is one partition only: every hash puts all keys there."]
-    if found.verdict == "unknown":
-        return [f"Not known: {number(found.keys)} different keys are too few to tell hashes apart."]
+    if recognition.verdict == "unknown":
+        return [f"Not known: {number(recognition.keys)} different keys are too few to tell hashes apart."]
     return [
         f"None of these: {', '.join(PLACERS)}. None explains even a quarter of the keys beyond chance.",
-        _together_text(found, count),
+        _together_text(recognition, count),
     ]
 
 
-def _together_text(found: Recognition, count: int) -> str:
-    if found.together is None:
+def _together_text(recognition: Recognition, count: int) -> str:
+    if recognition.together is None:
         return "Too few keys occur more than once to say whether a key stays in one partition."
-    seen = f"Two records of one key lie in one partition in {percent(found.together)} of cases"
-    if _apart(found, count):
+    seen = f"Two records of one key lie in one partition in {percent(recognition.together)} of cases"
+    if _apart(recognition, count):
         return (
             f"{seen}: keys are not kept together (round-robin, random or sticky), so a change of the count takes no "
             "order from them."
         )
     kept = "another rule places them, such as a partitioner of your own"
-    if _beyond_chance(found.together, count) < _KEPT:
+    if _beyond_chance(recognition.together, count) < _KEPT:
         kept = "keys are kept together in part, by another rule or by one that has changed"
     return f"{seen}: {kept}. Which keys would move is that rule's business."
 
 
-def _apart(found: Recognition, count: int) -> bool:
-    """Whether it is sure that records of a key lie anywhere."""
-    return found.together is not None and _beyond_chance(found.together, count) <= _NOT_KEPT
+def _apart(recognition: Recognition, count: int) -> bool:
+    """Return whether records of a key certainly lie anywhere."""
+    return recognition.together is not None and _beyond_chance(recognition.together, count) <= _NOT_KEPT
 
 
 def _beyond_chance(together: float, count: int) -> float:
@@ -370,10 +376,10 @@ def _beyond_chance(together: float, count: int) -> float:
 
 
 def _unknown_text(plan: ResizePlan) -> str:
-    found = plan.recognition
-    if found.keyed == 0:
+    recognition = plan.recognition
+    if recognition.keyed == 0:
         return "no keys, so none move."
-    if found.verdict == "none" and _apart(found, plan.count):
+    if recognition.verdict == "none" and _apart(recognition, plan.count):
         return "keys are not kept together now, so none has an order to lose."
     return (
         "which keys move is not known. Of any hash taken modulo the count it would be "
@@ -381,12 +387,12 @@ def _unknown_text(plan: ResizePlan) -> str:
     )
 
 
-def _null_text(found: Recognition) -> list[str]:
-    if found.null == 0:
+def _null_text(recognition: Recognition) -> list[str]:
+    if recognition.null == 0:
         return []
-    if found.nulls_hashed:
+    if recognition.nulls_hashed:
         return ["Records without a key are hashed like an empty one: they all lie in one partition."]
-    if found.null_home is not None:
+    if recognition.null_home is not None:
         why = "producers name it, or hash them like an empty key (librdkafka's consistent, murmur2 and fnv1a do)"
-        return [f"Records without a key all lie in partition {found.null_home}: {why}."]
+        return [f"Records without a key all lie in partition {recognition.null_home}: {why}."]
     return ["Records without a key go anywhere; they are counted as even load."]

@@ -1,8 +1,9 @@
-"""The drain certificate: what lets the records of retired partitions, or a topic that is replaced, go, in a form that
-others can check.
+"""The drain certificate: the proof that permits the deletion of the records of retired partitions, or of an old topic,
+in a form that others can check.
 
-It holds what the mode log says (seal, leader epoch, proof, waivers), the same looked up live, a verdict for each
-partition, and for each figure the command of Kafka's own tools that shows it. Pure, but for :func:`take_certificate`.
+The certificate holds the mode log's facts (seal, leader epoch, proof, waivers), the same facts looked up live, a
+verdict for each partition, and for each figure the command of Kafka's own tools that shows it. Pure, except
+:func:`take_certificate`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from modeaware.lifecycle.report import PartitionReport, TopicReport, report_topi
 from modeaware.lifecycle.seal import seal_broken_by
 from modeaware.lifecycle.state import moving
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord, replaced
 from modeaware.modes import format_ranges
 from modeaware.reports.groups import look_at_groups
-from modeaware.reports.session import Session, no_such_topic
+from modeaware.reports.session import ModeLog, Session, no_such_topic
 
 SCHEMA_VERSION = 1
 DRAINED, RECLAIMED, DELETED, NOT_DRAINED = "drained", "reclaimed", "deleted", "not drained"
@@ -38,10 +39,10 @@ _GROUP_TOOLS = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-grou
 
 @dataclass(frozen=True)
 class KafkaCommand:
-    """A command of Kafka's own tools (add --command-config where the cluster needs it), and what it prints.
+    """A command of Kafka's own tools (add --command-config where the cluster needs it), and its output.
 
     Attributes:
-        what: what it shows.
+        what: the fact that the command shows.
     """
 
     what: str
@@ -51,11 +52,11 @@ class KafkaCommand:
 
 @dataclass(frozen=True)
 class LivePartition:
-    """More of a partition and its groups, as the brokers show them now.
+    """The brokers' current facts of a partition and its groups.
 
     Attributes:
-        sealed_epoch_ends_at: where the leader's log ends for the leader epoch of the seal, if that is not the present.
-        groups: group -> kind and committed offset, both null for a group the brokers do not list.
+        sealed_epoch_ends_at: where the leader's log ends for the seal's leader epoch, if that is a past epoch.
+        groups: group -> kind and committed offset, both null for a group that the brokers do not list.
     """
 
     last_stable_offset: int
@@ -66,12 +67,12 @@ class LivePartition:
 
 @dataclass(frozen=True)
 class ProofReport:
-    """What the record keeps of the proof by which groups had read a partition to its seal.
+    """The record's part of the proof that groups had read a partition to its seal.
 
     Attributes:
-        groups: how many had committed an offset there.
-        lowest_offset: the lowest of these offsets: the seal, or one below it with nothing in between that the group
-            would receive.
+        groups: how many groups had committed an offset at the seal.
+        lowest_offset: the lowest of these offsets: the seal, or an offset below the seal with nothing in between that
+            the group would receive.
     """
 
     groups: int
@@ -84,11 +85,11 @@ class PartitionCertificate(PartitionReport):
 
     Attributes:
         proof: null for a partition that held no record, or that is not None yet.
-        reason: the code of what holds the partition up, by the record.
+        reason: the code of the record's reason why the partition waits.
         checked_now: looked up live, like log_start and log_end.
-        verdict: drained, reclaimed (its records are gone), deleted (with its topic, which was replaced), or "not
-            drained: " and why.
-        verdict_reason: the code of that.
+        verdict: drained, reclaimed (its records are deleted), deleted (with its topic, which was replaced), or "not
+            drained: " and the reason.
+        verdict_reason: the code of the verdict's reason.
         check_with: commands of Kafka's own tools that show the same.
     """
 
@@ -107,15 +108,16 @@ class Certificate(TopicReport):
 
     Attributes:
         recorded_ms: when the record of the topic was written.
-        required_groups: those that used the topic, or were registered, when the shrink was admitted, or at the switch.
+        required_groups: the groups that used the topic, or were registered, when the shrink was admitted, or at the
+            switch.
         drained_groups: the groups whose committed offsets proved that partitions were read to their seals; null: the
             record had no room for their names.
-        not_recorded: what the record no longer has of the proofs.
-        partitions: those that are retired.
+        not_recorded: the parts of the proofs that the record no longer has.
+        partitions: the retired partitions.
         checked_ms: when the groups, the logs and the fence were looked up.
         rules_in_force: the operators' rules about groups, with their reasons.
-        fence_proved_now: partitions of a replaced topic whose leader refuses a probe, and whose replicas in sync
-            all have the fence's configs; null: not known, which takes the right to WRITE to the topic.
+        fence_proved_now: partitions of an old topic whose leader refuses a probe, and whose replicas in sync all have
+            the fence's configs; null: unknown, because the check needs the right to WRITE to the topic.
         check_with: commands of Kafka's own tools that show the fence, and the groups that have moved.
     """
 
@@ -136,17 +138,21 @@ class Certificate(TopicReport):
 
     @property
     def all_drained(self) -> bool:
-        """Whether every partition is drained or reclaimed, and a topic that is replaced let go behind its fence."""
-        return self.objection is None and all(each.verdict in (DRAINED, RECLAIMED, DELETED) for each in self.partitions)
+        """Whether every partition is drained or reclaimed, and an old topic is released and fenced."""
+        return self.objection is None and all(
+            partition.verdict in (DRAINED, RECLAIMED, DELETED) for partition in self.partitions
+        )
 
     @property
     def objection(self) -> str | None:
-        """Why a topic that is replaced is not let go, or its fence is not proved."""
-        now = self.replacement
-        if now is None:
+        """Why an old topic is not released, or its fence is not proved."""
+        replacement = self.replacement
+        if replacement is None:
             return None
-        if now.let_go_ms is None:
-            return f"not let go: {reasons.text(now.reason) if now.reason is not None else 'in progress'}"
+        if replacement.let_go_ms is None:
+            return (
+                f"not let go: {reasons.text(replacement.reason) if replacement.reason is not None else 'in progress'}"
+            )
         proved = self.fence_proved_now
         open_now = [p.partition for p in self.partitions if proved is not None and p.partition not in proved]
         if not open_now:
@@ -155,9 +161,14 @@ class Certificate(TopicReport):
 
     @property
     def not_checked(self) -> str | None:
-        """What could not be looked up; that alone makes no verdict."""
-        now = self.replacement
-        if now is None or now.fence == "none" or now.let_go_ms is None or now.gone_ms is not None:
+        """The check that could not be made, in words; it alone decides no verdict."""
+        replacement = self.replacement
+        if (
+            replacement is None
+            or replacement.fence == "none"
+            or replacement.let_go_ms is None
+            or replacement.gone_ms is not None
+        ):
             return None
         if self.fence_proved_now is not None:
             return None
@@ -166,10 +177,10 @@ class Certificate(TopicReport):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made of: a topic's record, and what the cluster shows now (at ``checked_ms``).
+    """The input of a certificate: a topic's record, and the cluster's facts at ``checked_ms``.
 
-    ``requirement`` is what a drain waits for now, ``rules`` those of any topic, ``bootstrap_server`` for the commands.
-    ``fence`` is looked up for a topic that is replaced.
+    ``requirement`` has the groups that a drain waits for now, ``rules`` the rules of all topics, ``bootstrap_server``
+    is for the commands. ``fence`` is looked up for an old topic.
     """
 
     record: TopicRecord
@@ -182,31 +193,51 @@ class Evidence:
     fence: FenceFacts | None = None
 
     def requirement_for(self, retired: RetiredPartition) -> Requirement:
-        """Return the groups one partition waits for: what was evacuated stays so."""
+        """Return the groups that one partition waits for; a complete evacuation needs no more proof."""
         return still_reading(self.requirement, self.record.replacing, self.facts).of(retired)
 
 
 def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
-    """Return the certificate of a topic's retired partitions, or of some; RequestRefused: one that is not retired."""
+    """Return the certificate of a topic's retired partitions, or of some; RequestRefused where one is not retired.
+
+    Where nothing of the topic is retired, it is the certificate of the topic that :func:`deleted_before` returns.
+    """
     log = session.read_log()
     rules = log.rules
     shape = session.cluster.shape(topic)
     record = log.deleted(topic) if shape is None else log.record(topic, shape.topic_id)
     if shape is None and record is None:
         raise no_such_topic(topic, session.cluster.topic_names(), log)
+    if shape is not None and (record is None or not record.retired):
+        record = deleted_before(log, topic, shape.topic_id) or record
     chosen = _retired(topic, record, partitions)
     assert record is not None
-    (facts,) = look_at_groups(session.observer(), [Look(topic, record)], rules)
+    (facts,) = look_at_groups(session.observer(), [Look(record.topic, record)], rules)
     if isinstance(facts, ClusterError):
         raise facts
+    if facts.topic_id not in (None, record.topic_id):  # its groups are those of another topic
+        facts = replace(facts, groups={}, groups_doubt=None, unclear_groups={})
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
     cluster_id = str(described.cluster_id)
     evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
-    if (now := is_followed(record)) is not None and now.has_fence:
-        evidence = replace(evidence, fence=fences(session.cluster.brokers, [topic]).get(topic))
+    replacement = is_followed(record)
+    if replacement is not None and replacement.has_fence and facts.topic_id == record.topic_id:
+        evidence = replace(evidence, fence=fences(session.cluster.brokers, [record.topic]).get(record.topic))
     return certificate(evidence, chosen)
+
+
+def deleted_before(log: ModeLog, topic: str, topic_id: str) -> TopicRecord | None:
+    """Return the record of the deleted topic that had the name ``topic`` before the one of ``topic_id``; else of the
+    deleted topic that this one has replaced.
+
+    After a rename back there is the first while the topic between the two exists, and the second from then on.
+    """
+    if (earlier := log.deleted(topic)) is not None:
+        return earlier
+    before = (each for each in replaced(log.replaced) if each.replacement.successor_id == topic_id)
+    return next((record for record, now in before if record.is_alias and now.deleting_ms is not None), None)
 
 
 def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
@@ -214,7 +245,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
     record, report = evidence.record, report_topic(evidence.record, evidence.facts, evidence.requirement, partitions)
     checked_ms = evidence.checked_ms
     about = {
-        "partitions": tuple(_partition(each, evidence) for each in report.partitions),
+        "partitions": tuple(_partition(partition_report, evidence) for partition_report in report.partitions),
         "cluster_id": evidence.cluster_id,
         "controller_epoch": record.controller_epoch,
         "recorded_ms": record.changed_ms,
@@ -229,7 +260,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
 
 
 def _not_recorded(record: TopicRecord, partitions: Sequence[int]) -> tuple[str, ...]:
-    """Return what the record does not keep of the proofs of these partitions: its room is limited."""
+    """Return the parts of these partitions' proofs that the record lacks, because its size is limited."""
     if not any(record.retired[p].drained_by for p in partitions):
         return ()
     names = () if record.drained_groups is not None else ("the names of the groups that proved the drains",)
@@ -249,10 +280,10 @@ def _topic_commands(evidence: Evidence) -> tuple[KafkaCommand, ...]:
         configs = ["kafka-configs.sh", *server, "--describe", "--entity-type", "topics", "--entity-name", record.topic]
         expect = " and ".join(f"{name}={value}" for name, value in FENCE_CONFIGS.items())
         commands.append(_command("brokers refuse data for the topic", configs, expect))
-    if (now := moving(record)) is not None:
+    if (replacement := moving(record)) is not None:
         for name in evidence.requirement.waited_for(evidence.facts.groups):
             offsets = [_group_tool(name, evidence), *server, "--describe", "--offsets", "--group", name]
-            expect = f"for each of the {now.num_partitions} partitions of {now.successor} an offset"
+            expect = f"for each of the {replacement.num_partitions} partitions of {replacement.successor} an offset"
             commands.append(_command(f"group {name} has moved", offsets, expect))
     return tuple(commands)
 
@@ -263,11 +294,11 @@ def _group_tool(group: str, evidence: Evidence) -> str:
 
 
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
-    """Return the verdict on a retired partition by what the cluster shows now: ``(verdict, reason code)``.
+    """Return the verdict on a retired partition by the cluster's current facts: ``(verdict, reason code)``.
 
-    ``deleted``: by a controller, with its topic; the record still has the proof. ``reclaimed``: no record below the
-    seal is left that a group would be given, and none came after it. ``drained``: every group that is required has
-    consumed all of it. Else ``not drained``, and the reason.
+    ``deleted``: a controller deleted the partition with its topic; the record still has the proof. ``reclaimed``: no
+    record below the seal is left that a group would receive, and none came after the seal. ``drained``: every required
+    group has consumed the whole partition. Else ``not drained``, and the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if _is_deleted(evidence):
@@ -289,8 +320,8 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
 
 
 def _is_deleted(evidence: Evidence) -> bool:
-    now = evidence.record.replacement
-    return now is not None and now.gone_ms is not None and now.deleting_ms is not None
+    replacement = evidence.record.replacement
+    return replacement is not None and replacement.gone_ms is not None and replacement.deleting_ms is not None
 
 
 def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCommand, ...]:
@@ -302,7 +333,7 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
     offsets = ("kafka-get-offsets.sh", *server, "--topic-partitions", where)
     at_seal = verdict == RECLAIMED and retired.reclaim_offset == seal
     start = f"{where}:{seal}" if at_seal else f"{where}: and an offset of {seal} or less"
-    found = [
+    commands = [
         _command("the end of the log is the seal", [*offsets, "--time", "latest"], f"{where}:{seal}"),
         _command("the start of the log", [*offsets, "--time", "earliest"], start),
     ]
@@ -312,10 +343,10 @@ def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCo
         expect = f"for partition {partition} of {record.topic} an offset of {offset} or more"
         expect += some if retired.drained_by < len(provers) else ""
         arguments = [_group_tool(group, evidence), *server, "--describe", "--offsets", "--group", group]
-        found.append(_command(f"group {group} has consumed it", arguments, expect))
+        commands.append(_command(f"group {group} has consumed it", arguments, expect))
     read = ["kafka-console-consumer.sh", *server, "--topic", record.topic, "--partition", str(partition)]
     read += ["--offset", str(seal), "--timeout-ms", "5000"]
-    return (*found, _command("no record at or after the seal", read, "Processed a total of 0 messages"))
+    return (*commands, _command("no record at or after the seal", read, "Processed a total of 0 messages"))
 
 
 def _command(what: str, arguments: Sequence[str], expect: str) -> KafkaCommand:
@@ -367,7 +398,7 @@ def _required(requirement: Requirement) -> set[str]:
 
 
 def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
-    """Groups whose offsets are to be checked, with the least each must have: the proof, else what is required now."""
+    """Return the groups to check, with the least offset of each: by the proof, else by the current requirement."""
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if (recorded := _proof(retired)) is not None:
         return dict.fromkeys(evidence.record.drained_groups or (), recorded.lowest_offset)

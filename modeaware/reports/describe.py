@@ -17,6 +17,7 @@ from modeaware.lifecycle.report import (
     ReplacementReport,
     ShrinkReport,
     TopicReport,
+    groups_left,
     report_topic,
     waits_for,
 )
@@ -162,16 +163,7 @@ def _change_lines(topic: TopicDescription) -> list[str]:
 
 
 def _replacement_lines(now: ReplacementReport) -> list[str]:
-    times = {
-        "requested": now.requested_ms,
-        "announced": now.announced_ms,
-        "switched": now.switched_ms,
-        "fenced": now.fenced_ms,
-        "let go": now.let_go_ms,
-        "gone" if now.deleting_ms is None else "deleted": now.gone_ms,
-        "undone": now.undone_ms,
-    }
-    since = ", ".join(f"{word} {utc(ms)}" for word, ms in times.items() if ms is not None)
+    since = ", ".join(f"{word} {utc(ms)}" for word, ms in now.events)
     known = f"id {now.successor_id}, " if now.successor_id is not None else ""
     lines = [f"Replaced by {now.successor} ({known}{now.num_partitions} partitions): {since}"]
     if now.fence != "config":
@@ -232,24 +224,12 @@ def _group_lines(topic: TopicDescription) -> list[str]:
     if topic.deletion is not None and topic.deletion.accept_state_loss:
         lines.append(f"Loss of state accepted: {', '.join(topic.deletion.accept_state_loss)}")
     if through := [group.group for group in topic.groups if group.let_through]:
-        lines.append(f"Let through: {', '.join(through)}")
-    lines += [f"Not let through: {group.group}: {group.gate}" for group in topic.groups if group.gate is not None]
-    if topic.looks_within_ms is not None:
-        lines += [
-            f"Still to read: {group.group}: {number(group.behind)} records of partitions {format_ranges(group.holding)}"
-            for group in topic.groups
-            if group.required and group.gate is None and group.behind
-        ]
-        lines.append(next_look_text(topic.looks_within_ms))
+        lines.append(f"Gate open to: {', '.join(through)}")
+    lines += [line[0].upper() + line[1:] for line in groups_left(topic)]
     lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]
     if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
         lines.append(f"Which groups use it is not certain: {topic.groups_doubt}")
     return lines
-
-
-def next_look_text(within_ms: int) -> str:
-    """Return when a controller checks again how far groups have read."""
-    return f"The active controller checks these groups again within {duration_text(within_ms)}"
 
 
 def _appearance(p: PartitionReport) -> Hashable:

@@ -1,7 +1,7 @@
-"""Which groups a drain of a topic waits for now, and why: what ``modeaware groups`` shows.
+"""Which groups a drain of a topic waits for now, and why: the output of ``modeaware groups``.
 
-The functions that decide (:mod:`modeaware.lifecycle.drain`) say so, from facts gathered as the controller gathers them.
-Pure but for :func:`look_at_groups` and :func:`look_at_topics`.
+The controller's own functions decide (:mod:`modeaware.lifecycle.drain`), by facts gathered as the controller gathers
+them. Pure, except :func:`look_at_groups` and :func:`look_at_topics`.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _BECAUSE = {
 
 @dataclass(frozen=True, kw_only=True)
 class GroupReport(GroupProgress):
-    """One group, as a drain of one topic sees it.
+    """One group in the drain of one topic.
 
     Attributes:
-        state_loss_accepted: the change names it as one that may lose state.
-        because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (it uses the
-            topic now), registered (by a rule), evacuation (its commits prove the evacuation of a compacted topic),
-            ignored (not waited for until it commits).
-        held_up: retired partition -> reason code for which the group holds it up.
-        to_do: what has to be done for it to come to the successor; null: nothing.
+        state_loss_accepted: the change names the group as one that may lose state.
+        because: a list of noted (when the shrink was admitted, or at the switch of a replacement), using (the group
+            uses the topic now), registered (by a rule), evacuation (the group's commits prove the evacuation of a
+            compacted topic), ignored (not waited for until the group commits).
+        held_up: retired partition -> reason code for which the partition waits for the group.
+        to_do: the steps that move the group to the new topic; null: none.
     """
 
     json_also: ClassVar = (*GroupProgress.json_also, "to_do")
@@ -65,7 +65,7 @@ class GroupReport(GroupProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class TopicGroups(TopicReport):
-    """One topic, with its retired partitions; ``rules`` are those in force for it."""
+    """One topic, with its retired partitions; ``rules`` are the rules in force for the topic."""
 
     groups: tuple[GroupReport, ...]
     rules: tuple[GroupRule, ...] = field(metadata={"json": None})
@@ -95,11 +95,11 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class GroupsReport:
-    """What ``modeaware groups list`` shows.
+    """The output of ``modeaware groups list``.
 
     Attributes:
-        topics: the topic that was named, else all in a change.
-        rules: all of them, expired ones too.
+        topics: the named topic, else all topics in a change.
+        rules: all rules, expired ones too.
     """
 
     topics: tuple[TopicGroups, ...]
@@ -114,9 +114,9 @@ class GroupsReport:
 
 @dataclass(frozen=True)
 class GroupSituation:
-    """The rules; and record and facts of each topic that was looked at, by which a rule can be tried out.
+    """The rules, and the record and facts of each topic in the snapshot, by which a rule can be tried out.
 
-    ``moved``: topic id -> the groups that are let through to its new topic.
+    ``moved``: id of an old topic -> the groups that may read its new topic.
     """
 
     rules: tuple[GroupRule, ...]
@@ -141,12 +141,13 @@ class GroupSituation:
 def look_at_topics(
     session: Session, topic: str | None, wanted: Callable[[str], bool] = lambda topic: True
 ) -> GroupSituation:
-    """Look at one topic; None: at all that are in a change, leaving out those that cannot be looked at.
+    """Take a snapshot of one topic; None: of all topics in a change, without those whose snapshot fails.
 
-    Groups are listed once, and only where there is a topic to look at.
+    Groups are listed once, and only where there is a topic.
 
     Args:
-        wanted: selects among topics in a change, by name: a look takes a tenth of a second, and hundreds may be due.
+        wanted: selects among topics in a change, by name: a snapshot of one takes a tenth of a second, and there may be
+            hundreds.
     """
     log = session.read_log()
     rules = log.rules
@@ -169,15 +170,15 @@ def look_at_topics(
 def look_at_groups(
     observer: Observer, looks: Sequence[Look], rules: Sequence[GroupRule]
 ) -> list[TopicFacts | ClusterError]:
-    """Return the facts of topics' retired partitions, of the topics that groups are to move to, and of all groups
-    whether or not a change is in progress."""
-    found = observer.observe_all(looks, rules, before_due=True)
+    """Return the facts of topics' retired partitions, of their new topics, and of all groups, whether or not a change
+    is in progress."""
+    facts_by_look = observer.observe_all(looks, rules, before_due=True)
     settled = [topic for topic, record, *_ in looks if record is not None and not in_progress(record)]
-    after = {topic: now.successor for topic, record, *_ in looks if (now := moving(record)) is not None}
+    after = {topic: replacement.successor for topic, record, *_ in looks if (replacement := moving(record)) is not None}
     names = list(dict.fromkeys((*settled, *after.values())))
     whole = dict(zip(names, observer.observe_all([Look(name, None) for name in names], rules), strict=True))
     seen: list[TopicFacts | ClusterError] = []
-    for (topic, *_), facts in zip(looks, found, strict=True):
+    for (topic, *_), facts in zip(looks, facts_by_look, strict=True):
         every, successor = whole[topic] if topic in settled else facts, whole[after[topic]] if topic in after else None
         if isinstance(successor, ClusterError):
             seen.append(successor)
@@ -197,7 +198,7 @@ def report_groups(
     now_ms: int,
     moved: Moved | None = None,
 ) -> TopicGroups:
-    """Report every group that is required, or that uses the topic, with what it has to read of retired partitions."""
+    """Report every group that is required, or that uses the topic, with its unread offsets of retired partitions."""
     record = current_record(record, facts.topic, facts.topic_id or "", facts.partition_count)
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     noted = set(record.required_groups) if in_progress(record) else set()
@@ -209,7 +210,7 @@ def report_groups(
         name = group.group
         registered = any(rule.matches(name) for rule in requirement.registered)
         why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered), (EVACUATION, group.evacuates)]
-        # A partition that waits for no group is spared nothing by a waiver.
+        # A waiver has no effect on a partition that waits for no group.
         waivers = {p: rule for p, rule in group.waivers.items() if drains(p, record)}
         of_group = GroupReport(
             **vars(replace(group, waivers=waivers)),
@@ -263,7 +264,7 @@ def _blocks(group: GroupReport) -> str:
     if group.to_do is not None:
         parts.append(group.to_do)
     if group.gate is not None:
-        parts.append(f"not let through to the new topic: {group.gate}")
+        parts.append(group.gate)
     if group.stateful and group.state_loss_accepted:
         parts.append("the loss of its state is accepted")
     return "; ".join(parts) or "no"
@@ -307,7 +308,11 @@ def rule_text(rule: GroupRule) -> str:
 
 
 def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver: GroupRule) -> list[str]:
-    """Return what a waiver gives up: per topic (without and with it) the groups it frees, and what they left unread."""
+    """Return the effect of a waiver, per topic: the groups that are no longer waited for, and their unread offsets.
+
+    Args:
+        before, after: the topics without and with the waiver.
+    """
     lines = []
     for topic, waived in zip(before, after, strict=True):
         if waiver in waived.rules:

@@ -12,11 +12,11 @@ from modeaware.endpoint.changes import AclOperation
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional id"
 EVERY = "*"
 SHORT_LIVED = ("modeaware-control-records", "modeaware-stragglers")
-"""The groups of consumers that look at single records and commit nothing."""
+"""The groups of consumers that read single records and commit nothing."""
 
 
 class Role(Enum):
-    """Who connects to the cluster."""
+    """The role of a user on the cluster."""
 
     CLIENT = "client"
     CONTROLLER = "controller"
@@ -25,13 +25,13 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Scope:
-    """What a check is about.
+    """The subject of a check.
 
     Attributes:
-        topics: those to be shrunk, or used by a client; none: they stay unknown.
-        groups: those that use the topics; of a client: its own, which makes it a consumer.
-        transactional_ids: a client's own.
-        successors: the names of topics that are to be created in the place of ``topics``.
+        topics: the topics to shrink, or the topics of a client; empty: unknown.
+        groups: the groups that use the topics; for a client its own group, which makes the client a consumer.
+        transactional_ids: the client's own.
+        successors: the names of the new topics that are to replace ``topics``.
         closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be visible.
         mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms``.

@@ -61,7 +61,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """One answer; ``detail`` is empty where there is nothing to add."""
+    """One answer; ``detail`` may be empty."""
 
     state: State
     detail: str = ""
@@ -272,7 +272,7 @@ class _Questions:
         return _granted(need.operation in operations)
 
     def _judged(self, request: Any, code: Callable[[Any], int], refused: int) -> Verdict:
-        """By whether the request is refused for want of the right."""
+        """Judge by whether the brokers reject the request for lack of the right."""
         answer = self._answer(request)
         if isinstance(answer, ClusterError):
             return Verdict(State.UNKNOWN, str(answer))
@@ -358,14 +358,14 @@ class Settings:
         return Verdict(State.PASS, detail)
 
     def _session(self) -> Verdict:
-        """Whether the brokers take members of the election with this session timeout."""
+        """Return whether the brokers admit members of the election with this session timeout."""
         least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
-        found = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
-        if least not in found or most not in found:
+        limits = self._config(BROKER_RESOURCE, str(self.asked.node), least, most)
+        if least not in limits or most not in limits:
             detail = f"must lie within the brokers' {least} and its maximum, which this user may not see"
             return Verdict(State.UNKNOWN, detail)
-        fits = int(found[least]) <= self.scope.session_timeout_ms <= int(found[most])
-        return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {found[least]} to {found[most]}")
+        fits = int(limits[least]) <= self.scope.session_timeout_ms <= int(limits[most])
+        return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {limits[least]} to {limits[most]}")
 
     def _controller(self) -> Verdict:
         try:
@@ -378,7 +378,7 @@ class Settings:
         return Verdict(State.UNKNOWN, "none answers: commands do its work then, and need the controllers' rights")
 
     def _config(self, kind: int, name: str, *keys: str) -> dict[str, str]:
-        """Configs by name; empty where the user may not see them."""
+        """Return configs by name; empty where the user has no right to see them."""
         try:
             node = self.asked.node if kind == BROKER_RESOURCE else None
             (result,) = self.brokers.ask(configs_request(kind, [name], *keys), node).results
@@ -461,7 +461,7 @@ class SettingReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``modeaware check`` prints.
+    """The output of ``modeaware check``.
 
     Attributes:
         passed: whether nothing fails.

@@ -24,7 +24,7 @@ from modeaware.modelog.records import Straggler
 from modeaware.modes import PartitionMode
 
 SCHEMA_VERSION = 1
-"""Of everything that ``--json`` prints; goes up when a key goes, or changes its meaning. A new key changes nothing."""
+"""The version of all ``--json`` output. It rises when a key is removed or changes its meaning, not for a new key."""
 _WIDTH = 118
 _ROLE = re.compile(r":\w+:(?=`)")
 _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -36,9 +36,9 @@ def to_json(value: Any) -> Any:
     if is_dataclass(value):
         return {key: to_json(attrgetter(name)(value)) for key, name in json_names(type(value)).items()}
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [to_json(each) for each in (sorted(value) if isinstance(value, frozenset) else value)]
+        return [to_json(item) for item in (sorted(value) if isinstance(value, frozenset) else value)]
     return value
 
 
@@ -68,7 +68,7 @@ def json_names(report: type) -> dict[str, str]:
 
 
 def json_help(report: type, head: str = "--json prints one object:") -> str:
-    """Return the documentation of a report's JSON object: each key with what its class says of it."""
+    """Return the documentation of a report's JSON object: each key with the text of its class's docstring."""
     version = f"  schema_version: {SCHEMA_VERSION}; another one where a key was removed, or has changed its meaning"
     foot = "Times are in ms since 1970. Null: does not apply, or is not known. Fields may be added."
     return "\n".join([head, version, *_help_lines(report, "  ", {}), foot, ""])
@@ -77,13 +77,13 @@ def json_help(report: type, head: str = "--json prints one object:") -> str:
 def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Iterator[str]:
     meanings = {
         name: " ".join(_ROLE.sub("", text).replace("`", "").split())
-        for each in reversed(report.__mro__)
-        for names, text in _ATTRIBUTE.findall(inspect.getdoc(each) or "")
+        for kind in reversed(report.__mro__)
+        for names, text in _ATTRIBUTE.findall(inspect.getdoc(kind) or "")
         for name in names.split(", ")
     }
     hints, names = get_type_hints(report), json_names(report)
     constants = {key: getattr(report, name) for key, name in names.items() if hints.get(name) is ClassVar}
-    for key, name in sorted(names.items(), key=lambda each: each[0] not in constants):  # first: they tell kinds apart
+    for key, name in sorted(names.items(), key=lambda item: item[0] not in constants):  # first: they tell kinds apart
         computed = getattr(report, name, None)  # a property, or the default of a field
         hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
         parts = _reports_in(hint)
@@ -101,4 +101,4 @@ def _reports_in(hint: Any) -> list[type]:
     """Return the dataclasses that a type consists of: ``X | Y | None``, ``tuple[X, ...]``, ``Mapping[str, X]``."""
     if isinstance(hint, type) and is_dataclass(hint):
         return [hint]
-    return [found for part in get_args(hint) for found in _reports_in(part)]
+    return [report for part in get_args(hint) for report in _reports_in(part)]

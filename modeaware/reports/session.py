@@ -33,7 +33,7 @@ READ_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class ModeLog:
-    """The mode log, ``topic``, as one reading found it."""
+    """The contents of the mode log, ``topic``, at one reading."""
 
     topic: str
     replay: Replay
@@ -50,12 +50,12 @@ class ModeLog:
 
     @cached_property
     def replaced(self) -> tuple[TopicRecord, ...]:
-        """The records of topics that are or were replaced, and of those whose replacement was undone."""
+        """The records of old topics, also of those whose replacement was undone."""
         return tuple(record for record, _ in replaced(self.replay.records.values()))
 
     @cached_property
     def replaces(self) -> dict[str | None, str]:
-        """Successor's id -> the name of the topic that it replaces, or has replaced."""
+        """New topic's id -> the name of its old topic."""
         return {record.replacing.successor_id: record.topic for record in self.replaced}
 
     def record(self, topic: str, topic_id: str) -> TopicRecord | None:
@@ -80,20 +80,26 @@ class ModeLog:
         return tuple(record.topic_id for record in others if record.replacing.switched_ms is None)
 
     def deleted(self, topic: str) -> TopicRecord | None:
-        """Return the record of the topic of that name that a controller has deleted after it was replaced, or is
-        deleting."""
-        found = replaced(self.replay.records_of(topic))
-        return next((record for record, now in found if now.deleting_ms is not None), None)
+        """Return the record of the old topic of that name that a controller has deleted, or is deleting."""
+        of_name = replaced(self.replay.records_of(topic))
+        return next((record for record, replacement in of_name if replacement.deleting_ms is not None), None)
 
     def leads_to(self, topic: str, topic_id: str | None = None) -> str | None:
-        """Return the successor to which the name of a topic leads that is gone; ``topic_id`` as of :meth:`gone_ids`.
+        """Return the new topic to which the name of a deleted topic points; ``topic_id`` as of :meth:`gone_ids`.
 
-        None also where the live topic is a successor itself, and has come back to the name.
+        None also after a rename back, where the live topic is a new topic with an earlier name of its chain.
         """
         if topic_id is not None and topic_id in self.replaces:
             return None
-        others = ((record.topic_id, now) for record, now in replaced(self.replay.records_of(topic)))
-        return next((now.successor for each, now in others if each != topic_id and now.switched_ms is not None), None)
+        others = ((record.topic_id, replacement) for record, replacement in replaced(self.replay.records_of(topic)))
+        return next(
+            (
+                replacement.successor
+                for record_id, replacement in others
+                if record_id != topic_id and replacement.switched_ms is not None
+            ),
+            None,
+        )
 
 
 class Session:
@@ -102,7 +108,7 @@ class Session:
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         config: our settings; they name the mode log.
-        controller: what a controller of this mode log is taken to be configured with.
+        controller: the assumed configs of this mode log's controller.
         cluster: the connection; None: a new one.
     """
 
@@ -144,7 +150,7 @@ class Session:
     def records(
         self, log: ModeLog, topics: Iterable[str], *, named: bool
     ) -> Iterator[tuple[str, TopicShape, TopicRecord | None]]:
-        """Yield each topic with its shape and its record in ``log``; of those not ``named`` what can be used.
+        """Yield each topic with its shape and its record in ``log``; skip unusable topics that are not ``named``.
 
         A named topic that a controller has deleted has no partitions.
         """
@@ -160,13 +166,13 @@ class Session:
                 yield topic, shape, log.record(topic, shape.topic_id)
 
     def observer(self) -> Observer:
-        """Return what observes topics as the controller does."""
+        """Return an observer like the controller's."""
         return Observer(self.cluster, self.conf, self.clock, mode_log=self.config.mode_log_topic)
 
 
 def no_such_topic(topic: str, known: Iterable[str], log: ModeLog | None = None) -> RequestRefused:
-    """Return the error for a topic that does not exist. It names the topic that has replaced it, by ``log``, or that
-    of those ``known`` which may be meant."""
+    """Return the error for a topic that does not exist. The message names the new topic, by ``log``, or the nearest
+    name of ``known``."""
     successor = log.leads_to(topic) if log is not None else None
     why = f"topic {topic!r} does not exist"
     if successor is not None:

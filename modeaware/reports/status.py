@@ -1,4 +1,4 @@
-"""What ``modeaware status`` shows: every change under way, what it waits for, and the command to run next. Pure."""
+"""The output of ``modeaware status``: every change under way, its reason to wait, and the command to run next. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Typed = Callable[..., str]
 
 @dataclass(frozen=True)
 class Waiting:
-    """Partitions that wait for the same.
+    """Partitions that wait for the same reason.
 
     Attributes:
         partitions: their numbers; empty: the replacement waits as a whole.
-        reason: the code of what they wait for; null: the next step is due.
+        reason: the code of the reason; null: the next step is due.
         waits_for: the reason in words.
-        next: the command that looks into it or resolves it; null: it passes by itself, or waits as requested.
+        next: the command that examines or resolves the reason; null: the wait ends by itself, or was requested.
     """
 
     partitions: tuple[int, ...]
@@ -55,10 +55,10 @@ class ChangeStatus:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """What ``modeaware status`` shows.
+    """The output of ``modeaware status``.
 
     Attributes:
-        controller_runs: whether a controller is running; null: this host or user cannot find out.
+        controller_runs: whether a controller is running; null: unknown to this host or user.
         changes: a list of objects, by topic.
     """
 
@@ -71,18 +71,19 @@ def status_report(topics: Iterable[TopicReport], typed: Typed, controller_runs: 
     return StatusReport(
         controller_runs,
         tuple(
-            ChangeStatus(topic.topic, _change(topic), topic.phase, tuple(_waiting(topic, typed)), _members(topic))
+            ChangeStatus(topic.topic, change_text(topic), topic.phase, tuple(_waiting(topic, typed)), _members(topic))
             for topic in sorted(topics, key=lambda topic: topic.topic)
             if topic.phase != "done"
         ),
     )
 
 
-def _change(topic: TopicReport) -> str:
-    if (now := topic.replacement) is not None:
-        if now.undone_ms is not None:
-            return f"undo of the replacement by {now.successor}"
-        return f"replacement by {now.successor} ({now.num_partitions})"
+def change_text(topic: TopicReport) -> str:
+    """Return the change of a topic in words: a shrink, growth or replacement, and to what."""
+    if (replacement := topic.replacement) is not None:
+        if replacement.undone_ms is not None:
+            return f"undo of the replacement by {replacement.successor}"
+        return f"replacement by {replacement.successor} ({replacement.num_partitions})"
     if (shrink := topic.deletion) is not None and shrink.delete_partitions < shrink.previous_count:
         return f"shrink from {shrink.previous_count} to {shrink.delete_partitions}"
     return f"growth to {topic.writable + sum(p.phase == 'opening' for p in topic.partitions)}"
@@ -93,30 +94,37 @@ def _members(topic: TopicReport) -> MembersSeen:
 
 
 def _waiting(topic: TopicReport, typed: Typed) -> Iterator[Waiting]:
+    def waiting(partitions: tuple[int, ...], phase: str | None, reason: str | None, text: str | None) -> Waiting:
+        words = next_command(topic, reason)
+        return Waiting(partitions, phase or "", reason, text, None if words is None else typed(*words))
+
     changing = [p for p in topic.partitions if p.phase not in (None, "done")]
-    now = topic.replacement
-    if now is not None and (now.reason is not None or not changing):
-        yield Waiting((), topic.phase, now.reason, now.waits_for, _next(topic, now.reason, typed))
+    replacement = topic.replacement
+    if replacement is not None and (replacement.reason is not None or not changing):
+        yield waiting((), topic.phase, replacement.reason, replacement.waits_for)
     for group in alike(changing, lambda p: (p.phase, p.reason)):
-        first, ids = group[0], tuple(p.partition for p in group)
-        yield Waiting(ids, first.phase or "", first.reason, waits_for(group), _next(topic, first.reason, typed))
+        yield waiting(tuple(p.partition for p in group), group[0].phase, group[0].reason, waits_for(group))
 
 
-def _next(topic: TopicReport, reason: str | None, typed: Typed) -> str | None:
+def next_command(topic: TopicReport, reason: str | None) -> tuple[str, ...] | None:
+    """Return the command that looks into a reason or resolves it, in words, without the options of the connection.
+
+    None: the reason passes by itself, or waits as requested.
+    """
     code, group = (reasons.code_of(reason), reasons.group_of(reason)) if reason is not None else ("", "")
     if reason is None or code in BY_ITSELF:
         return None
-    now, shrink = topic.replacement, topic.deletion
-    template = (NEXT if now is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
+    replacement, shrink = topic.replacement, topic.deletion
+    template = (NEXT if replacement is None else NEXT | _OF_REPLACEMENT).get(code, _DESCRIBE)
     if ("{group}" in template and not group) or ("{count}" in template and shrink is None):  # not in the record
         template = _GROUPS
-    filled = {"topic": topic.topic, "group": group, "new": now.successor if now is not None else ""}
+    filled = {"topic": topic.topic, "group": group, "new": replacement.successor if replacement is not None else ""}
     if shrink is not None:
         delay = "" if shrink.delay_ms is None else f"--delay={duration_text(shrink.delay_ms)}"
         policy = "--immediate-delete" if shrink.immediate_delete else delay
         filled |= {"count": str(shrink.delete_partitions), "policy": policy}
     words = (word.format_map(filled) for word in template.split())  # a name is one word, also with blanks in it
-    return typed(*(word for word in words if word))
+    return tuple(word for word in words if word)
 
 
 _DESCRIBE = "modeaware topics --describe --topic {topic}"
@@ -149,7 +157,7 @@ NEXT = {
     reasons.PREDECESSOR_FIRST: "modeaware topics --describe --topic {group}",
     reasons.NO_SUCCESSOR: "modeaware topics --delete --topic {topic}",
 }
-"""Code of a reason -> the command that looks into it or resolves it."""
+"""Code of a reason -> the command that examines or resolves the reason."""
 _OF_REPLACEMENT = {
     reasons.COMPACTED: "modeaware replace {topic} --undo",
     reasons.GROUP_STATEFUL: "modeaware replace {topic} --accept-state-loss {group}",
@@ -169,13 +177,13 @@ def status_text(report: StatusReport) -> list[str]:
         (
             change.topic,
             change.change,
-            each.phase,
-            format_ranges(each.partitions) or "-",
+            waiting.phase,
+            format_ranges(waiting.partitions) or "-",
             change.members.text,
-            "-" if each.reason is None else reasons.brief(each.reason),
-            each.next or "-",
+            "-" if waiting.reason is None else reasons.brief(waiting.reason),
+            waiting.next or "-",
         )
         for change in report.changes
-        for each in change.waiting
+        for waiting in change.waiting
     ]
     return table(("Topic", "Change", "Phase", "Partitions", "Members", "Waits for", "Next"), rows)

@@ -1,4 +1,4 @@
-"""Topics as brokers describe them: which a name or pattern selects; configs, leaders, replicas, reassignments."""
+"""Topics by the brokers: selection by name or pattern; configs, leaders, replicas, reassignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.requests import DescribeTopicPartitionsRequest, MetadataRequest
 
 PARTITIONS_PER_ANSWER = 2000
-"""As ``kafka-topics`` asks for: ``--partition-size-limit-per-response``."""
+"""The default of ``kafka-topics``: ``--partition-size-limit-per-response``."""
 _TOPICS_PER_REQUEST = 200
 _TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
 _TOPIC_IDS = 10
@@ -37,14 +37,14 @@ class ListedTopic:
 
 @dataclass(frozen=True)
 class TopicList:
-    """What one broker returns: all topics that the user may see, by name, and the ids of the live brokers."""
+    """One broker's response: all topics that the user may see, by name, and the ids of the live brokers."""
 
     topics: tuple[ListedTopic, ...]
     live_brokers: frozenset[int]
 
 
 def list_topics(brokers: Brokers) -> TopicList:
-    """Ask any broker for all topics."""
+    """Request all topics from any broker."""
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=_TOPIC_IDS))
     topics = [
         ListedTopic(topic.name, base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
@@ -76,7 +76,7 @@ def matching(
 
 
 def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
-    """Return the topics to show: the one of exactly this name, where there is one; else those that match it."""
+    """Return the topics to show: the topic of exactly this name, if it exists; else all that match the pattern."""
     return [topic for topic in topics if topic.name == pattern] or matching(topics, pattern)
 
 
@@ -88,8 +88,8 @@ def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic
     """
     if is_topic_name(pattern):
         return [topic for topic in topics if topic.name == pattern]
-    found = matching(topics, pattern, exclude_internal=True)
-    return [topic for topic in found if topic.name != mode_log_topic]
+    matches = matching(topics, pattern, exclude_internal=True)
+    return [topic for topic in matches if topic.name != mode_log_topic]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class PartitionReplicas:
     Attributes:
         leader: None where no live broker leads.
         elr, last_known_elr: KIP-966's eligible leader replicas; None where the broker does not return them.
-        adding, removing: of a reassignment in progress; None where there is none.
+        adding, removing: the replicas of a reassignment in progress; None without a reassignment.
     """
 
     partition: int
@@ -124,9 +124,9 @@ class TopicState:
     """One topic.
 
     Attributes:
-        configs: those that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
-        overrides: those that were set for this topic; None likewise.
-        min_isr: its ``min.insync.replicas``; None likewise.
+        configs: the configs that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
+        overrides: the configs that were set for this topic; None likewise.
+        min_isr: the topic's ``min.insync.replicas``; None likewise.
     """
 
     name: str
@@ -140,20 +140,20 @@ class TopicState:
 def topic_states(
     brokers: Brokers, names: Sequence[str], live_brokers: frozenset[int], limit: int = PARTITIONS_PER_ANSWER
 ) -> list[TopicState]:
-    """Ask for these topics; one that does not exist any more is missing. In the order of ``names``.
+    """Request the state of these topics, without those that no longer exist. In the order of ``names``.
 
     Args:
-        limit: how many partitions an answer of DescribeTopicPartitions may have.
+        limit: the most partitions in a response of DescribeTopicPartitions.
     """
     if not names:
         return []
-    found = _partitions(brokers, names, live_brokers, limit)
-    moves = _reassignments(brokers) if found else {}
-    configs = _configs(brokers, list(found))
+    partitions_by_topic = _partitions(brokers, names, live_brokers, limit)
+    moves = _reassignments(brokers) if partitions_by_topic else {}
+    configs = _configs(brokers, list(partitions_by_topic))
     states = []
     for name in names:
-        if name in found and name in configs:
-            topic_id, partitions = found[name]
+        if name in partitions_by_topic and name in configs:
+            topic_id, partitions = partitions_by_topic[name]
             partitions = [_moving(p, moves.get((name, p.partition))) for p in partitions]
             states.append(TopicState(name, topic_id, tuple(partitions), **configs[name]))
     return states
@@ -169,24 +169,24 @@ _Found = dict[str, tuple[str, list[PartitionReplicas]]]
 
 
 def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], limit: int) -> _Found:
-    found: _Found = {}
+    partitions_by_topic: _Found = {}
     try:
         for topic in _described(brokers, names, limit):
-            _add(found, topic, live, has_elr=True)
+            _add(partitions_by_topic, topic, live, has_elr=True)
     except ClusterError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.8
             raise
-        found.clear()
+        partitions_by_topic.clear()
         for some in _slices(names):
             for topic in brokers.ask(metadata_request(some, _TOPIC_IDS)).topics:
-                _add(found, topic, live, has_elr=False)
-    for _, partitions in found.values():
+                _add(partitions_by_topic, topic, live, has_elr=False)
+    for _, partitions in partitions_by_topic.values():
         partitions.sort(key=lambda partition: partition.partition)
-    return found
+    return partitions_by_topic
 
 
 def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
-    """The topics of DescribeTopicPartitions; one that spans answers comes in pieces."""
+    """Yield the topics of DescribeTopicPartitions; a topic that spans responses comes in pieces."""
     left, cursor = sorted(names), None  # the order in which brokers go through them
     while True:
         request = DescribeTopicPartitionsRequest(
@@ -200,15 +200,15 @@ def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[A
             return
         name, partition = answer.next_cursor.topic_name, answer.next_cursor.partition_index
         cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=name, partition_index=partition)
-        left = [each for each in left if each >= name]
+        left = [other for other in left if other >= name]
 
 
-def _add(found: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> None:
+def _add(partitions_by_topic: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> None:
     if topic.error_code in _GONE:
         return
     if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
         raise refusal(f"describe topic {topic.name!r}", topic.error_code, topic=topic.name)
-    _, partitions = found.setdefault(topic.name, (base64_id(topic.topic_id), []))
+    _, partitions = partitions_by_topic.setdefault(topic.name, (base64_id(topic.topic_id), []))
     for p in topic.partitions:
         leader = p.leader_id if p.leader_id in live else None
         partition = PartitionReplicas(p.partition_index, leader, tuple(p.replica_nodes), tuple(p.isr_nodes))
@@ -219,7 +219,7 @@ def _add(found: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> N
 
 
 def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment]:
-    """What is in progress; nothing where the user or the broker may not know."""
+    """Return the reassignments in progress; empty where the user has no right, or the broker no such request."""
     try:
         return list_reassignments(brokers, timeout_s=REQUEST_TIMEOUT_S)
     except ModeAwareError as error:
@@ -229,24 +229,24 @@ def _reassignments(brokers: Brokers) -> dict[PartitionKey, PartitionReassignment
 
 
 def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Per topic what :class:`TopicState` says of its configs; one that is gone is missing."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return, per topic, the configs of :class:`TopicState`, without topics that are gone."""
+    configs: dict[str, dict[str, Any]] = {}
     for some in _slices(names):
         for result in brokers.ask(configs_request(TOPIC_RESOURCE, some, min_version=1)).results:
             name, code = result.resource_name, result.error_code
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found[name] = {"configs": None}
+                configs[name] = {"configs": None}
             elif code and code not in _GONE:
                 raise refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
             elif not code:
                 values = {config.name: config.value for config in result.configs}
                 source = {config.name: config.config_source for config in result.configs}
-                found[name] = {
+                configs[name] = {
                     "configs": {key: value for key, value in values.items() if source[key] != _DEFAULT_CONFIG},
                     "overrides": {key: value or "" for key, value in values.items() if source[key] == _TOPIC_CONFIG},
                     "min_isr": int(values.get("min.insync.replicas") or 1),
                 }
-    return found
+    return configs
 
 
 def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -5,8 +5,8 @@ bootstrap servers for the feature ``partition.mode``. Once such a server has ret
 When the server stops responding, the thread follows the log again and starts the search over. Both sources publish to
 one store, so clients do not notice which it is, and views outlive both (invariant I6).
 
-"Absent" is never final: the log and the feature may appear under running clients. And a probe that fails is an error,
-never "absent": an absent log means that every partition is ReadWrite only when some server has responded and none has
+"Absent" is never final: the log and the feature may appear while clients run. And a failed probe is an error, never
+"absent": an absent log means that every partition is ReadWrite only when some server has responded and no server has
 the feature.
 """
 
@@ -39,23 +39,25 @@ MIN_INTERVAL_MS = 100
 """The shortest time between requests over the wire, whatever ``topic.metadata.refresh.interval.ms`` is."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
 REPORTED_AFTER = 2
-"""Rounds. A single failed one is not reported: a broker of several may be down, or the only one be starting."""
+"""Rounds. A single failed round is not reported: one of several brokers may be down, or the only broker may be
+starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The same while the log is the source, which is not followed meanwhile."""
+"""The same while the log is the source: during the request the thread does not follow the log."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
-"""How long the tail waits for the servers, a few times, where only their responses are missing for a first view."""
+"""How long the tail waits for the servers, a few times, where the first view needs their responses only."""
 LOG_PATIENCE_S = 0.5
-"""How long to wait for the log's first view when the wire could return one, too: loading its client takes longer."""
+"""How long to wait for the log's first view when the wire could return one, too: loading the wire's client takes
+longer."""
 IDLE_S = 30.0
-"""A connection that is idle for so long is closed: an endpoint has thousands of clients."""
+"""A connection that is idle for this long is closed: an endpoint has thousands of clients."""
 SOON_S = 1.0
-"""The least time between the last request and one by :meth:`ModeSource.refresh_soon`."""
+"""The least time between the last request and a request by :meth:`ModeSource.refresh_soon`."""
 
 
-class Found(NamedTuple):
-    """A server that has the feature; ``ours``: it is an endpoint of modeaware."""
+class ModesServer(NamedTuple):
+    """A server that has the feature; ``ours``: the server is an endpoint of modeaware."""
 
     server: str
     ours: bool
@@ -64,17 +66,17 @@ class Found(NamedTuple):
 class FeatureProbe:
     """Probes all bootstrap servers for the feature, round by round. For one thread, which calls :meth:`step` often.
 
-    A round without any response is an error and is repeated with growing pauses. A round with responses and without the
-    feature means "not now": it is repeated after ``interval_s``, or when :meth:`hurry` brings it forward; where some
-    server was silent, after pauses that grow to ``interval_s``.
+    A round without any response is an error; the next rounds follow with growing pauses. A round with responses and
+    without the feature means "not now": the next round follows after ``interval_s``, or when :meth:`hurry` brings it
+    forward; where some server was silent, after pauses that grow to ``interval_s``.
 
     Args:
         conf: the client's librdkafka settings.
-        interval_s: between two rounds while all is well.
-        reports: whether lasting failures are logged here, once.
+        interval_s: between two rounds without failures.
+        reports: whether the probe logs lasting failures, once.
 
     Attributes:
-        found: a server with the feature, by the last round with a response.
+        modes_server: a server with the feature, by the last round with a response.
         absent: no server has the feature, by the last round with a response.
         error: why the last round had no response.
     """
@@ -91,12 +93,12 @@ class FeatureProbe:
         self._due_s = clock.monotonic_s()
         self._began_s = clock.monotonic_s() - FIRST_BACKOFF_S
         self._backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
-        self.found: Found | None = None
+        self.modes_server: ModesServer | None = None
         self.error: ModeSourceError | None = None
         self.absent = False
 
     def step(self, wait_s: float) -> None:
-        """Continue a round, or begin one that is due. Waits ``wait_s`` for servers at most."""
+        """Continue a round, or begin one that is due. Waits for servers for at most ``wait_s``."""
         now_s = self._clock.monotonic_s()
         if self._round is None:
             if now_s < self._due_s:
@@ -109,27 +111,27 @@ class FeatureProbe:
             self._conclude(self._round)
 
     def hurry(self, *, even_if_failing: bool = False) -> None:
-        """Bring the next round forward, after a connection was lost. Not more than once a second.
+        """Bring the next round forward, after a connection was lost. At most once a second.
 
         Args:
-            even_if_failing: also while pauses grow, because rounds fail.
+            even_if_failing: also while rounds fail and pauses grow.
         """
         if even_if_failing or self._backoff.now_s == FIRST_BACKOFF_S:
             self._due_s = min(self._due_s, self._began_s + FIRST_BACKOFF_S)
 
     def lost(self, at_least_s: float = 0.0) -> None:
-        """Note that the server found cannot be used: probe again, after a pause that grows until :meth:`served`."""
-        self.found = None
+        """Note that ``modes_server`` cannot be used: probe again, after a pause that grows until :meth:`served`."""
+        self.modes_server = None
         self._due_s = self._clock.monotonic_s() + max(self._backoff.next_s(), at_least_s)
 
     def broke(self, error: Exception) -> None:
-        """Note an unexpected error in a round, or in the use of the server found: retry after a growing pause."""
+        """Note an unexpected error in a round, or in the use of ``modes_server``: retry after a growing pause."""
         self.lost()
         self.error = ModeSourceError(f"modes over the wire: {type(error).__name__}: {error}")
         self.close()
 
     def served(self) -> None:
-        """Note that the server found can be used."""
+        """Note that ``modes_server`` can be used."""
         self._backoff.reset()
 
     def close(self) -> None:
@@ -141,7 +143,7 @@ class FeatureProbe:
     def stats(self) -> dict[str, Any]:
         """``wire``: "found", "absent", "failed" or "unknown"; ``probe_error``."""
         state = "absent" if self.absent else "unknown"
-        if self.found is not None:
+        if self.modes_server is not None:
             state = "found"
         elif self.error is not None:
             state = "failed"
@@ -156,10 +158,11 @@ class FeatureProbe:
             wait_s = self._backoff.next_s()
         else:
             self._failed_rounds = 0
-            self.found = next((Found(server, offer.ours) for server, offer in done.offers.items() if offer.modes), None)
-            self.absent = self.found is None
+            servers = (ModesServer(server, offer.ours) for server, offer in done.offers.items() if offer.modes)
+            self.modes_server = next(servers, None)
+            self.absent = self.modes_server is None
             wait_s = self._interval_s
-            if self.absent and done.failures:  # for good, maybe, if it was removed: do not probe it all the time
+            if self.absent and done.failures:  # a server that was removed never responds: do not probe all the time
                 wait_s = min(self._backoff.next_s(max(self._interval_s, LAST_BACKOFF_S)), self._interval_s)
             elif self.absent:
                 self._backoff.reset()
@@ -168,13 +171,13 @@ class FeatureProbe:
 
 
 class ModeSource:
-    """What handles share: one store of views, the sources that fill it, and the thread that chooses between them.
+    """What handles share: one store of views, the sources that fill the store, and the thread that chooses a source.
 
     Args:
         conf: librdkafka settings of the client.
         config: the source of modes, the log, and how old views may grow.
         wanted: returns whether a handle is still in use.
-        groups: returns the groups of the consumers that use it.
+        groups: returns the groups of the consumers that use this source.
 
     Attributes:
         store: the views in force.
@@ -201,8 +204,8 @@ class ModeSource:
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         if self._source == "wire":
             # Not in the thread: the child of a process that forks meanwhile would wait for that import for ever.
-            with suppress(ImportError):  # the thread reports it
-                import modeaware.wire.transport  # noqa: F401 # its import is all that is wanted
+            with suppress(ImportError):  # the thread reports the error
+                import modeaware.wire.transport  # noqa: F401 # only imported, so that the thread need not
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
         self.log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)
         self._wire = WireSource(conf, self.store, lambda: not self._stopping.is_set(), clock, self._take_id, groups)
@@ -223,10 +226,11 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. Called in that thread, it ends after this step.
+        """Stop the thread and wait for its end; the last views stay. After a call in that thread, the thread ends after
+        its current step.
 
         Returns:
-            Whether it has ended within ``timeout_s``: one that waits for a dead broker ends a second later.
+            Whether the thread has ended within ``timeout_s``. One that waits for a dead broker ends a second later.
         """
         self._stopping.set()
         self._wake.set()
@@ -272,7 +276,10 @@ class ModeSource:
         return {**own, "source": source, "error": error and str(error), **self.checks.stats()}
 
     def _take_id(self, topic: str, live_id: str) -> bool:
-        """Put the view of ``live_id``, the cluster's id of the topic, in force; return whether another one went out."""
+        """Put the view of ``live_id``, the cluster's id of the topic, in force.
+
+        Return whether this took a view of another id out of force.
+        """
         with self.store.turn:
             if live_id in self.store.past_ids or self.log.removed([live_id]):
                 logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)
@@ -305,8 +312,8 @@ class ModeSource:
             self._note_successors()
 
     def _note_successors(self) -> None:
-        found = [view.successor for view in self.store.views().values()]
-        self._following = any(successor is not None and not successor.let_go for successor in found)
+        successors = [view.successor for view in self.store.views().values()]
+        self._following = any(successor is not None and not successor.let_go for successor in successors)
 
     # The thread
 
@@ -324,7 +331,7 @@ class ModeSource:
             except Exception as error:
                 logger.exception("the source of partition modes failed; starting again")
                 self.store.failed(ModeSourceError(f"modes: {type(error).__name__}: {error}"))
-                if self._clock.monotonic_s() > failed_s + 2 * LAST_BACKOFF_S:  # it worked meanwhile
+                if self._clock.monotonic_s() > failed_s + 2 * LAST_BACKOFF_S:  # the source worked meanwhile
                     backoff.reset()
                 failed_s = self._clock.monotonic_s()
                 self._stopping.wait(backoff.next_s())
@@ -337,14 +344,15 @@ class ModeSource:
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:
-        """Called by the tail a few times a second; also compares topic ids and looks for the wire."""
+        """Return whether the tail is to continue. The tail calls this a few times a second, so the call also compares
+        topic ids and probes for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
         if self._source == "log" or not self.log.readings:  # the log's client is made before servers are probed
             return True
         state = (self.log.readings, self.store.error() is None)
-        if state != self._log_state:  # it became unreachable or reachable, and so may the servers
+        if state != self._log_state:  # the log became unreachable or reachable, and so may the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
         went_over = self._went_over()
@@ -355,15 +363,15 @@ class ModeSource:
         return not went_over
 
     def _absence_counts(self) -> bool:
-        """Whether an absent log means that every partition is ReadWrite: no server may have modes."""
+        """Return whether an absent log means that every partition is ReadWrite: no server may have modes."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
     def _went_over(self) -> bool:
-        """Look for the wire for a moment, beside the log; return whether the wire is the source from now on."""
+        """Probe for the wire for a moment, beside the log; return whether the wire is the source from now on."""
         try:
             self._probe.step(PROBE_WAIT_S if self.log.has_answered and not self.store.ready else 0.0)
             patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
-            return self._probe.found is not None and not patient and self._go_over(self._probe.found)
+            return self._probe.modes_server is not None and not patient and self._go_over(self._probe.modes_server)
         except Exception as error:  # no error may end the tail: the log can be read
             logger.exception("probing for partition modes over the wire failed; following the mode log meanwhile")
             self._probe.broke(error)
@@ -371,8 +379,8 @@ class ModeSource:
 
     def _look_for_wire(self) -> None:
         self._probe.step(PROBE_SLICE_S)
-        if self._probe.found is not None:
-            self._go_over(self._probe.found)
+        if self._probe.modes_server is not None:
+            self._go_over(self._probe.modes_server)
         elif self._probe.error is not None:
             self.store.failed(self._probe.error)
         elif self._probe.absent:
@@ -383,32 +391,32 @@ class ModeSource:
             self._wake.wait(PROBE_SLICE_S if self._probe.error is None else SLICE_S)
             self._wake.clear()
 
-    def _go_over(self, found: Found) -> bool:
-        """Request modes from the server that was found; once it has returned them, the wire is the source."""
-        not_told: TopicsMissing | None = None
+    def _go_over(self, server: ModesServer) -> bool:
+        """Request modes from a server with the feature; once it has returned them, the wire is the source."""
+        missing: TopicsMissing | None = None
         try:
-            self._wire.point_to(found.server, ours=found.ours)
+            self._wire.point_to(server.server, ours=server.ours)
             self._wire.fetch(TRY_TIMEOUT_S if self.store.ready else ASK_TIMEOUT_S, fresh=True)
         except TopicsMissing as error:
-            not_told = error
+            missing = error
         except (ModeAwareError, ImportError) as error:
             if not self._stopping.is_set():
-                self._cannot_use(found, error)
+                self._cannot_use(server, error)
             return False
         self._note_successors()
-        logger.info("partition modes come from %s over the wire", found.server)
+        logger.info("partition modes come from %s over the wire", server.server)
         self._asked_s = self._clock.monotonic_s()
         self._on_wire, self._wire_error = True, None
         self._probe.served()
         self.store.confirm()
-        if not_told is not None:
-            self.store.failed(not_told)
+        if missing is not None:
+            self.store.failed(missing)
         return True
 
-    def _cannot_use(self, found: Found, error: ModeAwareError | ImportError) -> None:
+    def _cannot_use(self, server: ModesServer, error: ModeAwareError | ImportError) -> None:
         known = error if isinstance(error, ModeAwareError) else ModeSourceError(f"modes over the wire: {error}")
         if self._wire_error is None:
-            logger.warning("%s offers partition modes, but they cannot be requested: %s", found.server, known)
+            logger.warning("%s offers partition modes, but they cannot be requested: %s", server.server, known)
         self._wire_error = without_frames(known)
         # A missing package is still missing a second later.
         self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)
@@ -436,8 +444,8 @@ class ModeSource:
             self._wake.clear()
 
     def _due_s(self, backoff_s: float) -> float:
-        """When the next request over the wire is due. Clients follow a topic to its successor within a second."""
-        due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as old
+        """Return when the next request over the wire is due. Clients follow a switch within a second."""
+        due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as stale
         if self._following:
             due_s = min(due_s, self._asked_s + SOON_S)
         if self._wire.confirm_due_s is not None:
@@ -449,9 +457,9 @@ class ModeSource:
         return due_s
 
     def _leave_wire(self, error: ModeSourceError) -> None:
-        """Look for another source; meanwhile the log is followed again, if allowed (invariant I6)."""
+        """Probe for another source; meanwhile follow the log again, if allowed (invariant I6)."""
         logger.warning("%s does not return modes any more (%s); looking for another source", self._wire.server, error)
         self._on_wire = False
         self._wire.close()
-        self._probe.found = None
+        self._probe.modes_server = None
         self._probe.hurry()

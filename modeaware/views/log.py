@@ -1,9 +1,9 @@
 """The mode log as a source of views.
 
-The tail reads the log from its beginning into a fresh replay, which takes the place of the old one at the log's end;
-from then on each record changes views as it comes. After anything that could hide a change of the log itself, the tail
-reads from the beginning again, and views that are newer than what it finds stay (invariant I4). A refresh reads on from
-the tail's position to the end, in the caller's thread; what the tail reads of it later counts once.
+The tail reads the log from its beginning into a fresh replay, which replaces the old replay at the log's end. From then
+on each record changes views as it comes. After anything that could hide a change of the log itself, the tail reads from
+the beginning again, and views that are newer than the log's records stay (invariant I4). A refresh reads on from the
+tail's position to the end, in the caller's thread; records that the tail reads later once more count once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class LogSource:
     Args:
         conf: librdkafka settings of the client.
         config: names the log.
-        store: where the views go.
-        wanted: whether the tail is to continue; called by it a few times a second.
-        absence_counts: whether "there is no log" means "every partition is ReadWrite" now. While it does not, the owner
-            calls :meth:`settle_absence` once it does.
+        store: takes the views.
+        wanted: returns whether the tail is to continue; the tail calls it a few times a second.
+        absence_counts: returns whether "there is no log" means "every partition is ReadWrite" now. When that becomes
+            true, the owner calls :meth:`settle_absence`.
 
     Attributes:
-        readings: how often the log was read from its beginning: at first, and after it was out of reach.
-        present: whether there is a log, as far as is known.
+        readings: how often the log was read from its beginning: at first, and after the log was unreachable.
+        present: whether the log exists, by the last response.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class LogSource:
         self._absence_counts = absence_counts
         self.readings = 0
         self.present = False
-        self._absent = False  # as the tail has it, whether that counts or not
+        self._absent = False  # by the tail, whether the absence counts or not
         self._settled = threading.Event()  # not set while the log is read from its beginning
         self._ended = False
         self._check_now = threading.Event()
         self._replay = Replay()
-        self._staged: Replay | None = None  # what is read from the beginning, until its end is reached
+        self._staged: Replay | None = None  # the records from the log's beginning, until the end is reached
         self._position = 0
         self._published_to = 0
         self._older: set[str] = set()
@@ -73,10 +73,10 @@ class LogSource:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the cluster has responded about the log, even that it is absent or cannot be read."""
+        """Whether the cluster has responded about the log, even if the log is absent or cannot be read."""
         return self._store.ready or self._absent or self._store.error() is not None
 
-    # What handles ask of the log: see ``Views``
+    # For handles: see ``Views``
 
     def claim(self) -> ClaimRecord | None:
         return self._replay.claim
@@ -86,7 +86,7 @@ class LogSource:
         return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
 
     def views_of(self, topic: str) -> list[TopicView]:
-        """Return the views of all topic ids that have a record under that name; the one written last comes last."""
+        """Return the views of all topic ids that have a record under that name; the record written last comes last."""
         with self._store.turn:
             return [self._replay.view_of(record) for record in self._replay.records_of(topic)]
 
@@ -100,7 +100,7 @@ class LogSource:
         }
 
     def end(self) -> None:
-        """The tail is stopped: a refresh does not wait for its reading any more."""
+        """Stop the tail: a refresh no longer waits for the tail's first reading."""
         self.tail.stop()
         with self._store.turn:
             self._ended = True
@@ -143,7 +143,7 @@ class LogSource:
                 self.settle_absence()
 
     def settle_absence(self) -> None:
-        """Confirm that there is no log, if that was the last response and counts now. In the tail's thread."""
+        """Confirm that the log is absent, if that was the last response and counts now. In the tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
                 return
@@ -166,9 +166,9 @@ class LogSource:
         self._store.confirm()
 
     def _adopt(self, staged: Replay, position: int) -> None:
-        """Put a fresh reading of the log in the place of the last one.
+        """Replace the last reading of the log by a fresh one.
 
-        A topic that it does not mention keeps its view: only a tombstone makes one go (invariant I4).
+        A topic without a record in the fresh reading keeps its view: only a tombstone removes a view (invariant I4).
         """
         self._replay, self._staged = staged, None
         self._position = position
@@ -178,36 +178,36 @@ class LogSource:
     def _apply(self, records: Sequence[LogRecord]) -> None:
         """Publish the next records, with one call of the listeners where views only go forward.
 
-        A consumer group deals partitions by the views that its members have seen, and a member must see from its own
-        whether another may have seen more (``assignment.possible_hidden``). So a state of a topic that would leave no
-        trace in the views is published by itself.
+        A consumer group assigns partitions by the views that its members have seen. A member must see from its own view
+        whether another member may have seen more (``assignment.possible_hidden``). So a state of a topic that would
+        leave no trace in the views is published by itself.
         """
         pending: dict[str, TopicRecord | None] = {}
         for record in records:
             if record.offset < self._position:
                 continue  # a refresh was faster than the tail
             self._position = record.offset + 1
-            now = {topic: self._record(topic) for topic in self._fold(record)}
-            if any(topic in pending and self._hides(topic, pending[topic], now[topic]) for topic in now):
+            current = {topic: self._record(topic) for topic in self._fold(record)}
+            if any(topic in pending and self._hides(topic, pending[topic], current[topic]) for topic in current):
                 self._publish(pending)
                 pending = {}
-            pending |= now
+            pending |= current
         self._publish(pending)
         self._published_to = self._position
 
     def _fold(self, record: LogRecord) -> frozenset[str]:
-        """Apply one record to the replay; the topics that may have changed."""
+        """Apply one record to the replay; return the topics that may have changed."""
         topic_id = (record.key or b"").decode(errors="replace")
         first = topic_id not in self._replay.records
         changed = self._replay.apply(record.key, record.value)
-        if topic_id_of(topic_id) is not None:  # about groups: a change of the topic's view, and no other topic id
+        if topic_id_of(topic_id) is not None:  # a record about groups changes the topic's view, and adds no topic id
             return changed
         if record.value is None and record.key is not None:
             self._store.forget_aside(topic_id)
             # A view may be older than the reading of the log that the replay is made from.
             changed |= {view.topic for view in self._store.views().values() if view.topic_id == topic_id}
         elif first:
-            # Other ids under the name of a new one are of the past. The order in a log that was read from its beginning
+            # The other ids of a name with a new id are past ids. The order in a log that was read from its beginning
             # proves nothing: compaction keeps the last record of each id.
             for past in (past for topic in changed for past in self._replay.records_of(topic)):
                 if past.topic_id != topic_id:
@@ -215,16 +215,17 @@ class LogSource:
         return changed
 
     def _record(self, topic: str) -> TopicRecord | None:
-        """The record that counts: the one written last, except for ids that the cluster has shown not to be live."""
+        """Return the record that counts: the one written last, without those of ids that the cluster has shown not to
+        be live."""
         records = reversed(self._replay.records_of(topic))
         return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
 
-    def _hides(self, topic: str, pending: TopicRecord | None, now: TopicRecord | None) -> bool:
-        """Whether the view held and ``now`` would not show that ``pending`` was between them."""
+    def _hides(self, topic: str, pending: TopicRecord | None, current: TopicRecord | None) -> bool:
+        """Return whether the held view and ``current`` would not show that ``pending`` was between them."""
         if pending is None:  # the topic was gone; another topic id shows as much
             held = self._store.held(topic)
-            return now is not None and held is not None and held.topic_id == now.topic_id
-        return now is None or now.topic_id != pending.topic_id or now.version < pending.version
+            return current is not None and held is not None and held.topic_id == current.topic_id
+        return current is None or current.topic_id != pending.topic_id or current.version < pending.version
 
     def _publish(self, records: Mapping[str, TopicRecord | None]) -> None:
         views = [self._replay.view_of(record) for record in records.values() if record is not None]
@@ -256,7 +257,7 @@ class LogSource:
             raise
 
     def _read_on(self, deadline: Deadline) -> bool:
-        """Read from the tail's position to the end. False when the tail began anew meanwhile."""
+        """Read from the tail's position to the end; return False when the tail began anew meanwhile."""
         settled = self._settled.wait(deadline.left_s())
         if not settled or (self._ended and (self._staged is not None or not self.readings)):
             why = self._store.error() or "its first reading has not come to the end"

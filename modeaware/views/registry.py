@@ -1,9 +1,9 @@
 """Which clients share which views: one source, with one thread, per process and cluster, for any number of clients.
 
-A source refers to its handles weakly, so that a client that is dropped without ``close()`` does not keep it; its thread
-ends when no handle is left. In a forked child the parent's thread and connections do not exist: handles make their own
-source when they are next used. What the parent's sources hold is left alone there, because librdkafka's handles must
-not be destroyed in a child, nor a TLS connection be ended that the parent continues with.
+A source refers to its handles weakly, so that a client that is dropped without ``close()`` does not keep the source
+alive; the source's thread ends with the last handle. In a forked child the parent's thread and connections do not
+exist: handles make their own source at their next use. The child does not touch the parent's sources, because
+librdkafka's handles must not be destroyed in a child, nor a TLS connection be ended that the parent still uses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from modeaware.wire.retries import Deadline
 from modeaware.wire.security import bootstrap_servers
 
 STOP_TIMEOUT_S = 0.3
-"""How long the last close() waits for the source's thread: one that waits for a dead broker ends on its own, later."""
+"""How long the last close() waits for the source's thread. A thread that waits for a dead broker ends later."""
 EXIT_TIMEOUT_S = 1.0
 
 
@@ -37,7 +37,8 @@ def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
     """Return a handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
 
     Clients with the same bootstrap servers (in any order), security settings, mode source and mode log share one
-    source; its other settings are the first client's. The source stops when the last handle is closed or dropped.
+    source. The source's other settings are the first client's. The source stops when the last handle is closed or
+    dropped.
 
     Args:
         conf: the client's librdkafka settings, without ours.
@@ -51,9 +52,9 @@ class Source:
     """One source of views that clients of this process use now.
 
     Attributes:
-        cluster: its bootstrap servers, as the first client has named them.
-        mode_log: the topic that is its mode log.
-        clients: how many share it.
+        cluster: the bootstrap servers of the first client.
+        mode_log: the topic of the mode log.
+        clients: how many clients share the source.
         stats: as of :meth:`Views.stats`.
         views: as of :meth:`Views.views`.
     """
@@ -66,12 +67,12 @@ class Source:
 
 
 def sources() -> list[Source]:
-    """Return what clients of this process use now, for metrics. Thread-safe; does no IO."""
+    """Return the sources that clients of this process use now, for metrics. Thread-safe; does no IO."""
     with _registry.lock:
-        found = list(_registry.shared.values())
+        in_use = list(_registry.shared.values())
     return [
-        Source(each.cluster, each.mode_log, len(each.users), each.source.stats(), each.source.store.views())
-        for each in found
+        Source(shared.cluster, shared.mode_log, len(shared.users), shared.source.stats(), shared.source.store.views())
+        for shared in in_use
     ]
 
 
@@ -92,7 +93,8 @@ class _Shared:
             return {handle.group for handle in self.users if handle.group}
 
     def retire_unless_used(self) -> bool:
-        """Take an unused source out of the registry: the next acquire() makes a new one. True when it was unused."""
+        """Remove an unused source from the registry: the next acquire() makes a new one. Return whether it was
+        unused."""
         with _registry.lock:
             if self.users:
                 return False
@@ -105,7 +107,7 @@ class _Registry:
     """The sources of this process, by cluster."""
 
     def __init__(self) -> None:
-        self.lock = InnerLock()  # re-entrant: a garbage collection may run a handle's end at any place
+        self.lock = InnerLock()  # re-entrant: garbage collection may finalize a handle at any point
         self.shared: dict[Hashable, _Shared] = {}
         self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._parents: list[_Shared] = []
@@ -118,17 +120,17 @@ class _Registry:
             if shared is None:
                 shared = _Shared(key, conf, config)
                 shared.users.add(handle)
-                self._start(shared.source)  # before it is kept: where no thread can be had, the next client tries again
+                self._start(shared.source)  # first: where no thread can be started, the next client tries again
                 self.shared[key] = shared
             for other in self.shared.values():
                 if other is not shared:
-                    other.users.discard(handle)  # its thread ends where this was the last one
+                    other.users.discard(handle)  # without users the other source's thread ends
             shared.users.add(handle)
             self.handles.add(handle)
             return shared
 
     def _start(self, source: ModeSource) -> None:
-        """Start a source; at the interpreter's exit it is over before it has begun."""
+        """Start a source; at the interpreter's exit stop it at once."""
         if not self._exiting:
             try:
                 source.start()
@@ -140,7 +142,7 @@ class _Registry:
             source.stop(0)
 
     def stop_all(self) -> None:
-        """At the interpreter's exit: no thread of ours may be inside librdkafka when it goes down."""
+        """Stop all sources at the interpreter's exit: no thread of ours may be inside librdkafka then."""
         with self.lock:
             self._exiting = True
             sources = [shared.source for shared in self.shared.values()]
@@ -151,7 +153,7 @@ class _Registry:
             source.stop(EXIT_TIMEOUT_S / len(sources))
 
     def forget_parent(self) -> None:
-        """In a forked child."""
+        """Drop the parent's sources in a forked child."""
         self.lock = InnerLock()
         self._parents.extend(self.shared.values())
         self.shared = {}
@@ -167,14 +169,14 @@ class _Handle:
     """
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
-        # Not all of it: the source outlives the client, and must not keep its callbacks and what hangs on them.
+        # Not all settings: the source outlives the client, and must not keep the client's callbacks alive.
         self._conf = {**shared_settings(conf), "client.id": conf.get("client.id")}
         self._config = config
         self.group = str(conf.get("group.id") or "")
         self._listeners: list[ViewListener] = []
         self._in_use: set[str] = set()
         self._closed = False
-        self._lock = InnerLock()  # of what uses another source, or adds a listener
+        self._lock = InnerLock()  # held while the handle changes its source, or adds a listener
         self._shared: _Shared | None = None  # None after a fork, until the handle is used
         self._source()
 
@@ -244,7 +246,7 @@ class _Handle:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         with self._lock:
             self._conf = with_credentials(self._conf, username, password)
-            if self._shared is not None and not self._closed:  # None: the next use connects with them
+            if self._shared is not None and not self._closed:  # None: the next use connects with the new credentials
                 self._move()
 
     def error(self) -> Exception | None:
@@ -281,14 +283,14 @@ class _Handle:
         return shared.source
 
     def _move(self) -> _Shared:
-        """Continue with the source for the settings of now, while the lock is held. Listeners are called with what is
-        different there."""
+        """Continue with the source for the current settings; the lock is held. Listeners are called with the views that
+        differ there."""
         before, after = self._shared, _registry.enter(self, self._conf, self._config)
         if after is before:
             return after
         listeners, had = list(self._listeners), set[str]()
         if before is not None:
-            with before.source.store.turn:  # once its last call of a listener is over
+            with before.source.store.turn:  # after its last call of a listener
                 had.update(before.source.store.views())
                 for listener in listeners:
                     before.source.store.unsubscribe(listener)
@@ -297,7 +299,7 @@ class _Handle:
         after.source.checks.use(self._in_use)
         for listener in listeners:
             after.source.store.subscribe(listener, had)
-        # close() and unsubscribe() take no lock. They note what they do before they look which source this uses.
+        # close() and unsubscribe() take no lock. They record their change before they read the handle's source.
         for listener in listeners:
             if self._closed or listener not in self._listeners:
                 after.source.store.unsubscribe(listener)

@@ -1,4 +1,4 @@
-"""The contract between clients and the partition modes, whichever source these come from."""
+"""The contract between clients and the source of partition modes, whichever source that is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 
 MAX_ID_AGE_S = 0.25
-"""The age up to which a topic id from the cluster is used again: clients that start together share one request."""
+"""The age up to which a topic id from the cluster is reused: clients that start together share one request."""
 VERIFY_TIMEOUT_S = 3.0
 """How long a client waits for the comparison of topic ids before it continues with the last view."""
 
@@ -19,15 +19,18 @@ ViewListener = Callable[[Mapping[str, TopicView]], None]
 class Views(Protocol):
     """A client's handle on the shared views of one cluster. All methods may be called from any thread.
 
-    Listeners run right after the views they are called with are in force: one at a time, in the source's own thread or
-    in that of a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. They must not block; do not call these
-    three while holding a lock that a listener takes. What a listener raises is logged and affects no other one.
+    Listeners are called with views right after those views are in force: one listener at a time, in the source's own
+    thread or in the thread of a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. Listeners must not
+    block. Do not call these three methods while holding a lock that a listener takes. An exception from a listener is
+    logged and affects no other listener.
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first views; return False on timeout, or when none can come any more. They exist once the log
-        has been read to its end, a server has returned modes over the wire, or neither log nor server exists for
-        certain."""
+        """Wait for the first views; return False on timeout, or when the source has ended.
+
+        The first views exist once the log has been read to its end, a server has returned modes over the wire, or it is
+        certain that neither log nor server exists.
+        """
         ...
 
     @property
@@ -37,7 +40,7 @@ class Views(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether no more views come: the handle was closed, or the interpreter is exiting."""
+        """Whether no more views can come: the handle was closed, or the interpreter is exiting."""
         ...
 
     def view(self, topic: str) -> TopicView:
@@ -49,7 +52,7 @@ class Views(Protocol):
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics that have a record, if only of an earlier topic of that name (invariant I8)."""
+        """Return those of the topics that have a record, even of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
@@ -57,13 +60,13 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the topics whose record the mode log has removed. Over the wire: none."""
+        """Return those of the topic ids whose record the mode log has removed. Over the wire: none."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
-        """Return once the views include everything that was in the log when this was called.
+        """Return once the views include all records that were in the log at the time of the call.
 
-        Concurrent callers share one reading. Waits for a transaction that is open at the end of the log.
+        Concurrent callers share one request. Waits for a transaction that is open at the end of the log.
 
         Raises:
             ModeSourceError: not within ``timeout_s``, or the source fails; the last views stay in force.
@@ -71,17 +74,17 @@ class Views(Protocol):
         ...
 
     def refresh_soon(self) -> None:
-        """Have the source's thread request views again soon, after an error of the cluster, say. Returns at once; calls
-        that come together lead to one request. The log needs no such hint."""
+        """Make the source's thread request views again soon, for example after an error of the cluster. Returns at
+        once; calls in quick succession cause one request. The log needs no such hint."""
         ...
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
-        """Compare the topic ids of views with those that the cluster has now (invariant I8).
+        """Compare the topic ids of views with the cluster's current ids (invariant I8).
 
-        A topic that was deleted and created again has another id, and no view of the old one applies to it: such a view
-        is out of force, and listeners have been called, when this returns. A view of the live id is in force where a
-        record of it is known, :meth:`TopicView.unlisted` otherwise. From the first call on, the source repeats the
-        comparison for these topics by itself, at least every ``topic.metadata.refresh.interval.ms``.
+        A topic that was deleted and created again has another id, and no view of the earlier id applies to the topic.
+        When this method returns, the earlier view is out of force, and listeners have been called. In force is the view
+        of the live id where a record of that id is known, else :meth:`TopicView.unlisted`. From the first call on, the
+        source repeats the comparison for these topics, at least every ``topic.metadata.refresh.interval.ms``.
 
         Free for topics without a record. Blocks for one Metadata request, which concurrent callers share. Without an
         answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in force, and
@@ -90,28 +93,28 @@ class Views(Protocol):
         Args:
             topics: names of topics that the client is about to use.
             timeout_s: how long to wait for the answer.
-            max_age_s: how old an earlier answer may be to be used again.
+            max_age_s: how old an earlier answer may be to be reused.
 
         Returns:
-            The topics about which no broker has answered in time. One that answers without an id has answered.
+            The topics about which no broker has answered in time. An answer without an id is an answer.
         """
         ...
 
     def live_id(self, topic: str, timeout_s: float) -> str | None:
-        """Return the id that the cluster has for ``topic`` now, by one request; None without an answer."""
+        """Return the cluster's current id of ``topic``, by one request; None without an answer."""
         ...
 
     def subscribe(self, listener: ViewListener) -> None:
-        """Call ``listener`` with the views that changed, at each change; and once with all views when first ready."""
+        """Call ``listener`` with the changed views at each change, and once with all views when they first exist."""
         ...
 
     def unsubscribe(self, listener: ViewListener) -> None:
-        """No call of ``listener`` starts after this returns; one under way may still be running. Idempotent."""
+        """Remove ``listener``: no call of it starts after this returns; one may still be running. Idempotent."""
         ...
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Read the views with other credentials from now on: the client has them. The views in force stay, and other
-        clients keep theirs. Returns at once."""
+        """Read the views with the client's new credentials from now on. The views in force stay, and other clients keep
+        their credentials. Returns at once."""
         ...
 
     def error(self) -> Exception | None:

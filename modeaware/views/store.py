@@ -1,17 +1,17 @@
 """The views of one cluster that are in force, and the one place that puts them in force.
 
-A source (the mode log, Metadata over the wire) publishes what it reads. Sources may take turns, since both give the
-same versions. The store decides what counts:
+A source (the mode log, Metadata over the wire) publishes the views that it reads. Sources may take turns, since both
+give the same versions. The store decides which views are in force:
 
-* A view belongs to a topic id. A name leads to the view of one id, the one in force; :meth:`ViewStore.choose` resolves
-  the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster returns
-  theirs (invariant I8). The view of a topic that was replaced and released keeps the name: it leads to the successor,
-  and a topic that comes up under the name is not used.
-* Of one topic id the newest version counts, and a view goes only on the source's word that its topic is gone
-  (invariant I4). An answer that does not mention a topic changes nothing.
-* A source that fails leaves its last views in force (invariant I6); :meth:`ViewStore.stats` says how old they are.
+* A view belongs to a topic id. A name resolves to the view of one id, the view in force; :meth:`ViewStore.choose`
+  resolves the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster
+  returns their id (invariant I8). The view of an old topic that was released keeps the name, which points to the new
+  topic; another topic that is created under the name is not used.
+* Of one topic id the newest version counts. A view is removed only when the source reports that its topic is gone
+  (invariant I4). A response that does not mention a topic changes nothing.
+* The last views of a failing source stay in force (invariant I6); :meth:`ViewStore.stats` returns their age.
 
-Reading a view takes no lock. Everything that changes views or calls listeners holds ``turn``; asking a source does not.
+Reading a view takes no lock. All that changes views or calls listeners holds ``turn``; a request to a source does not.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ logger = get_logger(__name__)
 REMEMBERED_IDS = 10_000
 
 Fetch = Callable[[bool, float], None]
-"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. ``fresh``: as of now, however
-old those of a server are."""
+"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. ``fresh``: the views as of now,
+not those that a server already has."""
 
 
 class SourceStopped(ModeSourceError):
@@ -42,7 +42,7 @@ class SourceStopped(ModeSourceError):
 
 
 class _Request(NamedTuple):
-    """The last request to the source; callers that came before it share its outcome."""
+    """The last request to the source; callers from before the request share its outcome."""
 
     number: int = 0
     fresh: bool = False
@@ -51,7 +51,7 @@ class _Request(NamedTuple):
 
 
 class _SetAside(LRUCache[str, TopicView]):
-    """Views by topic id whose name leads to another id, the latest used ones; and their ids by name."""
+    """Views, by topic id, whose name resolves to another id: the most recently used ones; and their ids by name."""
 
     def __init__(self) -> None:
         super().__init__(REMEMBERED_IDS)
@@ -71,8 +71,11 @@ class _SetAside(LRUCache[str, TopicView]):
 
 
 def _keeps_name(view: TopicView) -> bool:
-    """Whether the name leads on, whatever topic the cluster has under it: from the release on the controller may delete
-    the topic, and brokers may create another one of that name before its deletion is on the log."""
+    """Return whether the name points to the new topic, whatever topic the cluster has under the name.
+
+    After the release the controller may delete the old topic, and brokers may create another topic of that name before
+    the deletion is on the log.
+    """
     return view.successor is not None and (view.successor.let_go or view.successor.gone)
 
 
@@ -82,7 +85,7 @@ class ViewStore:
     Args:
         fetch: requests views from the current source.
         ttl_ms: the age from which views count as stale.
-        name: of the source, for log lines.
+        name: the source's name in log lines.
 
     Attributes:
         turn: held by a source while it changes views.
@@ -107,7 +110,7 @@ class ViewStore:
         self._failing_since_s = 0.0
         self._failures = 0
         self._answered = threading.Condition(InnerLock())
-        self._flight = InnerLock()  # of the caller that asks: its log records come after the answer to those who wait
+        self._flight = InnerLock()  # held by the caller that requests; its log lines come after the others' answers
         self._asking = False
         self._asked = 0
         self._last = _Request()
@@ -129,12 +132,12 @@ class ViewStore:
         return self.ready
 
     def end(self) -> None:
-        """The source has ended: waiting for the first view is over, too."""
+        """Note that the source has ended: no caller waits for the first view any longer."""
         self._waiting_over.set()
 
     def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
-        """Request views from the source now. Single flight: callers that come during a request share the next one, so
-        each gets the views as of its call, or newer ones.
+        """Request views from the source now. Callers that come during a request share the next request, so each caller
+        gets the views as of its call, or newer ones.
 
         Raises:
             ModeSourceError: no answer within ``timeout_s``; the views in force stay.
@@ -158,11 +161,12 @@ class ViewStore:
             raise without_frames(error)
 
     def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
-        """Whether the last request was sent after ``came`` others, and its outcome counts for this caller, too."""
+        """Return whether the last request was sent after ``came`` others, and its outcome counts for this caller,
+        too."""
         last = self._last
         if last.number <= came or last.fresh < fresh:
             return False
-        # It may have failed at another caller's earlier deadline.
+        # The request may have failed at another caller's earlier deadline.
         return last.error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
 
     def _ask(self, fresh: bool, deadline_s: float) -> ModeSourceError | None:
@@ -183,15 +187,15 @@ class ViewStore:
         return error
 
     def subscribe(self, listener: ViewListener, had: Iterable[str] = ()) -> None:
-        """As :meth:`Views.subscribe`. Of the topics that the listener ``had`` in another store, those without a view
-        here are unlisted."""
+        """As :meth:`Views.subscribe`. ``had``: the listener's topics in another store; those without a view here are
+        unlisted."""
         with self.turn:
             self._listeners.append(listener)
             if self.ready:
                 self._call([listener], {**{topic: TopicView.unlisted(topic) for topic in had}, **self._in_force})
 
     def unsubscribe(self, listener: ViewListener) -> None:
-        # Without the lock: a caller may hold one of its own that its running listener waits for.
+        # Without the lock: the caller may hold a lock that its running listener waits for.
         try:
             self._listeners.remove(listener)
         except ValueError:
@@ -217,7 +221,7 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, except those that are older than the ones in force (invariant I4) and those of an id
+        """Put ``views`` in force, except those that are older than the views in force (invariant I4) and those of an id
         that is set aside; remove the topics ``gone``."""
         with self.turn:
             changed: dict[str, TopicView] = {}
@@ -236,9 +240,9 @@ class ViewStore:
                 self._call(self._listeners, changed)
 
     def continue_from(self, earlier: ViewStore) -> None:
-        """Put the views in force that another store of the same cluster has, where they are newer (invariant I4).
+        """Put the newer views of another store of the same cluster in force (invariant I4).
 
-        The store that was confirmed later is right about which topics there are, and of which id.
+        The store that was confirmed later decides which topics exist, and with which ids.
         """
         with earlier.turn:
             views, confirmed_s = list(earlier.views().values()), earlier._confirmed_s
@@ -260,7 +264,7 @@ class ViewStore:
         """Resolve the name to ``live_id``, the cluster's id: only a view of that id may be in force (invariant I8).
 
         Args:
-            known: the views of that name that the source has.
+            known: the source's views of that name.
 
         Returns:
             Whether this took a view out of force.
@@ -281,16 +285,16 @@ class ViewStore:
             return replaced
 
     def is_aside(self, topic_id: str | None) -> bool:
-        """Return whether the cluster has another id for that topic's name, so that its views are set aside."""
+        """Return whether the views of this id are set aside, because the cluster has another id for the name."""
         return topic_id in self._aside
 
     def forget_aside(self, topic_id: str) -> None:
-        """The record of that id was removed."""
+        """Drop the view of that id, whose record was removed."""
         with self.turn:
             self._aside.pop(topic_id, None)
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics of which a view with a topic id is known, in force or set aside."""
+        """Return those of the topics for which a view with a topic id is known, in force or set aside."""
         with self.turn:
             return {t for t in topics if t in self._aside.ids or self.view(t).topic_id is not None}
 
@@ -309,7 +313,7 @@ class ViewStore:
             self._begin()
 
     def _begin(self) -> None:
-        """There are views: the first time, clients stop waiting."""
+        """Note that views exist: the first time, clients stop waiting."""
         if not self.ready:
             self.ready = True
             self._waiting_over.set()
@@ -334,5 +338,5 @@ class ViewStore:
                 continue
             try:
                 listener(changed)
-            except Exception:  # this listener has missed the change, until its topics change next; others get it
+            except Exception:  # this listener misses the change, until its topics change again; others get the change
                 logger.exception("a listener of partition modes failed: %r", listener)

@@ -1,14 +1,14 @@
 """Which topic id a name has on the cluster now, and which views may therefore apply (invariant I8).
 
 A view is made for one topic id. A Kafka topic can be deleted and created again under its name, and the record of the
-old topic may outlive it on the mode log: for good, where no controller runs. So before a client acts on a view, the id
-of the view is compared with the one that the cluster returns for the name, by DescribeTopics (Metadata v10 and later,
-KIP-516; it never creates a topic).
+deleted topic may stay on the mode log: for good, where no controller runs. So before a client acts on a view, the id
+of the view is compared with the id that the cluster returns for the name, by DescribeTopics (Metadata v10 and later,
+KIP-516; the request never creates a topic).
 
 * A response with another id takes the view out of force, and puts a record of that id in force where one is known.
-* One broker may lag behind and return an id of the past. An id whose record was removed, or that another id has
-  followed on the log, is ignored. Any other response counts until the next one: nothing is final, and the comparison is
-  repeated in the background for as long as the topic is in use.
+* One broker may lag behind and return a past id. An id is ignored if its record was removed, or if a record of another
+  id came later on the log. Any other response counts until the next one: nothing is final, and the comparison is
+  repeated in the background while the topic is in use.
 * No response is no proof. An unknown topic, a refusal and a broker without topic ids change nothing: the client
   continues with its last view.
 """
@@ -38,15 +38,16 @@ logger = get_logger(__name__)
 REQUEST_TIMEOUT_S = 3.0
 RETRY_S = 0.05
 UNKNOWN_PATIENCE_S = 0.5
-"""How long the id of an unknown topic is requested again: brokers learn of a new one within milliseconds."""
+"""How long the id of an unknown topic is requested again: brokers learn of a new topic within milliseconds."""
 CHECK_S = 10.0
-"""How often the ids of topics in use are compared at least, however long ``topic.metadata.refresh.interval.ms`` is. It
-bounds for how long a living client applies the view of a topic that was deleted and created again."""
+"""The longest time between comparisons of the ids of topics in use, however long
+``topic.metadata.refresh.interval.ms`` is. The constant bounds how long a running client applies the view of a topic
+that was deleted and created again."""
 SILENT_TIMEOUT_S = 0.05
-"""How long to wait for a response after one timeout, until there is one: a client that uses many topics, or polls
+"""How long to wait for a response after a timeout, until a broker responds: a client that uses many topics, or polls
 repeatedly, waits once for unresponsive brokers. The background comparison continues meanwhile."""
 CONFIRM_S = 1.0
-"""How soon a comparison is repeated that had no response, or that took a view out of force."""
+"""The time after which a comparison is repeated that had no response, or that took a view out of force."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
 _FINAL = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -59,7 +60,7 @@ class TopicIdUnknown(Exception):
     """The cluster has returned no id of a topic.
 
     Attributes:
-        unknown_topic: the broker does not know the topic.
+        unknown_topic: the broker has no such topic.
         final: retrying at once will not help.
     """
 
@@ -70,13 +71,13 @@ class TopicIdUnknown(Exception):
 
 
 def id_from(answer: Future[Any], timeout_s: float) -> str:
-    """Return the topic id that a future of ``AdminClient.describe_topics`` has within ``timeout_s`` seconds.
+    """Wait ``timeout_s`` seconds for a future of ``AdminClient.describe_topics``, and return its topic id.
 
     Raises:
         TopicIdUnknown: no response, or one without an id.
     """
     try:
-        # Not raised, since it is kept: a traceback would keep the callers alive, and the clients among them.
+        # Not raised, because callers keep the error: a traceback would keep the callers alive, clients included.
         failure = answer.exception(max(timeout_s, 0.0))
     except NoAnswerInTime as error:
         raise TopicIdUnknown("no broker has answered in time") from error
@@ -92,10 +93,10 @@ def id_from(answer: Future[Any], timeout_s: float) -> str:
 
 
 class TopicIds:
-    """Requests topic ids from the cluster. Thread-safe; the admin client is made by the first request.
+    """Requests topic ids from the cluster. Thread-safe; the first request makes the admin client.
 
     Args:
-        conf: librdkafka settings of the client that it serves.
+        conf: librdkafka settings of the application's client.
     """
 
     def __init__(self, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
@@ -104,13 +105,15 @@ class TopicIds:
         self._lock = InnerLock()
         self._admin: Any = None
         self._asked: dict[str, tuple[float, Future[Any]]] = {}
-        self._waiting: dict[str, Future[Any]] = {}  # for a client, which a thread makes
+        self._waiting: dict[str, Future[Any]] = {}  # requests that wait for the admin client, which a thread makes
         self._is_making = False
         self._closed = False
 
     def request(self, topics: Iterable[str], max_age_s: float) -> dict[str, Future[Any]]:
-        """Return a future for each topic, without waiting: a pending one, or an earlier response that is not older than
-        ``max_age_s``, is shared."""
+        """Return a future for each topic, without waiting.
+
+        Callers share a pending request, and a response that is not older than ``max_age_s``.
+        """
         with self._lock:
             now_s = self._clock.monotonic_s()
             due: dict[str, Future[Any]] = {t: Future() for t in topics if not self._is_fresh(t, now_s, max_age_s)}
@@ -134,8 +137,8 @@ class TopicIds:
         return now_s - asked_s < (max_age_s if future.exception() is None else min(max_age_s, RETRY_S))
 
     def _renew(self) -> None:
-        """Make a client, and request all that waits for one. Without the lock: its constructor awaits the application's
-        ``oauth_cb``, and that may wait for a thread whose request waits here."""
+        """Make an admin client, and send the waiting requests. Without the lock: the constructor awaits the
+        application's ``oauth_cb``, which may wait for a thread whose request waits here."""
         made: Any = None
         failure: Exception = KafkaException(KafkaError(KafkaError._FAIL, "the request was broken off"))
         try:
@@ -158,18 +161,19 @@ class TopicIds:
 
     def _describe(self, due: Mapping[str, Future[Any]], admin: Any) -> None:
         try:
-            found = admin.describe_topics(TopicCollection(list(due)), request_timeout=REQUEST_TIMEOUT_S)
-        except (KafkaException, ValueError, TypeError) as error:  # the latter two: a name that no topic can have
+            answers = admin.describe_topics(TopicCollection(list(due)), request_timeout=REQUEST_TIMEOUT_S)
+        except (KafkaException, ValueError, TypeError) as error:  # the latter two: an invalid topic name
             _fail(due, without_frames(error))
         else:
-            for topic, answer in found.items():
+            for topic, answer in answers.items():
                 answer.add_done_callback(partial(_pass_on, due[topic]))
 
     def _has_timed_out(self, topics: Iterable[str]) -> bool:
-        """Whether the last request about one of these topics had no response: a new client is of use then.
+        """Return whether the last request about one of these topics timed out: a new client helps then.
 
-        librdkafka sends it to the broker that was the controller by its last metadata, and waits for that one for
-        minutes, at two thirds of a processor core where it refuses connections. A new client learns of another one.
+        librdkafka sends the request to the broker that was the controller by its last metadata. It waits for that
+        broker for minutes, at two thirds of a processor core where the broker refuses connections. A new client learns
+        of another controller.
         """
         answers = (self._asked[topic][1] for topic in topics if topic in self._asked)
         errors = (answer.exception() for answer in answers if answer.done())
@@ -201,24 +205,24 @@ class IdChecks:
 
     Args:
         ids: requests them from the cluster.
-        recorded: returns those of some topics for which a view with a topic id is known.
-        found: called with a topic and the id that the cluster has for it; returns whether a view went out of force.
-        interval_s: how often to compare at least.
-        stopping: set when the source stops: ends every wait.
+        recorded: returns those of the given topics for which a view with a topic id is known.
+        take_id: called with a topic and the cluster's id for it; returns whether a view went out of force.
+        interval_s: the longest time between comparisons.
+        stopping: set when the source stops; ends every wait.
     """
 
     def __init__(
         self,
         ids: TopicIds,
         recorded: Callable[[Collection[str]], set[str]],
-        found: Callable[[str, str], bool],
+        take_id: Callable[[str, str], bool],
         interval_s: float,
         stopping: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._ids = ids
         self._recorded = recorded
-        self._found = found
+        self._take_id = take_id
         self._interval_s = min(interval_s, CHECK_S)
         self._stopping = stopping
         self._clock = clock
@@ -231,7 +235,7 @@ class IdChecks:
         self._due_s = self._asked_s + self._interval_s
 
     def use(self, topics: Iterable[str]) -> None:
-        """Have :meth:`step` compare the ids of these topics as well."""
+        """Make :meth:`step` compare the ids of these topics as well."""
         with self._lock:
             self._in_use.update(topics)
 
@@ -261,7 +265,7 @@ class IdChecks:
         return frozenset(silent)
 
     def live_id(self, topic: str, timeout_s: float) -> str | None:
-        """Return the id that the cluster has for ``topic``; None without an answer."""
+        """Return the cluster's id of ``topic``; None without an answer."""
         try:
             answer = self._ids.request([topic], MAX_ID_AGE_S)[topic]
             return id_from(answer, min(timeout_s, SILENT_TIMEOUT_S) if self._silent else timeout_s)
@@ -270,11 +274,11 @@ class IdChecks:
             return None
 
     def soon(self) -> None:
-        """Have :meth:`step` compare soon, at most once a second: a topic may have been created again."""
+        """Make :meth:`step` compare soon, at most once a second: a topic may have been created again."""
         self._due_s = min(self._due_s, self._asked_s + CONFIRM_S)
 
     def step(self) -> None:
-        """Compare the ids that are due, and process the responses that have arrived (invariant I8). Never blocks."""
+        """Process the responses that have arrived, and compare the ids that are due (invariant I8). Never blocks."""
         for topic in [topic for topic, answer in self._pending.items() if answer.done()]:
             self._settle(topic, self._pending.pop(topic), 0.0)
         if self._pending or self._clock.monotonic_s() < self._due_s:
@@ -285,7 +289,7 @@ class IdChecks:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()
         with self._lock:
-            self._failing &= due  # of others the record is gone
+            self._failing &= due  # the records of the other topics are gone
         if due:
             self._pending = self._ids.request(due, RETRY_S)
 
@@ -295,7 +299,7 @@ class IdChecks:
             return {"unverified_topics": sorted(self._failing)}
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
-        """Process the response about a topic; return the error, where there is none."""
+        """Process the response about a topic; return the error where there was no id."""
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:
@@ -312,6 +316,6 @@ class IdChecks:
         self._silent = False
         with self._lock:
             self._failing.discard(topic)
-        if self._found(topic, topic_id):
+        if self._take_id(topic, topic_id):
             self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
         return None

@@ -3,13 +3,13 @@
 The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
 KIP-694, which returns modes alone. Any of them may lag behind, so responses count by these rules (invariant I4):
 
-* The store ignores a version that is older than the view in force, and so it does a topic id that another one has
-  followed, up to the version that was in force then.
-* A topic that a response lacks has not gone. It is requested by name, and goes when an endpoint lists its id as
+* The store ignores a version that is older than the view in force. It also ignores a past topic id, up to the version
+  that was in force when another id took its place.
+* A topic that a response lacks is not gone. The topic is requested by name. It is gone when an endpoint lists its id as
   removed, or returns "unknown topic" twice, :data:`CONFIRM_S` apart.
 * Responses of a server without epochs count in their order, but never against a view that has an epoch.
 
-Importing this needs no kafka-python; asking does.
+Importing this module needs no kafka-python; a request does.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from modeaware.wire.security import security_protocol
 logger = get_logger(__name__)
 
 CONFIRM_S = 5.0
-"""After this long a missing topic is requested once more: a broker that has just started may not know it."""
+"""After this long a missing topic is requested once more: a broker that has just started may not have it yet."""
 TURN_S = 0.5
 UNKNOWN_TOPIC, DENIED = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class TopicsMissing(ModeSourceError):
-    """The response lacks topics that have a view: their last views stay."""
+    """The response lacks topics that have a view; their last views stay."""
 
 
 class TopicsDenied(TopicsMissing, NotAuthorized):
@@ -49,15 +49,15 @@ class WireSource:
 
     Args:
         conf: the client's librdkafka settings.
-        store: where the views go.
-        wanted: returns whether a response is still wanted.
-        found: called with a topic and the brokers' id for it, where the server's record is of another one (invariant
-            I8); while the store's turn is held.
-        groups: returns the groups of the clients' consumers: the server is asked which of them are let through.
+        store: takes the views.
+        wanted: returns whether a response is still needed.
+        take_id: called with a topic and the brokers' id of the topic, where the server's record has another id
+            (invariant I8); the store's turn is held.
+        groups: returns the groups of the clients' consumers: the server returns which of them may read new topics.
 
     Attributes:
         server: the current or last server.
-        used_s: when it last had a request, on the monotonic clock.
+        used_s: when the server last had a request, on the monotonic clock.
     """
 
     def __init__(
@@ -66,21 +66,21 @@ class WireSource:
         store: ViewStore,
         wanted: Callable[[], bool] = lambda: True,
         clock: Clock = SYSTEM_CLOCK,
-        found: Callable[[str, str], object] = lambda topic, live_id: None,
+        take_id: Callable[[str, str], object] = lambda topic, live_id: None,
         groups: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._conf = dict(conf)
         self._store = store
         self._wanted = wanted
         self._clock = clock
-        self._found = found
+        self._take_id = take_id
         self._groups = groups
         self._asking = InnerLock()
         self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
         self._replaced: set[str] = set()  # topics with another id than that of the server's record
-        self._denied: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)  # the ids of topics that went so
-        self._doubted: dict[str, float] = {}  # topics that were unknown once -> when to ask again
+        self._denied: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)  # topic ids that brokers denied
+        self._doubted: dict[str, float] = {}  # topics that were unknown once -> when to request them again
         self._counter = 0
         self._contradicted: set[str] = set()
         self._claim: ClaimRecord | None = None
@@ -91,11 +91,11 @@ class WireSource:
         """Use ``server`` from now on.
 
         Args:
-            ours: it is an endpoint of modeaware, so a topic for which it has no mode epoch has no record.
+            ours: the server is an endpoint of modeaware, so a topic without a mode epoch has no record.
 
         Raises:
             MissingExtra: kafka-python is not installed.
-            ConfigError: a setting that has no equivalent in kafka-python.
+            ConfigError: a setting has no equivalent in kafka-python.
             ModeSourceError: a request to the last server is still pending.
         """
         from modeaware.wire.transport import OneServer
@@ -109,12 +109,12 @@ class WireSource:
             self._asking.release()
 
     def claim(self) -> ClaimRecord | None:
-        """Return the active controller by the last response; its epoch is that of the newest record seen."""
+        """Return the active controller by the last response; the claim's epoch is that of the newest record seen."""
         return self._claim
 
     @property
     def confirm_due_s(self) -> float | None:
-        """When to request topics again that were unknown."""
+        """When to request unknown topics again."""
         return min(self._doubted.values(), default=None)
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class WireSource:
             missing = [topic for topic in self._store.views() if topic not in returned]
             self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
-                # Fresh: an endpoint that lags behind may not have read of them yet.
+                # Fresh: an endpoint that lags behind may not have read their records yet.
                 self._settle(missing, self._ask(missing, deadline_s, fresh=True))
         except (ClusterError, ImportError) as error:
             code = error.code if isinstance(error, ModeAwareError) else None
@@ -175,7 +175,7 @@ class WireSource:
         def encode(correlation_id: int, client_id: str | None) -> bytes:
             return codec.encode_request(request, codec.MODES_VERSION, correlation_id, client_id)
 
-        may_be_closed = self._connection.connected  # one that was idle for long is found closed when it is used
+        may_be_closed = self._connection.connected  # the peer may have closed a connection that was idle for long
         while True:
             try:
                 left_s = deadline_s - self._clock.monotonic_s()
@@ -194,7 +194,7 @@ class WireSource:
     # Reading a response: _asking is held, and the store's turn where views change
 
     def _take(self, answer: Any) -> set[str]:
-        """Publish the topics that come with modes; their names."""
+        """Publish the topics that have modes; return their names."""
         with self._store.turn:
             topics = [topic for topic in answer.topics if not topic.error_code]
             for topic in topics:
@@ -208,26 +208,26 @@ class WireSource:
             return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """An id without epochs is that of the live topic, and the record is of another one (invariant I8). A broker may
-        lag behind, so the next response counts in its turn."""
+        """Take the id of the live topic: a topic with an id and without epochs has a record of another id (invariant
+        I8). A broker may lag behind, so the next response counts again."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:
             self._replaced.discard(topic.name)
         else:
             return
-        self._found(topic.name, topic.topic_id)
+        self._take_id(topic.name, topic.topic_id)
 
     def _settle(self, missing: Collection[str], answer: Any) -> None:
         """Decide which topics with a view are gone, from the response about the missing ones by name."""
         with self._store.turn:
             self._take(answer)
-            found = {topic.name: topic for topic in answer.topics}
-            unknown = {name for name, topic in found.items() if topic.error_code == UNKNOWN_TOPIC}
+            by_name = {topic.name: topic for topic in answer.topics}
+            unknown = {name for name, topic in by_name.items() if topic.error_code == UNKNOWN_TOPIC}
             gone = []
-            errors: dict[str, int | None] = {}  # 0: it is there, without a record; None: it is not named
+            errors: dict[str, int | None] = {}  # 0: the topic has no record; None: the response lacks the topic
             for name in missing:
-                topic = found.get(name)
+                topic = by_name.get(name)
                 code = None if topic is None else int(topic.error_code)
                 held = self._store.view(name)
                 if held.topic_id is not None and held.topic_id in answer.removed_topic_ids:
@@ -236,12 +236,12 @@ class WireSource:
                 elif name in unknown:
                     if self._is_confirmed(name):
                         gone.append(name)
-                        if held.topic_id is not None:  # it may be the broker that is wrong
+                        if held.topic_id is not None:  # the broker may be wrong
                             self._denied[held.topic_id] = held.version
                 elif topic is None or code:
                     errors[name] = code
                 elif self._ours and not _has_record(topic) and topic.topic_id is None:
-                    # Silence is no tombstone (invariant I4): the record may be one that the endpoint cannot read.
+                    # A missing record is no tombstone (invariant I4): the endpoint may be unable to read the record.
                     errors[name] = code
             self._doubted = {name: due for name, due in self._doubted.items() if name in unknown.difference(gone)}
             self._store.publish((), gone)
@@ -254,12 +254,12 @@ class WireSource:
             raise kind(f"modes over the wire: {self.server} returns no modes of {names}; the last views stay in force")
 
     def _is_confirmed(self, name: str) -> bool:
-        """Whether the topic was unknown before, and long enough ago."""
+        """Return whether the topic was unknown before, and long enough ago."""
         now_s = self._clock.monotonic_s()
         return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
 
     def _view(self, topic: Any) -> TopicView | None:
-        """The view of a topic in a response; None where it has no record."""
+        """Return the view of a topic in a response; None where the topic has no record."""
         if not _has_record(topic):
             return None if self._ours else self._counted(topic.name, _modes(topic))
         return TopicView(
@@ -274,10 +274,10 @@ class WireSource:
         )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
-        """A view from a server without epochs: versions are counted here, in the order of the responses."""
+        """Return a view from a server without epochs: the version is a count, in the order of the responses."""
         held = self._store.held(name)
         if held is None and all(mode.writable for mode in modes):
-            return None  # as if it were unlisted
+            return None  # equal to an unlisted topic
         if held is not None and held.version[0] > 0 and held.modes != modes and name not in self._contradicted:
             self._contradicted.add(name)
             logger.warning(
@@ -305,7 +305,7 @@ class WireSource:
         self._store.publish(fit)
 
     def _leave_behind(self, view: TopicView) -> None:
-        """Let only newer views of this topic id count: a server that lags behind may return it (invariant I4)."""
+        """Let only newer views of this topic id count: a server that lags behind may return this one (invariant I4)."""
         if view.topic_id is not None:
             self._store.past_ids[view.topic_id] = view.version
 
@@ -315,10 +315,10 @@ def _has_record(topic: Any) -> bool:
 
 
 def _modes(topic: Any) -> tuple[PartitionMode, ...]:
-    """The modes of partition 0, 1, 2, ...
+    """Return the modes of partition 0, 1, 2, ...
 
     Raises:
-        ModeSourceError: this is no mode, or no partition.
+        ModeSourceError: a mode is unknown, or a partition is missing.
     """
     modes = {partition.partition_index: partition.mode for partition in topic.partitions}
     try:
@@ -330,19 +330,19 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
 
 
 def _successor(topic: Any) -> Successor | None:
-    """The successor of a topic in a response, if it has one. A state that is not known is the last one that is."""
+    """Return the new topic of a topic in a response, or None. An unknown state counts as the last known one."""
     if not topic.successor:
         return None
-    (found,) = topic.successor[:1]
+    (successor,) = topic.successor[:1]
     decided = int(topic.moved_controller_epoch), int(topic.moved_epoch)
     return Successor(
-        found.successor_name,
-        found.successor_id,
-        int(found.partition_count),
-        **{name: found.state >= n for n, name in enumerate(SUCCESSION) if n},
+        successor.successor_name,
+        successor.successor_id,
+        int(successor.partition_count),
+        **{name: successor.state >= n for n, name in enumerate(SUCCESSION) if n},
         read_up_to={p.partition_index: p.read_up_to for p in topic.partitions if p.read_up_to >= 0},
-        groups=frozenset(found.groups),
-        groups_complete=bool(found.groups_complete),
+        groups=frozenset(successor.groups),
+        groups_complete=bool(successor.groups_complete),
         moved=Moved(groups=frozenset(topic.moved or ()), version=decided),
     )
 

@@ -98,6 +98,16 @@ def peek_header(payload: bytes) -> Header:
     return Header(*_REQUEST_PREFIX.unpack_from(payload))
 
 
+def varint(value: int) -> bytes:
+    """Return an unsigned varint, which :meth:`Cursor.varint` reads."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
 class Cursor:
     """A position in some bytes, for reading them field by field.
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from modeaware.wire.frames import varint
 from modeaware.wire.requests import ListOffsetsRequest
 
 VERSION = 7
@@ -48,19 +49,11 @@ class OffsetsForTimes:
         assert framed, "header and all, as connections require it"
         assert header
         before = bytes(self._head.encode(framed=False, header=True))[:-2]  # no topics, no tags
-        parts = [before, _varint(len(self.topics) + 1)]
+        parts = [before, varint(len(self.topics) + 1)]
         for name, partitions in self.topics:
             text, time_ms = name.encode(), self.times_ms[name]
-            parts += [_varint(len(text) + 1), text, _varint(len(partitions) + 1)]
+            parts += [varint(len(text) + 1), text, varint(len(partitions) + 1)]
             parts += [_PARTITION.pack(p, _ANY_EPOCH, time_ms, 0) for p in partitions]
             parts.append(b"\0")
         payload = b"".join([*parts, b"\0"])
         return len(payload).to_bytes(4, "big") + payload
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

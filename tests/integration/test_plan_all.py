@@ -25,17 +25,18 @@ BURST = 2_000
 VALUE = b"v" * 500
 
 
-def write(servers: str, topic: str, hours_ago: list[float], per_hour: int = 1) -> None:
-    """Write records of each of these hours to each partition, in batches of their own; the oldest first."""
+def write(servers: str, topic: str, hours_ago: list[float], burst_ago: float | None = None) -> None:
+    """Write a record of each of these hours to each partition, and :data:`BURST` more at ``burst_ago``: the oldest
+    first, each time in batches of its own."""
     now_ms = time.time_ns() // 1_000_000
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "enable.idempotence": True})
-    for ago in sorted(hours_ago, reverse=True):
-        for nth in range(per_hour):
-            stamp_ms = int(now_ms - ago * HOUR_MS + nth * 1_000_000 // per_hour)
+    times = [(ago, 1) for ago in hours_ago] + ([] if burst_ago is None else [(burst_ago, BURST)])
+    for ago, records in sorted(times, reverse=True):
+        for nth in range(records):
+            stamp_ms = int(now_ms - ago * HOUR_MS + nth * 1_000_000 // records)
             for p in range(PARTITIONS):
                 producer.produce(topic, VALUE, partition=p, timestamp=stamp_ms)
-        producer.poll(0)
-    assert producer.flush(60) == 0
+        assert producer.flush(60) == 0
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,9 @@ def fleet(
     kept = {"retention_ms": -1}
     topics = {name: make_topic(PARTITIONS, **kept) for name in ("steady", "burst", "live", "idle", "unused")}
     topics["compact"] = make_topic(PARTITIONS, cleanup_policy="compact")
-    for name in ("steady", "burst", "live", "compact"):
+    for name in ("steady", "live", "compact"):
         write(site.servers, topics[name], hourly)
-    write(site.servers, topics["burst"], [49.9], BURST)
+    write(site.servers, topics["burst"], hourly, 49.9)
     site.commit(topics["idle"], make_group(), {0: 0})
     settings = {"bootstrap.servers": site.servers, "group.id": make_group(), "session.timeout.ms": 45_000}
     members = [Consumer(settings) for _ in range(MEMBERS)]
@@ -130,15 +131,20 @@ def test_both_floors_decide(site: Site, fleet: dict[str, str]) -> None:
 def test_batches_of_the_busiest_hour_correct_compressed_peaks(
     site: Site, make_topic: MakeTopic, hourly: list[float]
 ) -> None:
-    topic = make_topic(PARTITIONS, retention_ms=-1, compression_type="gzip")
-    write(site.servers, topic, hourly)
-    write(site.servers, topic, [49.9], BURST)
+    topic, peak = (make_topic(PARTITIONS, retention_ms=-1, compression_type="gzip") for _ in range(2))
+    write(site.servers, topic, hourly, 49.9)
+    write(site.servers, peak, [], 49.9)
+    mean = planned(site, {"": peak})["rows"][""]["rates"]
     without, corrected = (planned(site, {"": topic}, *more)["rows"][""] for more in ((), ("--sample",)))
     assert "compressed" in {note["code"] for note in without["notes"]}
     assert "corrected" in {note["code"] for note in corrected["notes"]}
-    assert corrected["rates"]["peak_bytes_per_s"] < without["rates"]["peak_bytes_per_s"] / 2
+    peaks = corrected["rates"]
+    bytes_of_a_record = peaks["peak_bytes_per_s"] / peaks["peak_records_per_s"]
+    assert bytes_of_a_record == pytest.approx(mean["bytes_per_s"] / mean["records_per_s"], rel=0.15)
+    assert without["rates"]["peak_bytes_per_s"] > 1.5 * peaks["peak_bytes_per_s"]
 
 
+@pytest.mark.usefixtures("controller")
 def test_the_table_the_page_and_a_file_that_apply_takes(site: Site, fleet: dict[str, str], tmp_path: Path) -> None:
     page, file = tmp_path / "fleet.html", tmp_path / "topics.yaml"
     told = site.run("plan", *chosen(fleet), "--html", str(page), "--write", str(file))

@@ -10,7 +10,7 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.errors import ClusterError
-from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.facts import GroupFacts, MembersSeen
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.groups import RunningGroup
@@ -92,7 +92,9 @@ def test_a_share_group_by_what_is_acknowledged(
             return take()
 
         eventually(lambda: take() + 1 and name in sure(cluster, topic, 1).groups)
-        assert sure(cluster, topic, 1).groups == {name: GroupFacts(has_members=True, kind="share", subscribed=True)}
+        members = MembersSeen(not_told=1)
+        shared = GroupFacts(has_members=True, kind="share", subscribed=True, members=members)
+        assert sure(cluster, topic, 1).groups == {name: shared}
         base = eventually(first_taken)
         eventually(lambda: sure(cluster, topic, 1).groups[name].committed == {0: base})
         send(kafka, topic, 10, 0)

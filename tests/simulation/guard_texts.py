@@ -108,7 +108,7 @@ opening waits for a sure listing  I2 43
 gone only when confirmed  I4 14
     lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:
 one broker's other id starts an inquiry only  I4 249
-    controller.cluster_watch: for record in replaced_records(suspects, list(each.values()))) => for record in suspects)
+    controller.cluster_watch: in replaced_records(suspects, list(ids_by_broker.values()))) => in suspects)
 every broker names another id  I4 533
     controller.cluster_watch: if answers and all( => if answers and any(
 the lease is shown before an effect  I5 979
@@ -158,9 +158,9 @@ nor what replaced truncated records  I2 1306
 the leader epoch of a seal is noted  I1 148
     lifecycle.seal: seal_leader_epoch=log.leader_epoch, reason=None => reason=None
 a growth is on the log before it is done  I5 234
-    controller.engine: admissions = [each.admission
-        => self._create([each for each in admitted if getattr(each, "new", None)])\n        admissions = [each.admission
-    controller.engine: if each.new is not None:
+    controller.engine: admissions = [outcome.admission
+        => self._create([o for o in admitted if getattr(o, "new", None)])\n        admissions = [outcome.admission
+    controller.engine: if outcome.new is not None:
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
         => return partition >= len(self.modes) or self.modes[partition].writable
@@ -302,8 +302,8 @@ a group reads the chain to its end  I2 4000000000
     chain: *before, last = walk((views(topic),), replaced_by)
         => *before, last = tuple(walk((views(topic),), replaced_by))[:2]
 a chain that leads back to a name is followed  I2 4000000000
-    chain: is_free = found is None or found.topic_id is None or found.is_alias
-        => is_free = found is None or found.topic_id is None
+    chain: is_free = view is None or view.topic_id is None or view.is_alias
+        => is_free = view is None or view.topic_id is None
 a gate waits for the one before it  order 4000000985
     clients.gate: (has_read and is_next) => has_read
 the alias is kept when another topic has its name  I8 4000000007

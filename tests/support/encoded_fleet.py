@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from modeaware.cluster.metadata import EARLIEST, LATEST, MAX_TIMESTAMP
 from modeaware.plan.rates import DAY_MS
+from modeaware.wire.frames import varint
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 
 VERSION_OF = {"Metadata": 12, "DescribeLogDirs": 4, "OffsetsForTimes": 7}
@@ -96,12 +97,12 @@ class Answers(FakeBrokers):
         return (self._folder / (name if name == "Metadata" else f"{name}-{node}")).read_bytes()
 
     def _packed(self, request: Any) -> bytes:
-        out = [bytes(4), _varint(len(request.topics) + 1)]
+        out = [bytes(4), varint(len(request.topics) + 1)]
         for topic, partitions in request.topics:
             name = topic.encode()
             offset, stamp = self._offset(topic, request.times_ms[topic])
             tail = bytes(2) + stamp.to_bytes(8, "big", signed=True) + offset.to_bytes(8, "big", signed=True) + bytes(5)
-            out += [_varint(len(name) + 1), name, _varint(len(partitions) + 1)]
+            out += [varint(len(name) + 1), name, varint(len(partitions) + 1)]
             out += [p.to_bytes(4, "big") + tail for p in partitions]
             out.append(b"\0")
         return b"".join([*out, b"\0"])
@@ -126,11 +127,3 @@ class Answers(FakeBrokers):
 
     def on_api_versions(self, node: int, request: Any) -> Any:
         return {"api_keys": [{"api_key": 55}]}
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

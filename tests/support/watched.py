@@ -6,17 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.controller.status import OPERATIONS, Role, Snapshot, TopicSeen
+from modeaware.controller.status import OPERATIONS, WHOLE, Role, Snapshot, TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.records import (
     ClaimRecord,
     DeleteTopicPartitions,
     OpeningPartition,
+    Replacement,
     RetiredPartition,
     TopicRecord,
 )
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.topic_view import Moved
 from tests.support.lifecycle import log
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -91,7 +93,68 @@ def busy_snapshot(now_ms: int | None = None) -> Snapshot:
     )
 
 
+def replacing_snapshot(now_ms: int | None = None) -> Snapshot:
+    """An active controller: a replacement that drains, one that waits for a group to move, and one that is done."""
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
+    started_ms = now_ms - 20 * MINUTE_MS
+
+    def replaced(topic: str, retired: dict[int, RetiredPartition], **more: Any) -> TopicRecord:
+        times = {"announced_ms": started_ms + 3_000, "switched_ms": started_ms + 9_000, "fenced_ms": started_ms + 8_000}
+        own = {"successor_id": "id-2", "delay_ms": 0, **times, **more}
+        replacement = Replacement(f"{topic}-v2", 4, started_ms, **own)
+        changed = {"deletion": None, "changed_ms": now_ms - MINUTE_MS, "replacement": replacement}
+        return record(topic, 0, retired, now_ms, required_groups=("audit", "billing"), **changed)
+
+    def left(offset: int) -> TopicFacts:
+        groups = {"billing": GroupFacts(dict.fromkeys(range(12), offset), has_members=True)}
+        groups["audit"] = GroupFacts(dict.fromkeys(range(12), 1000), has_members=True)
+        logs = {p: log(1000, 0) for p in range(12)}
+        new = TopicFacts("orders-v2", "id-2", 4)
+        return TopicFacts("orders", "id-orders", 12, partitions=logs, groups=groups, successor=new)
+
+    lag = reasons.of_group(reasons.GROUP_LAG, "billing")
+    orders = replaced("orders", {p: blocked(lag, 1000, read_up_to=1000) for p in range(12)})
+    progress = tuple((now_ms - s * 1000, {"billing": 12 * (s * 2 + 100), "audit": 0}) for s in range(400, 0, -10))
+    draining = TopicSeen(
+        orders,
+        left(900),
+        now_ms - 2_000,
+        blocked_since=dict.fromkeys(range(12), now_ms - 19 * MINUTE_MS),
+        earlier=(now_ms - 52_000, left(800)),
+        noted=((now_ms - 19 * MINUTE_MS, "sealed"),),
+        history=progress,
+        moved=Moved(groups=frozenset({"audit"})),
+        due_ms=now_ms + 8_000,
+    )
+    wait = reasons.of_group(reasons.GROUP_NOT_MOVED, "audit")
+    payments = replaced(
+        "payments", {p: RetiredPartition(seal_offset=1000, read_up_to=1000) for p in range(6)}, reason=wait
+    )
+    after = TopicFacts("payments-v2", "id-2", 4, groups={"billing": GroupFacts(dict.fromkeys(range(4), 9))})
+    facts = TopicFacts(
+        "payments",
+        "id-payments",
+        6,
+        partitions={p: log(1000, 0) for p in range(6)},
+        groups=dict.fromkeys(("audit", "billing"), GroupFacts(dict.fromkeys(range(6), 1000))),
+        successor=after,
+    )
+    waiting = TopicSeen(
+        payments,
+        facts,
+        now_ms - 3_000,
+        blocked_since={WHOLE: now_ms - 12 * MINUTE_MS},
+        moved=Moved(groups=frozenset({"audit", "billing"})),
+        due_ms=now_ms + 7_000,
+    )
+    gone_ms = {"let_go_ms": now_ms - 50_000, "deleting_ms": now_ms - 40_000, "gone_ms": now_ms - 30_000}
+    clicks = replaced("clicks", {p: RetiredPartition(seal_offset=1000) for p in range(32)}, **gone_ms)
+    return replace(busy_snapshot(now_ms), topics=(TopicSeen(clicks), draining, waiting))
+
+
 def standby_snapshot() -> Snapshot:
     """A standby that knows who is active."""
     busy = busy_snapshot()
-    return replace(busy, controller_id="host-2", role=Role.STANDBY, epoch=None, topics=(), takeovers=0)
+    standby = replace(busy, controller_id="host-2", role=Role.STANDBY, epoch=None, topics=(), takeovers=0)
+    assert busy.claim is not None
+    return replace(standby, host="host-2", claim=replace(busy.claim, pages="example.com:9404"))

@@ -224,9 +224,10 @@ def test_a_replacement_is_waited_for(
     said: str,
 ) -> None:
     def wait(change: object, topic: str, ended: Callable[[Any], bool], **_: object) -> None:
-        sealing = TopicDescription("a", "id", 1, "seal", None, (), (), replacement=replace(BEGUN, switched_ms=1))
-        assert not ended(sealing)
-        assert ended(replace(sealing, phase=phase, replacement=now))
+        before = BEGUN if now is None else replace(BEGUN, switched_ms=1)  # after the switch it cannot be given up
+        running = TopicDescription("a", "id", 1, "seal", None, (), (), replacement=before)
+        assert not ended(running)
+        assert ended(replace(running, phase=phase, replacement=now))
 
     monkeypatch.setattr(Change, "wait", wait)
     monkeypatch.setattr(Change, "embed", lambda *_: None)

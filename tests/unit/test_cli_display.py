@@ -11,24 +11,41 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.cluster import TopicShape
+from modeaware.cluster.observer import Look
+from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ControllerFenced, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, required_of
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.progress import GroupProgress
 from modeaware.lifecycle.replacement import FENCE_CONFIGS
-from modeaware.lifecycle.report import PartitionReport, ShrinkReport, report_topic
+from modeaware.lifecycle.report import PartitionReport, ShrinkReport, groups_left, report_topic
 from modeaware.lifecycle.state import current_record
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, Replacement, RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports.certificate import Certificate, Evidence, ProofReport, certificate, check
+from modeaware.reports import certificate as certificates
+from modeaware.reports.certificate import (
+    Certificate,
+    Evidence,
+    ProofReport,
+    certificate,
+    check,
+    deleted_before,
+    take_certificate,
+)
 from modeaware.reports.describe import Description, TopicDescription, describe_text
 from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.session import ModeLog
 from modeaware.topic_view import Moved
 from tests.support.lifecycle import admitted, facts, group, log, shrink
 
@@ -196,19 +213,20 @@ def test_what_is_left_to_read_is_shown_every_ten_seconds_and_a_change_at_once() 
     progress = Progress(out, monotonic_s=lambda: now_s[0])
     for left, after_s in ((7_000, 0), (6_000, 2), (5_000, 7.9), (4_000, 0.1), (4_000, 60)):
         now_s[0] += after_s
-        progress.show(replace(shrinking(draining(4, lag=left)), looks_within_ms=10_000))
+        billing = GroupProgress("billing", None, True, False, {4: left}, {}, None, False, False)
+        progress.show(replace(shrinking(draining(4, lag=left)), groups=(billing,), looks_within_ms=10_000))
     progress.show(DONE)
     told = [line.split(": ", 1)[1] for line in out.getvalue().splitlines()]
     drain = f"drain 4 ({reasons.text('group-lag:billing')})"
-    again = "The active controller checks these groups again within 10s"
+    again = "the active controller checks these groups again within 10s"
     assert told == [
-        f"{drain}; 7 000 records still to read; {again}",
-        f"{drain}; 4 000 records still to read; {again}",
+        f"{drain}; group billing: it has 7 000 records of partitions 4 to read; {again}",
+        f"{drain}; group billing: it has 4 000 records of partitions 4 to read; {again}",
         "done 4-5",
     ]
 
 
-def test_groups_that_are_not_let_through_are_named_with_what_they_wait_for() -> None:
+def test_groups_with_a_closed_gate_are_named_with_what_they_wait_for() -> None:
     record = replace(OLD_TOPIC, required_groups=tuple("abcde"))
     behind = {name: group({0: 7, 1: 10}, members=True) for name in "abcde"}
     found = facts(2, {0: log(10), 1: log(10)}, behind, successor=facts(2))
@@ -217,14 +235,13 @@ def test_groups_that_are_not_let_through_are_named_with_what_they_wait_for() -> 
     topic = TopicDescription(**vars(report))
     waits = "it has 3 records of partitions 0 to read; it has committed all of partitions 1, and no member says"
     lines = [line.strip() for line in describe_text([topic], expand=False).splitlines()]
-    assert [line.split(":")[1].strip() for line in lines if line.startswith(f"Not let through: {'a'}")] == ["a"]
-    assert any(line.startswith(f"Not let through: e: {waits}") for line in lines)
+    assert [line[:7] for line in lines if f": gate closed: {waits}" in line] == [f"Group {name}" for name in "abcde"]
     assert "The active controller checks these groups again within 10s" in lines
     out = io.StringIO()
     Progress(out).show(topic)
-    assert f"not let through: c: {waits}" in out.getvalue()
-    assert "not let through: d" not in out.getvalue()
-    assert "; and 2 more groups; The active controller" in out.getvalue()
+    assert f"; group c: gate closed: {waits}" in out.getvalue()
+    assert "group d" not in out.getvalue()
+    assert "; and 2 more groups; the active controller" in out.getvalue()
 
 
 def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
@@ -234,9 +251,12 @@ def test_groups_of_a_shrink_are_named_with_what_they_have_to_read() -> None:
     found = facts(2, {0: log(10), 1: log(10)}, {"g": group({0: 0, 1: 4}, members=True)})
     report = report_topic(held_up, found, required_of(("g",), found, (), (), 0), (0, 1))
     text = describe_text([TopicDescription(**vars(report))], expand=False)
-    assert "Still to read: g: 6 records of partitions 1\n  The active controller checks these groups again" in text
+    assert (
+        "Group g: it has 6 records of partitions 1 to read\n  The active controller checks these groups again" in text
+    )
     done = replace(held_up, retired={1: RetiredPartition(seal_offset=10)})
-    assert report_topic(done, found, Requirement(), (0, 1)).looks_within_ms is None
+    waits_for_no_group = report_topic(done, found, required_of(("g",), found, (), (), 0), (0, 1))
+    assert (waits_for_no_group.looks_within_ms, groups_left(waits_for_no_group)) == (None, [])
 
 
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
@@ -493,3 +513,56 @@ def test_an_unread_partition_of_a_replaced_topic_is_not_certified() -> None:
     shown = of_replaced()
     behind = replace(shown.facts, groups={"billing": GroupFacts({0: 9})})
     assert not certificate(replace(shown, facts=behind), [0]).all_drained
+
+
+BACK = Replacement("orders", 4, 500, successor_id="back", switched_ms=600, let_go_ms=700, deleting_ms=800, gone_ms=900)
+DELETED = of_replaced(replace(REPLACED, deleting_ms=450, gone_ms=480)).record
+BETWEEN = replace(DELETED, topic="orders-v2", topic_id="id-2", replacement=BACK)
+
+
+@pytest.mark.parametrize(
+    ("records", "topic_id", "of"),
+    [
+        pytest.param([DELETED, BETWEEN], "back", "id", id="the topic between the two is not gone"),
+        pytest.param([BETWEEN], "back", "id-2", id="renamed back, and all others are gone"),
+        pytest.param([DELETED], "other", "id", id="another topic has come up under the name"),
+    ],
+)
+def test_certificate_of_a_name_that_is_taken_again_is_of_the_deleted_topic(
+    records: list[TopicRecord], topic_id: str, of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ModeLog("modes", fold([(record.topic_id, record.to_json()) for record in records]))
+    using = {"audit": GroupFacts({0: 3})}
+    looked: list[Look] = []
+
+    def look(_: object, looks: list[Look], __: object) -> list[TopicFacts]:
+        looked.extend(looks)
+        shown = TopicFacts("orders", "back", 4, groups=using)
+        return [shown if looks[0].topic == "orders" else TopicFacts(looks[0].topic, None, gone=True)]
+
+    described = SimpleNamespace(result=lambda *_: SimpleNamespace(cluster_id="cluster-1"))
+    cluster = SimpleNamespace(
+        shape=lambda _: TopicShape(topic_id, internal=False, partition_count=4),
+        admin=SimpleNamespace(describe_cluster=lambda **_: described),
+    )
+    session = SimpleNamespace(
+        read_log=lambda: log,
+        cluster=cluster,
+        observer=lambda: None,
+        clock=SYSTEM_CLOCK,
+        controller=ControllerConfig(),
+        bootstrap_server="host:9092",
+    )
+    monkeypatch.setattr(certificates, "look_at_groups", look)
+    found = take_certificate(cast(Any, session), "orders")
+    assert (found.topic_id, [each.verdict for each in found.partitions]) == (of, ["deleted"])
+    assert found.all_drained
+    assert "audit" not in [group.group for group in found.groups], "that uses the topic that has the name now"
+    assert [each.record and each.record.topic_id for each in looked] == [of]
+
+
+def test_certificate_of_a_topic_of_which_nothing_is_retired_is_refused() -> None:
+    being_replaced = of_replaced().record
+    log = ModeLog("modes", fold([(being_replaced.topic_id, being_replaced.to_json())]))
+    assert deleted_before(log, "orders-v2", "id-2") is None, "it has replaced a topic that is not deleted"
+    assert deleted_before(log, "payments", "id-of-payments") is None

@@ -240,7 +240,7 @@ def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == f"modeaware {version('modeaware')}\n"
 
 
-OF_THIS_MACHINE = {"local up", "local down", "local status"}
+OF_THIS_MACHINE = {"jar", "local up", "local down", "local status"}
 """They start a Kafka, or look whether it runs: there is no cluster to log in to."""
 
 

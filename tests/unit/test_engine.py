@@ -244,12 +244,14 @@ class TestTopicGone:
 
 
 class TestClaim:
-    def test_release_takes_the_address_back(self, world: World) -> None:
+    def test_release_takes_the_addresses_back(self, world: World) -> None:
+        world.engine.claim("test", Contact("127.0.0.1:2", pages="127.0.0.1:3"))
+        assert fold(world.log.entries).claim.pages == "127.0.0.1:3"
         world.engine.release()
         claim = fold(world.log.entries).claim
-        assert (claim.controller_epoch, claim.address) == (1, None)
+        assert (claim.controller_epoch, claim.address, claim.pages) == (2, None, None)
         world.engine.release()
-        assert len(world.log.entries) == 2, "twice is harmless"
+        assert len(world.log.entries) == 3, "twice is harmless"
 
     def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
         world.shrink(4)

@@ -12,7 +12,7 @@ from modeaware.cluster.observer import Look
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.schedule import elapsed_ms
-from modeaware.controller.status import Role, Snapshot, topic_status
+from modeaware.controller.status import Role, Snapshot
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import FenceFacts, GroupFacts, TopicFacts
@@ -27,6 +27,7 @@ from modeaware.modelog.records import (
     RetiredPartition,
     TopicRecord,
 )
+from modeaware.monitoring.status_json import topic_status
 from modeaware.notes import Note
 from tests.support.lifecycle import RO, RW, group, log
 from tests.support.modelog import for_newer_readers
@@ -247,7 +248,7 @@ def test_what_is_shown_of_a_topic_has_its_groups_and_its_next_look() -> None:
     world.engine.check([seen.record.topic_id])
     shown = topic_status(seen, Snapshot(world.clock.time_ms, "c", Role.ACTIVE, topics=(seen,)))
     told = {group["group"]: (group["let_through"], group["gate"]) for group in shown["groups"]}
-    assert told == {"a": (True, None), "b": (False, "it has 10 records of partitions 0-1 to read")}
+    assert told == {"a": (True, None), "b": (False, "gate closed: it has 10 records of partitions 0-1 to read")}
 
 
 def test_next_controller_takes_over_what_was_decided() -> None:

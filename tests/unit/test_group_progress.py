@@ -14,7 +14,7 @@ from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.observer import Look
 from modeaware.config import ClientConfig, ControllerConfig
-from modeaware.controller.status import Role, Snapshot, TopicSeen, topic_status
+from modeaware.controller.status import Role, Snapshot, TopicSeen
 from modeaware.lifecycle.drain import requirement_of
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -27,6 +27,7 @@ from modeaware.modelog.records import (
 )
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.monitoring.status_json import topic_status
 from modeaware.reports import describe
 from modeaware.reports.certificate import Evidence, certificate
 from modeaware.reports.describe import TopicDescription, describe_text, describe_topics

@@ -50,6 +50,16 @@ def connected(server: MonitoringServer) -> socket.socket:
     return socket.create_connection((host.strip("[]"), int(port)), timeout=60)
 
 
+def test_other_hosts_reach_it_by_name_where_it_serves_all_interfaces(server: MonitoringServer) -> None:
+    assert server.reachable_address == server.address
+    every = MonitoringServer("0.0.0.0:0", hello)
+    every.start()
+    try:
+        assert every.reachable_address == f"{socket.gethostname()}:{every.address.rpartition(':')[2]}"
+    finally:
+        every.stop()
+
+
 def test_a_page_with_strict_headers(server: MonitoringServer) -> None:
     status, body, headers = ask(server, "/hello?more=1", Accept="text/plain")
     assert (status, body) == (200, b"text/plain")

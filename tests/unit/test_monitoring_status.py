@@ -16,16 +16,17 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import Replacement, RetiredPartition, TopicRecord
+from modeaware.monitoring import status_json
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.printable import printable
 from tests.support.lifecycle import log
-from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
+from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record, replacing_snapshot, standby_snapshot
 
 NOW_MS = 1_700_000_000_000
 
 
 def topic(name: str) -> dict[str, Any]:
-    told = status.status_of(busy_snapshot(NOW_MS))
+    told = status_json.status_of(busy_snapshot(NOW_MS))
     json.dumps(told)
     (found,) = [one for one in told["topics"] if one["topic"] == name]
     return found
@@ -58,7 +59,7 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     watched.claimed([replaced()], (), NOW_MS - 50_000)
     watched.appended(waits, NOW_MS - 40_000)
     (seen,) = watched.seen().topics
-    shown = status.topic_status(seen, replace(busy_snapshot(NOW_MS), topics=(seen,)))
+    shown = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), topics=(seen,)))
     (held,) = shown["blocked"]
     assert (held["code"], held["partitions"], held["count"], held["since_ms"]) == (
         "group-not-moved", "-", 0, NOW_MS - 40_000,
@@ -68,6 +69,78 @@ def test_a_replacement_that_waits_for_a_group() -> None:
     assert status.gate_age_s(seen, NOW_MS) == 60.0
     assert status.describe_waiting(waits).startswith("drain (group 'billing' has no offset on the successor")
     assert status.gate_age_s(replace(seen, record=replaced(let_go_ms=NOW_MS)), NOW_MS) is None
+
+
+def test_a_replacement_shows_records_left_events_and_the_next_command() -> None:
+    clicks, orders, payments = status_json.status_of(replacing_snapshot(NOW_MS))["topics"]
+    assert (orders["change"], orders["phase"]) == ("replacement by orders-v2 (4)", "drain")
+    assert [one["next"] for one in orders["blocked"]] == ["modeaware groups list orders"]
+    assert orders["left"] == {"unread": 1200, "at_first": 10_800, "left_s": 50}
+    assert {one["group"]: (one["text"], one["let_through"]) for one in orders["groups"]} == {
+        "billing": ("gate closed: it has 1 200 records of partitions 0-11 to read", False),
+        "audit": (None, True),
+    }
+    assert (orders["groups_waiting"], payments["groups_waiting"]) == (1, 0)
+    assert (orders["looked_ms"], orders["due_ms"]) == (NOW_MS - 2_000, NOW_MS + 8_000)
+    assert len(orders["history_ms"]) == 40
+    assert {one["group"]: one["history"][0] for one in orders["groups"]} == {"billing": 10_800, "audit": 0}
+    happened = [(one["what"], NOW_MS - one["at_ms"]) for one in orders["events"]]
+    assert happened == [
+        ("requested", 1_200_000),
+        ("announced", 1_197_000),
+        ("fenced", 1_192_000),
+        ("switched", 1_191_000),
+        ("sealed", 1_140_000),
+    ]
+    assert [one["next"] for one in payments["blocked"]] == ["modeaware groups prepare audit --topic payments-v2"]
+    assert payments["left"] is None
+    assert (clicks["alias"], orders["alias"], clicks["change"]) == (True, False, None)
+    assert [one["what"] for one in clicks["events"]][-2:] == ["released", "deleted"]
+
+
+def test_phases_that_end_and_late_records_are_events() -> None:
+    watched = Watched()
+    retired = RetiredPartition()
+    first = record("orders", 1, {1: retired}, NOW_MS)
+    for at_ms, changed in (
+        (1, retired),
+        (2, blocked(LAG)),
+        (3, replace(retired, stragglers=1)),
+        (4, blocked(LAG, stragglers=1)),
+    ):
+        watched.appended(replace(first, retired={1: changed}), at_ms)
+    assert only(watched).noted == ((2, "sealed"), (3, "a late record broke a seal"), (4, "sealed"))
+
+
+def test_the_history_covers_the_whole_change_and_stays_short() -> None:
+    (shown,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
+    watched = Watched()
+    watched.appended(shown.record, NOW_MS)
+    for second in range(1_000):
+        watched.looked(shown.record.topic_id, shown.facts, NOW_MS + second * 1000)
+    times_s = [(at_ms - NOW_MS) // 1000 for at_ms, _ in only(watched).history]
+    assert times_s[0] == 0
+    assert 20 <= len(times_s) <= status.MOST_POINTS
+    assert times_s[-1] >= 960
+    assert only(watched).history[-1][1]["billing"] == 240
+    done = replace(shown.record, retired={}, deletion=None, modes=shown.record.modes[:4])
+    watched.appended(done, NOW_MS)
+    assert (len(only(watched).history), only(watched).noted) == (len(times_s), ((NOW_MS, "done"),))
+    watched.appended(shown.record, NOW_MS)
+    assert (only(watched).history, only(watched).noted) == ((), ()), "another change begins"
+
+
+def test_a_standby_names_the_page_of_the_active_controller_where_it_can_be_reached() -> None:
+    standby = standby_snapshot()
+    assert standby.claim is not None
+    for pages, host, expected in (
+        ("example.com:9404", "host-2", "http://example.com:9404/"),
+        ("127.0.0.1:9404", "host-2", None),
+        ("127.0.0.1:9404", "host-1", "http://127.0.0.1:9404/"),
+        (None, "host-1", None),
+    ):
+        shown = replace(standby, host=host, claim=replace(standby.claim, pages=pages))
+        assert status_json.status_of(shown)["claim"]["page"] == expected
 
 
 def test_a_fence_that_is_lifted_is_counted() -> None:
@@ -87,7 +160,7 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
         groups = {**seen.facts.groups, "billing": replace(seen.facts.groups["billing"], committed=billing)}
         earlier = seen.looked_ms - before_s * 1000, replace(seen.facts, **{"groups": groups, **facts})
         moved = replace(seen, earlier=earlier)
-        by_name = {one["group"]: one for one in status.topic_status(moved, busy_snapshot(NOW_MS))["groups"]}
+        by_name = {one["group"]: one for one in status_json.topic_status(moved, busy_snapshot(NOW_MS))["groups"]}
         return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
 
     read = dict.fromkeys(range(7, 10), 100) | {10: 200, 11: 40}
@@ -106,7 +179,8 @@ def test_the_pace_is_measured_from_the_first_pass_over_all_partitions_and_for_a_
         groups = {"billing": replace(billing, committed={7: committed, 8: 120, 9: 120, 10: 200, 11: 40})}
         facts = replace(every, **{"groups": groups, **changes})
         watched.looked(shown.record.topic_id, facts, NOW_MS + after_s * 1000)
-        by_name = {one["group"]: one for one in status.topic_status(only(watched), busy_snapshot(NOW_MS))["groups"]}
+        told = status_json.topic_status(only(watched), busy_snapshot(NOW_MS))
+        by_name = {one["group"]: one for one in told["groups"]}
         return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
 
     before = {"partitions": {}, "groups": {"billing": GroupFacts()}}  # of the time before the shrink
@@ -122,7 +196,7 @@ def test_texts_count_the_other_groups_that_hold_a_partition_up() -> None:
     (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
     seen = replace(seen, facts=replace(seen.facts, groups={**seen.facts.groups, "audit": more, "late": more}))
     waiver = GroupRule("waive", "late", "orders", "", 0)
-    told = status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
+    told = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
     lag = "group 'billing' (and 1 more) has not consumed it to the seal: run its consumers"
     assert [one["text"] for one in told["blocked"] if one["partitions"] == "7-9"] == [lag]
     assert {one["group"]: (one["partitions"], one["waived"]) for one in told["groups"]}["late"] == ("-", True)
@@ -134,7 +208,7 @@ def test_a_waived_group_does_not_hold_a_replacement_up() -> None:
     facts = TopicFacts("orders", "id-orders", 1, partitions={0: log(9, 0)}, groups=groups, successor=after)
     seen = TopicSeen(replaced(reason=reasons.of_group(reasons.GROUP_NOT_MOVED, "billing")), facts, NOW_MS)
     waiver = GroupRule("waive", "late", "orders", "", 0)
-    told = status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
+    told = status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))
     assert told["blocked"][0]["text"].startswith("group 'billing' (and 1 more) has no offset on the successor")
     assert {one["group"]: one["waived"] for one in told["groups"]} == {"audit": False, "billing": False, "late": True}
 
@@ -145,8 +219,8 @@ def test_a_doubt_about_a_waived_group_is_not_shown() -> None:
     unclear = {"late": GroupsDoubt("group 'late' is in a rebalance", settling="late")}
     seen = replace(seen, facts=replace(seen.facts, unclear_groups=unclear))
     waiver = GroupRule("waive", "late", "orders", "", 0)
-    assert status.topic_status(seen, busy_snapshot(NOW_MS))["groups_doubt"] == "group 'late' is in a rebalance"
-    assert status.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))["groups_doubt"] is None
+    assert status_json.topic_status(seen, busy_snapshot(NOW_MS))["groups_doubt"] == "group 'late' is in a rebalance"
+    assert status_json.topic_status(seen, replace(busy_snapshot(NOW_MS), rules=(waiver,)))["groups_doubt"] is None
 
 
 def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:

@@ -363,12 +363,13 @@ def test_reports_say_what_a_group_waits_for() -> None:
     found = facts(2, None, topic.groups, partitions=topic.logs, successor=facts(2))
     progress = progress_of(topic.record, found, required_of((), found, (), (), 0), Moved(groups=frozenset({"f"})))
     assert {name: group.gate for name, group in progress.items()} == {
-        "a": "it has been given all of partitions 1; its application has not committed the last 2 records; it has "
-        "committed all of partitions 0, and no member says that the last records are handled",
-        "b": "it has 15 records of partitions 0-1 to read",
-        "c": "it has committed all of partitions 0-1, and no member says that the last records are handled",
-        "d": "its application has paused partitions 0-1, or gone back in them",
-        "e": "it has read all, and is about to be let through",
+        "a": "gate closed: it has been given all of partitions 1; its application has not committed the last 2 "
+        "records; it has committed all of partitions 0, and no member says that the last records are handled",
+        "b": "gate closed: it has 15 records of partitions 0-1 to read",
+        "c": "gate closed: it has committed all of partitions 0-1, and no member says that the last records are "
+        "handled",
+        "d": "gate closed: its application has paused partitions 0-1, or gone back in them",
+        "e": "gate closed: it has read all, and is about to be let through",
         "f": None,
     }
     assert [name for name, group in progress.items() if group.let_through] == ["f"]

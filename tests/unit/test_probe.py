@@ -14,7 +14,7 @@ import pytest
 
 from modeaware.errors import ModeSourceError
 from modeaware.views import choice
-from modeaware.views.choice import FIRST_BACKOFF_S, LAST_BACKOFF_S, FeatureProbe, Found
+from modeaware.views.choice import FIRST_BACKOFF_S, LAST_BACKOFF_S, FeatureProbe, ModesServer
 from modeaware.wire import capabilities, codec, probe
 from modeaware.wire.capabilities import Capabilities
 from modeaware.wire.frames import MalformedFrame
@@ -219,10 +219,10 @@ def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
     FakeRound.offers = {"a:1": Capabilities()}
     made = FeatureProbe({}, 10.0, clock)
     assert rounds_until(made, clock, 25.0) == pytest.approx([0, 10, 20], abs=0.2)
-    assert (made.absent, made.found, made.error) == (True, None, None)
+    assert (made.absent, made.modes_server, made.error) == (True, None, None)
     FakeRound.offers = {"a:1": Capabilities(), "b:1": Capabilities(SPOKEN, FEATURE | {IDENTITY: (1, 1)})}
     rounds_until(made, clock, 31.0)
-    assert (made.absent, made.found) == (False, Found("b:1", ours=True))
+    assert (made.absent, made.modes_server) == (False, ModesServer("b:1", ours=True))
 
 
 def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: SimClock) -> None:
@@ -232,7 +232,7 @@ def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: S
     pauses = [after - before for before, after in pairwise(begun)]
     assert pauses[0] == pytest.approx(FIRST_BACKOFF_S, abs=0.2)
     assert pauses[-1] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
-    assert (made.absent, made.found, str(made.error)) == (False, None, "nobody")
+    assert (made.absent, made.modes_server, str(made.error)) == (False, None, "nobody")
     FakeRound.offers = {"a:1": Capabilities(SPOKEN, FEATURE)}
     rounds_until(made, clock, 75.0)
-    assert (made.found, made.error) == (Found("a:1", ours=False), None)
+    assert (made.modes_server, made.error) == (ModesServer("a:1", ours=False), None)

@@ -16,7 +16,7 @@ from modeaware.admin.acls import ALL_OPERATIONS, Acl, TopicAcls, check_access, c
 from modeaware.admin.new_topics import TopicReplacement
 from modeaware.admin.successors import Predecessor, replace_command, replace_commands, successor_configs
 from modeaware.cli.change import Change, Situation
-from modeaware.cli.outcome import Watch
+from modeaware.cli.outcome import Watch, outcome
 from modeaware.cli.topics import undo_command
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.observer import Look
@@ -387,6 +387,37 @@ def test_wait_ends_where_it_pauses_is_done_or_is_given_up_and_knows_the_pause_of
     assert Watch([Replace(6, COMMAND)]).ended(described(paused, "announce"))
     assert not Watch([Replace(6, replace(COMMAND, undo=True))]).ended(described(paused, "announce"))
     assert Watch([Replace(6, replace(COMMAND, undo=True))]).ended(described(None, "done"))
+
+
+@pytest.mark.parametrize(
+    ("now_under_the_name", "was_seen", "what"),
+    [
+        ({"leads_to": "orders-v2"}, False, reasons.text(reasons.NAME_TAKEN)),
+        ({"leads_to": "orders-v2"}, True, reasons.text(reasons.NAME_TAKEN)),
+        ({"replaces": "orders-v2"}, False, "a new topic has the name, which replaces orders-v2"),
+        ({}, True, reasons.text(reasons.NAME_TAKEN)),
+    ],
+)
+def test_wait_for_a_replacement_succeeds_where_another_topic_has_the_old_name_by_now(
+    now_under_the_name: dict[str, str], was_seen: bool, what: str
+) -> None:
+    watch, session = Watch([Replace(6, COMMAND)]), cast(Any, SimpleNamespace())
+    with_partitions = replace(described(SWITCHED, "drain"), partitions=cast(Any, ("p",) * 6))
+    assert not was_seen or not watch.ended(with_partitions)
+    other = replace(described(None, "done"), topic_id="other", partitions=cast(Any, ("p",)))
+    other = replace(other, **cast(Any, now_under_the_name))
+    assert watch.ended(other)
+    fewer = "; 2 fewer partitions" if was_seen else ""
+    expected = [f"orders: replaced by orders-v2 and deleted{fewer}.", f"orders: {what}."]
+    assert outcome(session, "orders", watch) == expected
+
+
+def test_wait_for_a_replacement_fails_where_it_was_given_up() -> None:
+    watch = Watch([Replace(6, COMMAND)])
+    assert not watch.ended(described(BEGUN, "announce"))
+    assert watch.ended(described(None, "done"))
+    with pytest.raises(ModeAwareError, match="was given up or undone"):
+        outcome(cast(Any, SimpleNamespace()), "orders", watch)
 
 
 def test_name_of_a_topic_that_is_gone_leads_to_its_successor() -> None:

@@ -30,7 +30,7 @@ class Wire:
         conf, self.stopping = {"bootstrap.servers": self.endpoint.address}, False
         self.groups: set[str] = set()
         self.views = WireSource(
-            conf, self.store, lambda: not self.stopping, found=self.store.choose, groups=lambda: self.groups
+            conf, self.store, lambda: not self.stopping, take_id=self.store.choose, groups=lambda: self.groups
         )
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []

@@ -1,10 +1,10 @@
 // Asks for /status.json every two seconds and shows it. What is written goes through textContent alone: nothing that a
 // topic or a group is called can become markup.
-import { card, element, line, urgency } from "./topic.js";
+import { card, element, lasting, line, urgency } from "./topic.js";
 
 const PERIOD_MS = 2000;
 const PATIENCE_MS = 8000;
-const MOST_SETTLED = 500;
+const MOST_DONE = 500;
 const MOST_PICTURES = 50;
 const shown = new Map();
 let lastMs = null; // when an answer last came, by performance.now(): the clocks of two machines may differ
@@ -12,21 +12,10 @@ let offsetMs = 0; // what the controller's clock says more than this one's
 
 const at = (id) => document.getElementById(id);
 
-function since(ms) {
-  return lasting(Date.now() + offsetMs - ms);
-}
-
-function until(ms) {
-  return lasting(ms - Date.now() - offsetMs);
-}
-
-function lasting(ms) {
-  const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 90) return `${s} s`;
-  const m = Math.round(s / 60);
-  if (m < 90) return `${m} min`;
-  const h = Math.round(m / 60);
-  return h < 48 ? `${h} h` : `${Math.round(h / 24)} days`;
+function duration(node) {
+  const nowMs = Date.now() + offsetMs;
+  const ms = node.dataset.until === undefined ? nowMs - Number(node.dataset.since) : Number(node.dataset.until) - nowMs;
+  return lasting(Math.max(0, Math.round(ms / 1000)));
 }
 
 function setState(word, kind, more = "") {
@@ -55,8 +44,9 @@ function controllers(status) {
   ]);
   if (own.not_ready) box.append(element("p", { class: "trouble", text: `Not ready: ${own.not_ready}` }));
   if (own.role !== "active") {
-    const where = claim?.host ? `: that of ${claim.id} on ${claim.host}` : "";
-    box.append(element("p", { class: "soft", text: `Topics are shown by the active controller's page${where}.` }));
+    const where = claim ? `that of ${claim.id}${claim.host ? ` on ${claim.host}` : ""}` : "not known yet";
+    const page = claim?.page ? element("a", { href: claim.page, text: where }) : where;
+    box.append(element("p", { class: "soft" }, ["Topics are on the active controller's page: ", page, "."]));
   }
   return box;
 }
@@ -65,7 +55,7 @@ function keep(id, wanted) {
   // Only what has changed is built anew, so that a selection or a scrolled table stays.
   const parent = at(id);
   const nodes = wanted.map(([key, data, build]) => {
-    const moves = ["looked_ms", "due_ms"]; // they change with each look
+    const moves = ["looked_ms", "due_ms"]; // they change with each check
     const text = JSON.stringify(data, (name, value) => (moves.includes(name) ? value !== null : value));
     const known = shown.get(key);
     if (known && known.text === text) {
@@ -87,20 +77,20 @@ function show(status) {
   keep("controllers", [["controllers", { controller: status.controller, claim: status.claim }, controllers]]);
   at("topics").hidden = status.controller.role !== "active";
   const changing = status.topics.filter((topic) => topic.phase !== "done").sort((a, b) => (urgency(a) < urgency(b) ? -1 : urgency(a) > urgency(b) ? 1 : 0));
-  const settled = status.topics.filter((topic) => topic.phase === "done");
+  const done = status.topics.filter((topic) => topic.phase === "done");
   keep("changing", changing.map((topic) => [`changing ${topic.topic_id}`, topic, card]));
-  keep("settled", settled.slice(0, MOST_SETTLED).map((topic) => [`settled ${topic.topic_id}`, topic, (one) => line(one, settled.length <= MOST_PICTURES)]));
-  const there = new Set(["controllers", ...changing.map((t) => `changing ${t.topic_id}`), ...settled.map((t) => `settled ${t.topic_id}`)]);
+  keep("done", done.slice(0, MOST_DONE).map((topic) => [`done ${topic.topic_id}`, topic, (one) => line(one, done.length <= MOST_PICTURES)]));
+  const there = new Set(["controllers", ...changing.map((t) => `changing ${t.topic_id}`), ...done.map((t) => `done ${t.topic_id}`)]);
   for (const key of shown.keys()) if (!there.has(key)) shown.delete(key);
   at("changing-n").textContent = changing.length ? changing.length : "nothing";
-  at("settled-n").textContent = settled.length
-    ? settled.length + (settled.length > MOST_SETTLED ? `, ${MOST_SETTLED} shown` : "")
+  at("done-n").textContent = done.length
+    ? done.length + (done.length > MOST_DONE ? `, ${MOST_DONE} shown` : "")
     : status.topics.length ? "nothing" : "nothing: no topic of this cluster has been shrunk or grown yet";
 }
 
 function tick() {
   for (const node of document.querySelectorAll("[data-since], [data-until]")) {
-    const text = node.dataset.until === undefined ? since(Number(node.dataset.since)) : until(Number(node.dataset.until));
+    const text = duration(node);
     if (node.textContent !== text) node.textContent = text;
   }
   const age = lastMs === null ? null : performance.now() - lastMs;

@@ -5,21 +5,30 @@ const PHASES = ["done", "reclaim", "drain", "seal", "opening"];
 const MOST_RANGES = 12;
 const CALM_GROUPS = 8; // more than that, and those with nothing left to read are folded away
 const SVG = "http://www.w3.org/2000/svg";
+const STEPS = ["create", "announce", "seal", "drain", "reclaim", "done"];
+const COLUMNS = [["Group", "name"], ["Left to read", "left"], ["Over time", "over"], ["Left at its pace", "pace"], ["State", "state"]];
 const DOES = {
-  create: "Creating the topic that replaces it",
-  announce: "Clients learn of the topic that replaces it",
   seal: "Waiting until writers have left the partitions that retire",
   drain: "Draining: groups read what is left",
   reclaim: "Reclaiming: records go",
   opening: "Opening new partitions",
   done: "Done",
 };
-const number = new Intl.NumberFormat("en");
+const DOES_REPLACED = {
+  create: "The new topic is being created. Producers write to the old topic.",
+  announce: "Clients learn of the new topic. Producers write to the old topic until the switch.",
+  seal: "Producers write to the new topic. The partitions of the old topic are being sealed.",
+  drain: "Groups read the old topic to its seals. Then the gate opens, and they read the new topic.",
+  reclaim: "Every required group has moved to the new topic. The old topic is released, and will be deleted.",
+};
 
 // A name may hold any character: what is not printable shows as its escape, as modeaware.printable does it.
 export function shown(text) {
   return String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
+
+// As modeaware.printable.number does it.
+const number = (value) => value.toLocaleString("en").replaceAll(",", " ");
 
 export function element(name, { text, ...attributes } = {}, children = []) {
   const node = document.createElement(name);
@@ -37,7 +46,7 @@ function ranges(all) {
   return each.slice(0, MOST_RANGES).join(", ") + (more > 0 ? ` and ${more} more ranges` : "");
 }
 
-function lasting(s) {
+export function lasting(s) {
   if (s < 90) return `${s} s`;
   if (s < 5400) return `${Math.round(s / 60)} min`;
   return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
@@ -69,26 +78,22 @@ function cells(topic, look = topic.count < SMALL_FROM ? "cells" : "cells many") 
 
 function progress(topic) {
   const total = topic.partitions.length;
-  const bar = document.createElementNS(SVG, "svg");
-  bar.setAttribute("viewBox", `0 0 ${Math.max(total, 1)} 1`);
-  bar.setAttribute("preserveAspectRatio", "none");
-  bar.setAttribute("aria-hidden", "true");
   let x = 0;
-  for (const phase of PHASES) {
-    const count = topic.phases[phase] ?? 0;
-    if (!count) continue;
-    const part = document.createElementNS(SVG, "rect");
-    for (const [name, value] of Object.entries({ x, y: 0, width: count, height: 1, class: `part-${phase}` })) {
-      part.setAttribute(name, value);
-    }
-    bar.append(part);
-    x += count;
-  }
+  const rects = PHASES.filter((phase) => topic.phases[phase]).map((phase) => {
+    x += topic.phases[phase];
+    return ["rect", { x: x - topic.phases[phase], y: 0, width: topic.phases[phase], height: 1, class: `part-${phase}` }];
+  });
+  const bar = drawing(Math.max(total, 1), 1, { "aria-hidden": "true" }, rects);
   const parts = PHASES.filter((phase) => topic.phases[phase]).map((phase) => `${phase} ${topic.phases[phase]}`);
   return [
     element("div", { class: "bar" }, [bar]),
     element("p", { class: "soft", text: `${topic.phases.done ?? 0} of ${total} partitions done: ${parts.join(", ")}` }),
   ];
+}
+
+// A command breaks between words alone.
+function command(text) {
+  return element("code", {}, text.split(" ").flatMap((word, n) => [...(n ? [" "] : []), element("span", { text: word })]));
 }
 
 function blocked(one) {
@@ -101,15 +106,16 @@ function blocked(one) {
       ago(one.since_ms),
     ]),
     element("p", { text: one.text }),
+    ...(one.next === null ? [] : [element("p", {}, ["Next, with your connection options: ", command(one.next)])]),
   ]);
 }
 
 function state(group) {
   if (group.waived && !group.unread) return "waived";
   if (group.kind === null) return "not listed by the brokers";
-  if (group.moved) return "has come to the successor";
-  if (group.gate) return `not let through: ${group.gate}`;
-  return (group.evacuation ? "evacuation, " : "") + (group.running ? "running" : "no members");
+  if (group.moved && group.let_through !== false) return "moved to the new topic";
+  const members = group.running ? "running" : "no members";
+  return [...(group.evacuation ? ["evacuation"] : []), ...(group.let_through ? ["gate open"] : []), members].join(", ");
 }
 
 function pace(group) {
@@ -119,22 +125,119 @@ function pace(group) {
   return `about ${lasting(group.left_s)}`;
 }
 
+function drawing(width, height, kind, parts) {
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", ...kind })) svg.setAttribute(key, value);
+  for (const [name, attributes] of parts) {
+    const part = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value);
+    svg.append(part);
+  }
+  return svg;
+}
+
+// What a group had left at each point of the topic's history, and has now.
+function curve(group, topic) {
+  const points = topic.history_ms.map((ms, n) => [ms, group.history[n]]).filter(([, left]) => left !== null);
+  if (topic.looked_ms !== null) points.push([topic.looked_ms, group.unread]);
+  const most = Math.max(...points.map(([, left]) => left));
+  if (points.length < 3 || most === 0) return "-";
+  const from = points[0][0];
+  const span = points.at(-1)[0] - from || 1;
+  const path = points.map(([ms, left]) => `${(100 * (ms - from)) / span},${1 + 22 * (1 - left / most)}`);
+  const label = `${number(points[0][1])} left ${lasting(Math.round(span / 1000))} before, ${number(group.unread)} at the last check`;
+  return drawing(100, 24, { class: "curve", role: "img", "aria-label": label }, [
+    ["polygon", { points: `0,24 ${path.join(" ")} 100,24` }],
+    ["polyline", { points: path.join(" ") }],
+  ]);
+}
+
+function left(topic) {
+  if (topic.left === null) return [];
+  const { unread, at_first: first, left_s: s } = topic.left;
+  const read = first - unread;
+  const bar = drawing(first, 1, { "aria-hidden": "true" }, [["rect", { x: 0, y: 0, width: read, height: 1, class: "part-done" }]]);
+  const time = s === null ? "remaining time not known" : `about ${lasting(s)} at this pace`;
+  const text = `${number(read)} of ${number(first)} records read by the group with the most to read, ${number(unread)} left, ${time}`;
+  return [element("div", { class: "bar records" }, [bar]), element("p", { class: "soft", text })];
+}
+
+function stepper(topic) {
+  const at = STEPS.indexOf(topic.phase);
+  const steps = STEPS.map((step, n) => {
+    const state = n < at || topic.phase === "done" ? "past" : n === at ? "current" : "next";
+    return element("li", { class: state, ...(n === at ? { "aria-current": "step" } : {}), text: step });
+  });
+  return element("ol", { class: "steps", "aria-label": "Steps of the replacement" }, steps);
+}
+
+function newTopicState(topic) {
+  const by = topic.replacement;
+  if (by.undone_ms !== null) return "is being deleted: the replacement is undone";
+  if (by.successor_id === null) return "is not created yet";
+  if (by.switched_ms === null) return "is not written yet";
+  if (topic.groups_waiting === null) return "takes writes";
+  if (topic.groups_waiting === 0) return "takes writes; its gate is open";
+  return `takes writes; its gate is closed to ${topic.groups_waiting} group${topic.groups_waiting === 1 ? "" : "s"}`;
+}
+
+function oldTopicState(by) {
+  if (by.switched_ms === null) return "takes writes";
+  const fence = by.fenced_ms !== null ? "fenced: brokers refuse data" : by.fence === "none" ? "without a fence" : "not fenced now";
+  return by.let_go_ms === null ? `takes no writes (${fence})` : "released: no required group needs it";
+}
+
+function pair(topic) {
+  const by = topic.replacement;
+  const kind = by.switched_ms === null || by.undone_ms !== null ? "none" : "rw";
+  const mode = kind === "rw" ? "ReadWrite" : "not written";
+  const count = by.num_partitions;
+  const many = count < SMALL_FROM ? "cells" : "cells many";
+  const boxes = Array.from({ length: count }, (_, n) => element("span", { class: `cell ${kind}`, title: `${n}: ${mode}`, text: LETTERS[kind] }));
+  const side = (role, name, size, state, content) =>
+    element("div", { class: "side" }, [
+      element("p", { class: "soft", text: role }),
+      element("h4", { text: name }),
+      element("p", { class: "soft", text: `${size} partition${size === 1 ? "" : "s"}, ${state}` }),
+      ...content,
+    ]);
+  return element("div", { class: "pair" }, [
+    side("Old topic", topic.topic, topic.count, oldTopicState(by), [cells(topic)[0]]),
+    element("span", { class: "arrow", "aria-hidden": "true", text: "→" }),
+    side("New topic", by.successor, count, newTopicState(topic), [element("div", { class: many, role: "img", "aria-label": `${count} partitions, ${mode}` }, boxes)]),
+  ]);
+}
+
+// A time of day, with the date where it is not today.
+function clock(ms) {
+  const at = new Date(ms);
+  const day = at.toDateString() === new Date().toDateString() ? "" : `${at.toLocaleDateString("en-CA")} `;
+  return day + at.toLocaleTimeString("en-GB");
+}
+
+function events(topic) {
+  if (!topic.events.length) return [];
+  const items = topic.events.toReversed().map((one) => element("li", {}, [
+    element("time", { datetime: new Date(one.at_ms).toISOString(), text: clock(one.at_ms) }), ` ${one.what} `,
+    element("span", { class: "soft" }, [ago(one.at_ms), " ago"]),
+  ]));
+  return [element("h4", { text: "Events" }), element("ol", { class: "events", "aria-label": `Events of ${topic.topic}` }, items)];
+}
+
 function groups(topic) {
   if (!topic.groups.length) return [];
-  const busy = topic.groups.filter((group) => group.unread || group.waived);
+  const busy = topic.groups.filter((group) => group.text !== null || group.waived);
   const listed = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
-  const head = [["Group", ""], ["Still to read", "n"], ["Left at its pace", ""], ["In partitions", ""], ["State", ""]];
-  const rows = listed.map((group) =>
-    element("tr", {}, [
-      element("td", { class: "name", text: group.group }),
-      element("td", { class: "n", text: number.format(group.unread) }),
-      element("td", { class: "pace", text: pace(group) }),
-      element("td", { class: "ranges", text: ranges(group.partitions) }),
-      element("td", { text: state(group) }),
-    ]),
-  );
+  const rows = listed.map((group) => {
+    const contents = [group.group, group.text ?? "-", curve(group, topic), pace(group), state(group)];
+    return element("tr", {}, contents.map((content, n) => {
+      const [label, kind] = COLUMNS[n];
+      const cell = { class: content === "-" ? `${kind} empty` : kind, "data-label": label };
+      return typeof content === "string" ? element("td", { ...cell, text: content }) : element("td", cell, [content]);
+    }));
+  });
   const table = element("table", {}, [
-    element("thead", {}, [element("tr", {}, head.map(([text, kind]) => element("th", { text, class: kind, scope: "col" })))]),
+    element("thead", {}, [element("tr", {}, COLUMNS.map(([text]) => element("th", { text, scope: "col" })))]),
     element("tbody", {}, rows),
   ]);
   const found = !rows.length ? [] : [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
@@ -144,28 +247,20 @@ function groups(topic) {
   return found;
 }
 
-function replaced(topic) {
-  const by = topic.replacement;
-  if (by === null) return [];
-  const name = `${by.successor} (${by.num_partitions} partitions)`;
-  if (by.switched_ms === null) return [element("p", { text: `To be replaced by ${name}. Producers still write here.` })];
-  const fence = by.fenced_ms === null ? "" : "Brokers refuse data for this topic. ";
-  const parts = [`Producers have written to ${name} for `, ago(by.switched_ms), `. ${fence}`];
-  if (by.let_go_ms === null) parts.push("Groups read this topic to its end, then the successor.");
-  return [element("p", {}, parts)];
-}
-
-function looked(topic) {
-  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
+function checked(topic) {
+  if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not checked yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  const parts = ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
-  if (topic.due_ms !== null) parts.push(", the next look is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
+  const parts = ["Checked ", ago(topic.looked_ms, { "data-looked": "" }), " ago"];
+  if (topic.due_ms !== null) parts.push("; the next check is due in ", element("span", { "data-until": topic.due_ms, "data-due": "" }));
   return element("p", { class: "soft" }, [...parts, more]);
 }
 
 function does(topic) {
   const waits = topic.phase === "drain" && topic.blocked.length && topic.blocked.every((one) => one.as_asked);
-  return waits ? "Waiting, as it was asked to" : DOES[topic.phase] ?? topic.phase;
+  if (waits) return "Waiting, as requested";
+  const by = topic.replacement;
+  if (by === null) return DOES[topic.phase] ?? topic.phase;
+  return by.undone_ms === null ? DOES_REPLACED[topic.phase] : "Undoing the replacement: the new topic is being deleted.";
 }
 
 export function card(topic) {
@@ -173,16 +268,16 @@ export function card(topic) {
   const node = element("article", { class: "card", "data-topic": topic.topic, "data-phase": topic.phase }, [
     element("div", { class: "head" }, [
       element("h3", { text: topic.topic }),
-      element("span", { class: "soft", text: `${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}${policy}` }),
+      element("span", { class: "soft", text: `${topic.change}${topic.replacement === null ? `, ${topic.writable} of ${topic.count} writable` : ""}, epoch ${topic.epoch}${policy}` }),
     ]),
     element("p", { text: does(topic) }),
-    ...replaced(topic),
-    ...cells(topic),
-    ...progress(topic),
+    ...(topic.replacement === null ? cells(topic) : [stepper(topic), pair(topic)]),
+    ...(topic.replacement === null || topic.phase === "seal" ? progress(topic) : []),
+    ...left(topic),
   ]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
-  node.append(...topic.blocked.map(blocked), ...groups(topic), looked(topic));
-  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times, by someone who set the topic's configs. It was restored, and what was written meanwhile is drained.` }));
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
+  node.append(...topic.blocked.map(blocked), ...groups(topic), ...events(topic), checked(topic));
+  if (topic.fences_lifted) node.append(element("p", { class: "trouble", text: `The fence was lifted ${topic.fences_lifted} times: another client set the topic's configs. The controller restores the fence, and drains what was written meanwhile.` }));
   if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
   return node;
 }
@@ -193,12 +288,20 @@ export function urgency(topic) {
   return Math.min(Infinity, ...topic.blocked.filter((one) => !one.as_asked).map((one) => one.since_ms));
 }
 
+// A topic that was replaced and deleted has no partitions: its name is an alias, which points to the new topic.
+function describes(topic) {
+  const by = topic.replacement;
+  if (by === null) return [`${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}, changed `, ago(topic.changed_ms), " ago"];
+  if (topic.alias) return [`alias; the old topic (${topic.count} partitions) was ${by.deleting_ms === null ? "found gone" : "deleted"} `, ago(by.gone_ms), " ago"];
+  return [`replaced by ${by.successor} (${by.num_partitions} partitions), released `, ago(by.let_go_ms ?? topic.changed_ms), " ago, and not deleted (--fence none)"];
+}
+
 export function line(topic, picture) {
-  const node = element("div", { class: "row", "data-topic": topic.topic, "data-phase": topic.phase }, [
-    element("b", { text: topic.topic }),
-    element("span", { class: "soft" }, [`${topic.replacement ? `replaced by ${topic.replacement.successor}` : `${topic.writable} of ${topic.count} writable`}, epoch ${topic.epoch}, changed `, ago(topic.changed_ms), " ago"]),
+  const node = element("div", { class: topic.alias ? "row alias" : "row", "data-topic": topic.topic, "data-phase": topic.phase }, [
+    element("b", topic.alias ? {} : { text: topic.topic }, topic.alias ? [element("s", { text: topic.topic }), element("span", { text: ` → ${topic.replacement.successor}` })] : []),
+    element("span", { class: "soft" }, describes(topic)),
   ]);
-  if (picture) node.append(cells(topic, "cells many")[0]);
-  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
+  if (picture && !topic.alias) node.append(cells(topic, "cells many")[0]);
+  if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last check failed: ${topic.trouble}` }));
   return node;
 }

@@ -64,5 +64,5 @@ def test_names_become_no_markup(opened: Page, tmp_path: Path) -> None:
     file.write_text(fleet_html(plan), encoding="utf-8")
     opened.goto(file.as_uri())
     opened.locator("summary").click()
-    expect(opened.locator("details")).to_contain_text(re.compile(re.escape(f"Groups: {NAUGHTY}")))
+    expect(opened.locator("details")).to_contain_text(re.compile(re.escape(f"Groups, and their members: {NAUGHTY}")))
     assert opened.evaluate("window.hit") is None

@@ -6,6 +6,7 @@ import re
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,11 @@ from tests.support.browser import browser
 from tests.support.command_line import Site
 from tests.support.plain import produce_keyed
 from tests.support.process import LoggedProcess
-from tests.support.watched import NAUGHTY, busy_snapshot
+from tests.support.watched import NAUGHTY, Snapshot, busy_snapshot, replacing_snapshot, standby_snapshot
 
 DEADLINE_MS = 60_000
 NO_PACE = re.compile("not known yet|does not shrink")
+NO_CURVE_TEXT = re.compile("^-?$")
 PLACE = re.compile(r"status page at (http:\S+:\d+)/")
 QUICK = (
     *("--config", "modeaware.seal.quiet.ms=200"),
@@ -72,8 +74,12 @@ def test_a_drain_from_blocked_to_done(
     page.evaluate("window.sameDocument = true")
     card = page.locator(f'article[data-topic="{topic}"]')
     row = card.locator("tr", has_text=group)
-    expect(row.locator("td")).to_have_text([group, "41", NO_PACE, "3", "no members"])
+    expect(row.locator("td")).to_have_text(
+        [group, "it has 41 records of partitions 3 to read", NO_CURVE_TEXT, NO_PACE, "no members"]
+    )
     expect(card.locator(".blocked")).to_contain_text([f"group '{group}' has not consumed it to the seal"])
+    expect(card.locator(".blocked code")).to_have_text([f"modeaware groups list {topic}"])
+    expect(card.locator(".events li")).to_contain_text(["sealed", "requested"])
     expect(card.locator(".blocked strong")).to_contain_text(["Partition 3 blocked (group-lag) for "])
     expect(card.locator('.cell[title^="3: ReadOnly"]')).to_have_text("R")
     expect(card.get_by_role("img")).to_have_attribute(
@@ -86,7 +92,7 @@ def test_a_drain_from_blocked_to_done(
     assert f'modeaware_topic_blocked_seconds{{reason="group-lag",topic="{topic}"}}' in metrics
 
     site.commit(topic, group, {3: 41})
-    expect(page.locator(f'#settled [data-topic="{topic}"][data-phase="done"]')).to_contain_text("1 of 4 writable")
+    expect(page.locator(f'#done [data-topic="{topic}"][data-phase="done"]')).to_contain_text("1 of 4 writable")
     expect(card).to_have_count(0)
     assert page.evaluate("window.sameDocument") is True
     assert errors == []
@@ -97,21 +103,66 @@ def test_a_drain_from_blocked_to_done(
     expect(page.locator("body")).to_have_class("stale")
 
 
-def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:
-    server = MonitoringServer("127.0.0.1:0", ControllerPages(busy_snapshot))
+@contextmanager
+def served(page: Page, snapshot: Callable[[], Snapshot], width: int) -> Iterator[None]:
+    """The page of a snapshot, without an error in its script."""
+    server = MonitoringServer("127.0.0.1:0", ControllerPages(snapshot))
     server.start()
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
     try:
-        page.set_viewport_size({"width": 360, "height": 640})
+        page.set_viewport_size({"width": width, "height": 640})
         page.goto(f"http://{server.address}/")
-        expect(page.locator('article[data-topic="orders"] td.name')).to_contain_text(["billing", NAUGHTY, "audit"])
-        assert page.locator("main img").count() == 0
-        assert page.evaluate("window.hit") is None
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert page.locator("article h3").all_text_contents() == ["grown", "orders", "clicks"]
-        expect(page.locator('article[data-topic="clicks"] .cell')).to_have_count(128)
+        yield
         assert errors == []
     finally:
         page.goto("about:blank")
         server.stop()
+
+
+CLIPPED = """[...document.querySelectorAll("main *")]
+    .filter((e) => e.clientWidth && e.scrollWidth > e.clientWidth + 1 && !e.closest("thead")).map((e) => e.className)"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_replacement_is_drawn_with_its_steps_and_both_topics(page: Page, width: int) -> None:
+    with served(page, replacing_snapshot, width):
+        card = page.locator('article[data-topic="orders"]')
+        expect(card.locator(".steps li")).to_have_text(["create", "announce", "seal", "drain", "reclaim", "done"])
+        expect(card.locator("[aria-current=step]")).to_have_text("drain")
+        expect(card.locator(".side h4")).to_have_text(["orders", "orders-v2"])
+        expect(card.locator(".side").first.locator(".cell")).to_have_count(12)
+        expect(card.locator(".side").last.locator(".cell.rw")).to_have_count(4)
+        expect(card.locator(".side").last).to_contain_text("4 partitions, takes writes; its gate is closed to 1 group")
+        closed = "gate closed: it has 1 200 records of partitions 0-11 to read"
+        expect(card.locator("td.left")).to_have_text([closed, "-"])
+        expect(card.locator("td:last-child")).to_have_text(["running", "gate open, running"])
+        expect(card).to_contain_text(re.compile(r"Checked \d+ s ago; the next check is due in \d+ s"))
+        expect(card).to_contain_text("9 600 of 10 800 records read")
+        expect(card.locator("svg.curve")).to_have_attribute("aria-label", re.compile("1 200 at the last check"))
+        expect(card.locator(".events li")).to_contain_text(["sealed", "switched", "fenced", "announced", "requested"])
+        prepare = "modeaware groups prepare audit --topic payments-v2"
+        expect(page.locator('article[data-topic="payments"] code')).to_have_text(prepare)
+        alias = page.locator('#done [data-topic="clicks"]')
+        expect(alias).to_contain_text("clicks → clicks-v2")
+        expect(alias.locator(".cell")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CLIPPED) == []
+
+
+def test_a_standby_links_to_the_page_of_the_active_controller(page: Page) -> None:
+    with served(page, standby_snapshot, 400):
+        expect(page.locator("#controllers a")).to_have_attribute("href", "http://example.com:9404/")
+        expect(page.locator("#topics")).to_be_hidden()
+
+
+def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:
+    with served(page, busy_snapshot, 360):
+        expect(page.locator('article[data-topic="orders"] td.name')).to_contain_text(["billing", NAUGHTY, "audit"])
+        assert page.locator("main img").count() == 0
+        assert page.evaluate("window.hit") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.evaluate(CLIPPED) == []
+        assert page.locator("article h3").all_text_contents() == ["grown", "orders", "clicks"]
+        expect(page.locator('article[data-topic="clicks"] .cell')).to_have_count(128)

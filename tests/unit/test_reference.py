@@ -15,7 +15,7 @@ from sphinx.util.inventory import InventoryFile
 from modeaware.testing import FakeViews
 from modeaware.views.source import Views
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PUBLIC = (
     "modeaware",
     "modeaware.kafka_python",

@@ -1,0 +1,52 @@
+package modeaware;
+
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.clients.producer.ProducerInterceptor;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+
+/**
+ * Sends records that name a replaced topic to the new topic ({@code interceptor.classes}). Thread-safe.
+ *
+ * <p>Kafka swallows an interceptor's exception and sends the record unchanged, so an interceptor can only wait, or throw
+ * an Error, which leaves {@code send()} and ends most threads. A partitioner can fail one send. So the interceptor waits
+ * for the first view, and where none comes in time it passes the record on to {@link ModePartitioner}, which fails the
+ * send as Kafka fails one without metadata: by a TimeoutException in its future and callback. Where no ModePartitioner
+ * sees the record (it names its partition, or the producer has another partitioner), and on an unexpected error, the
+ * interceptor throws {@link SendRefused}: the record must not go to a topic that may be replaced. In Connect both end the
+ * task, with the reason in its status; a restart of the task sends the record again.
+ *
+ * <p>Names are resolved by the mode log alone: an interceptor does not see the ids of the cluster's topics.
+ */
+public final class ModeInterceptor<K, V> extends PlugIn implements ProducerInterceptor<K, V> {
+    @Override
+    public ProducerRecord<K, V> onSend(ProducerRecord<K, V> record) {
+        try {
+            Views views = viewsForNextSend();
+            if (views == null) {
+                if (record.partition() == null
+                        && settings.has(ProducerConfig.PARTITIONER_CLASS_CONFIG, ModePartitioner.class)) {
+                    return record;
+                }
+                throw noView();
+            }
+            String written = views.writtenTopic(record.topic());
+            return written.equals(record.topic()) ? record : new ProducerRecord<>(
+                written, record.partition(), record.timestamp(), record.key(), record.value(), record.headers());
+        } catch (RuntimeException error) {
+            throw new SendRefused(error);
+        }
+    }
+
+    @Override
+    public void onAcknowledgement(RecordMetadata metadata, Exception exception) { }
+
+    /** The record was not sent. An Error, because Kafka swallows an interceptor's exceptions. */
+    public static final class SendRefused extends Error {
+        private static final long serialVersionUID = 1L;
+
+        SendRefused(RuntimeException cause) {
+            super("the record was not sent: " + cause.getMessage(), cause);
+        }
+    }
+}

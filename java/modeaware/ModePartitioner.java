@@ -1,0 +1,68 @@
+package modeaware;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.producer.Partitioner;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.common.Cluster;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InvalidPartitionsException;
+import org.apache.kafka.common.errors.InvalidTopicException;
+
+/**
+ * Chooses among the writable partitions of a topic ({@code partitioner.class}). Thread-safe.
+ *
+ * <p>{@code modeaware.partitioner} names the {@link Hash}. A record that names its partition does not get here. What is
+ * thrown here fails the send: its future and its callback.
+ */
+public final class ModePartitioner extends PlugIn implements Partitioner {
+    private final Map<String, StickyIndex> stickyIndexes = new ConcurrentHashMap<>();
+    private Hash hash;
+    private boolean hasInterceptor;
+    private int batchBytes;
+    private long lingerNs;
+
+    @Override
+    public void configure(Map<String, ?> configs) {
+        super.configure(configs);
+        hash = Hash.valueOf(settings.getString(Settings.PARTITIONER));
+        hasInterceptor = settings.has(ProducerConfig.INTERCEPTOR_CLASSES_CONFIG, ModeInterceptor.class);
+        batchBytes = settings.getInt(ProducerConfig.BATCH_SIZE_CONFIG);
+        lingerNs = settings.getLong(ProducerConfig.LINGER_MS_CONFIG) * 1_000_000;
+    }
+
+    @Override
+    public int partition(String topic, Object key, byte[] keyBytes, Object value, byte[] valueBytes, Cluster cluster) {
+        // The interceptor's views: a switch since then would leave the record between the old and the new topic.
+        Views views = hasInterceptor ? viewsOfThisSend() : viewsForNextSend();
+        if (views == null) {
+            throw noView();
+        }
+        String written = views.writtenTopic(topic);
+        if (!written.equals(topic)) {
+            throw new InvalidTopicException(topic + " was replaced by " + written + "; write to that topic, or set "
+                + ProducerConfig.INTERCEPTOR_CLASSES_CONFIG + "=" + ModeInterceptor.class.getName()
+                + " after the other interceptors");
+        }
+        TopicView view = views.view(topic, cluster.topicId(topic));
+        int[] writable = view == null ? null : view.writable;
+        int count = writable == null ? cluster.partitionCountForTopic(topic) : writable.length;
+        if (count == 0) {
+            throw new InvalidPartitionsException(topic + ": no partition is writable; grow the topic");
+        }
+        if (hash.hashes(keyBytes)) {
+            return partition(writable, hash.index(keyBytes, count));
+        }
+        StickyIndex sticky = stickyIndexes.computeIfAbsent(topic, absent -> new StickyIndex(batchBytes, lingerNs));
+        return partition(writable, sticky.next(count, size(keyBytes) + size(valueBytes),
+            index -> cluster.leaderFor(new TopicPartition(topic, partition(writable, index))) != null));
+    }
+
+    private static int partition(int[] writable, int index) {
+        return writable == null ? index : writable[index];
+    }
+
+    private static int size(byte[] bytes) {
+        return bytes == null ? 0 : bytes.length;
+    }
+}

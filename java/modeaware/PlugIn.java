@@ -1,0 +1,68 @@
+package modeaware;
+
+import java.util.Map;
+import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** A plug-in of one producer: it has the views, and decides what happens to records while there is none. Thread-safe. */
+abstract class PlugIn {
+    private static final Logger LOG = LoggerFactory.getLogger(PlugIn.class);
+
+    Settings settings;
+    Tail tail;
+    private boolean isClosed;
+    private volatile boolean hasWaited;
+
+    public void configure(Map<String, ?> configs) {
+        settings = new Settings(configs);
+        tail = Tail.acquire(settings);
+    }
+
+    /** Returns the views that decide the next record of this thread; null: none in time, and it must be refused. */
+    final Views viewsForNextSend() {
+        Views views = tail.views();
+        if (views == null) {
+            views = firstViews();
+        }
+        tail.ofSend.set(views);
+        return views;
+    }
+
+    /** Returns what {@link #viewsForNextSend} of either plug-in returned to this thread last. */
+    final Views viewsOfThisSend() {
+        return tail.ofSend.get();
+    }
+
+    /** Returns why a record without a view is refused; producers may retry it with {@code block}, not with {@code error}. */
+    final ApiException noView() {
+        String why = "no view of the partition modes within " + settings.getLong(Settings.VIEW_TIMEOUT_MS) + " ms ("
+            + Settings.VIEW_TIMEOUT_MS + "): " + tail.trouble();
+        return onUnknown("error") ? new ApiException(why) : new TimeoutException(why);
+    }
+
+    private Views firstViews() {
+        Views views = tail.awaitViews(hasWaited ? 0 : settings.getLong(Settings.VIEW_TIMEOUT_MS));
+        if (views == null && onUnknown("writable")) {
+            if (!hasWaited) {
+                LOG.warn("{}; every partition is used as ReadWrite until then", noView().getMessage());
+            }
+            views = Views.NONE;
+        }
+        hasWaited = true; // records do not wait one after the other
+        return views;
+    }
+
+    private boolean onUnknown(String choice) {
+        return settings.getString(Settings.ON_UNKNOWN).equals(choice);
+    }
+
+    /** Gives the tail back. Kafka calls this at each close of a producer, and after a configuration that failed. */
+    public synchronized void close() {
+        if (tail != null && !isClosed) {
+            isClosed = true;
+            tail.release();
+        }
+    }
+}

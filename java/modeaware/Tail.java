@@ -1,0 +1,185 @@
+package modeaware;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Follows the mode log in a thread of its own, for all producers of a class loader that connect in the same way.
+ *
+ * <p>The log is read from its beginning, then followed. After anything that could hide a change of the log itself (it is
+ * shorter, gone, was out of reach) it is read from its beginning again; the last views stay in force meanwhile.
+ */
+final class Tail {
+    private static final Logger LOG = LoggerFactory.getLogger(Tail.class);
+    private static final Map<List<Object>, Tail> TAILS = new HashMap<>();
+    private static final Duration POLL = Duration.ofSeconds(5);
+    private static final Duration REQUEST = Duration.ofSeconds(10);
+    private static final long CHECK_NS = TimeUnit.SECONDS.toNanos(30); // how often the end of the log is requested
+    private static final AtomicInteger MADE = new AtomicInteger();
+    private static final long FIRST_PAUSE_MS = 1_000;
+    private static final long LAST_PAUSE_MS = 30_000;
+
+    /** The views that decided the topic of the record that this thread is sending: they decide its partition, too. */
+    final ThreadLocal<Views> ofSend = new ThreadLocal<>();
+    private final Map<String, Object> settings;
+    private final TopicPartition log;
+    private final CountDownLatch first = new CountDownLatch(1);
+    private final CountDownLatch stopped = new CountDownLatch(1);
+    private volatile Views views;
+    private volatile String trouble = "the mode log has not been read to its end yet";
+    private long pauseMs = FIRST_PAUSE_MS; // longer after a failure
+    private int users; // guarded by TAILS
+
+    private Tail(Map<String, Object> settings, String topic) {
+        this.settings = new HashMap<>(settings);
+        this.settings.put("client.id", "modeaware-modes-" + MADE.incrementAndGet());
+        log = new TopicPartition(topic, 0);
+    }
+
+    /** Returns the tail for a connection and a log, which {@link #release} gives back. Never blocks. */
+    static Tail acquire(Settings configs) {
+        Map<String, Object> settings = configs.consumer();
+        String topic = configs.getString(Settings.LOG_TOPIC);
+        synchronized (TAILS) {
+            Tail tail = TAILS.computeIfAbsent(List.of(settings, topic), absent -> new Tail(settings, topic));
+            if (tail.users++ == 0) {
+                Thread thread = new Thread(tail::run, "modeaware-modes");
+                thread.setDaemon(true);
+                thread.start();
+            }
+            return tail;
+        }
+    }
+
+    /** Gives back what one {@link #acquire} returned. After the last one the thread ends within some seconds. */
+    void release() {
+        synchronized (TAILS) {
+            if (--users == 0) {
+                TAILS.values().remove(this);
+                stopped.countDown();
+            }
+        }
+    }
+
+    /** Returns the views in force; null before the first. */
+    Views views() {
+        return views;
+    }
+
+    /** Returns why there is no view. */
+    String trouble() {
+        return trouble;
+    }
+
+    /** Waits for the first views, at most until the thread is interrupted, and returns them; null: none in time. */
+    Views awaitViews(long timeoutMs) {
+        try {
+            first.await(timeoutMs, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+        return views;
+    }
+
+    private void run() {
+        while (isWanted()) {
+            try (Consumer<byte[], byte[]> consumer =
+                    new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                awaitLog(consumer);
+                follow(consumer);
+            } catch (OffsetOutOfRangeException error) { // LogTruncationException is one, too
+                LOG.warn("mode log {}: truncated or created again; reading it from its beginning", log.topic());
+            } catch (KafkaException error) {
+                failed(error.toString());
+            }
+        }
+    }
+
+    private void awaitLog(Consumer<byte[], byte[]> consumer) {
+        while (isWanted() && consumer.partitionsFor(log.topic(), REQUEST).isEmpty()) {
+            if (views == null || views.topics().isEmpty()) {
+                publish(new Replay()); // no log yet: every partition is ReadWrite
+                pause(FIRST_PAUSE_MS);
+            } else {
+                failed("the topic is gone; restore it: it stores all partition modes");
+            }
+        }
+    }
+
+    private void follow(Consumer<byte[], byte[]> consumer) {
+        List<TopicPartition> logs = List.of(log);
+        consumer.assign(logs);
+        consumer.seekToBeginning(logs);
+        long end = consumer.endOffsets(logs, REQUEST).get(log);
+        long checkedNs = System.nanoTime();
+        Replay replay = new Replay();
+        boolean isUnpublished = true;
+        while (isWanted()) {
+            if (isUnpublished && consumer.position(log, REQUEST) >= end) {
+                isUnpublished = false;
+                publish(replay);
+            }
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
+            records.forEach(each -> replay.apply(each.key(), each.value()));
+            isUnpublished |= !records.isEmpty();
+            if (System.nanoTime() - checkedNs > CHECK_NS) {
+                checkedNs = System.nanoTime();
+                checkEnd(consumer);
+            }
+        }
+    }
+
+    /** A log that was created again, and is shorter, returns nothing; its reader has to begin anew. */
+    private void checkEnd(Consumer<byte[], byte[]> consumer) {
+        long position = consumer.position(log, REQUEST);
+        if (consumer.endOffsets(List.of(log), REQUEST).get(log) < position) {
+            throw new OffsetOutOfRangeException(Map.of(log, position));
+        }
+    }
+
+    /** Puts what was read into force. */
+    void publish(Replay replay) {
+        views = (views == null ? Views.NONE : views).after(replay);
+        first.countDown();
+        if (pauseMs > FIRST_PAUSE_MS) {
+            pauseMs = FIRST_PAUSE_MS;
+            LOG.warn("mode log {}: readable again", log.topic());
+        }
+    }
+
+    private void failed(String why) {
+        if (pauseMs == FIRST_PAUSE_MS) {
+            int held = views == null ? 0 : views.topics().size();
+            LOG.warn("mode log {}: {}; the last views stay in force ({} topics)", log.topic(), why, held);
+        }
+        trouble = why;
+        pause(pauseMs);
+        pauseMs = Math.min(2 * pauseMs, LAST_PAUSE_MS);
+    }
+
+    boolean isWanted() {
+        return stopped.getCount() > 0;
+    }
+
+    private void pause(long ms) {
+        try {
+            stopped.await(ms, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException error) {
+            LOG.debug("mode log {}: interrupted; only a release ends this thread", log.topic());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+package modeaware;
+
+import static modeaware.Json.require;
+
+import java.util.Map;
+import java.util.SortedMap;
+import org.apache.kafka.common.Uuid;
+
+/** What a producer applies to the topic with one id, by the latest record of that topic. Immutable. */
+final class TopicView {
+    private static final long READ_WRITE = 0;
+
+    final String topic;
+    final String topicId;
+    final long controllerEpoch;
+    final long epoch;
+    /** The partitions that take writes, ascending; null: all partitions that the cluster has. */
+    final int[] writable;
+    /** The topic that producers write to in place of this one since the switch, and its id; null: this one. */
+    final String newTopic;
+    final String newTopicId;
+    private final Uuid uuid;
+
+    /** Throws SerializationException where it is no record of a topic. */
+    TopicView(byte[] record) {
+        Map<String, Object> fields = Records.read("topic", record);
+        topic = (String) fields.get("topic");
+        topicId = (String) fields.get("topic_id");
+        uuid = uuidOf(topicId);
+        controllerEpoch = (Long) fields.get("controller_epoch");
+        epoch = (Long) fields.get("epoch");
+        SortedMap<Integer, Long> modes = Records.modes(fields.get("modes"));
+        int[] open = modes.keySet().stream().filter(each -> modes.get(each) == READ_WRITE).mapToInt(each -> each).toArray();
+        writable = open.length == modes.size() ? null : open;
+        for (String columns : new String[] {"retired", "opening"}) {
+            for (int partition : Records.partitions(fields.get(columns))) {
+                require(modes.getOrDefault(partition, READ_WRITE) != READ_WRITE, partition + " is ReadWrite, or has no mode");
+            }
+        }
+        Map<?, ?> replacement = fields.get("replacement") == null ? Map.of() : (Map<?, ?>) fields.get("replacement");
+        boolean isSwitched = replacement.get("switched_ms") != null && replacement.get("undone_ms") == null
+            && replacement.get("successor_id") != null;
+        newTopic = isSwitched ? (String) replacement.get("successor") : null;
+        newTopicId = isSwitched ? (String) replacement.get("successor_id") : null;
+    }
+
+    /** Returns whether producers write to another topic in place of this one. */
+    boolean isReplaced() {
+        return newTopic != null;
+    }
+
+    /** Returns whether the view may be applied to the topic with this id in the cluster; the zero id is not known. */
+    boolean appliesTo(Uuid id) {
+        return id == null || id.equals(Uuid.ZERO_UUID) || id.equals(uuid);
+    }
+
+    /** Returns whether {@code other} is a later view of the same topic id: this one never replaces it. */
+    boolean isOlderThan(TopicView other) {
+        int controllers = Long.compare(controllerEpoch, other.controllerEpoch);
+        return topicId.equals(other.topicId) && (controllers < 0 || (controllers == 0 && epoch < other.epoch));
+    }
+
+    private static Uuid uuidOf(String topicId) {
+        try {
+            return Uuid.fromString(topicId);
+        } catch (IllegalArgumentException error) {
+            return null; // the id of no topic of a cluster
+        }
+    }
+}

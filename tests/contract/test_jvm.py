@@ -1,0 +1,323 @@
+"""The producer plug-ins for the JVM against this package: where keys go, and what readers make of one mode log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from confluent_kafka import murmur2
+
+from modeaware.chain import written_topic
+from modeaware.config import ClientConfig
+from modeaware.local.jars import kafka_jars
+from modeaware.modelog.json_form import MAX_READ_BYTES, JsonRecord
+from modeaware.modelog.reader import LogRecord
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    ClaimRecord,
+    DeleteTopicPartitions,
+    OpeningPartition,
+    Replacement,
+    Straggler,
+)
+from modeaware.topic_view import TopicView
+from modeaware.views.log import LogSource
+from modeaware.views.store import ViewStore
+from partitioners import named
+from tests.simulation.controller import seams
+from tests.simulation.guards import FIRST_SEED
+from tests.simulation.report import CHAIN_FROM, DELETE_FROM, REPLACE_FROM, Report, run
+from tests.support.jvm import answers, build_jar, plug_ins_jar, run_java
+from tests.support.modelog import NONE, RO, RW, for_newer_readers, topic_record
+
+HASHES = ("murmur2_random", "consistent_random", "minimal_movement")
+COUNTS = (12, 5)
+SCHEDULES = 5
+Entry = tuple[str | bytes | None, bytes | None]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of rejected records are no news."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def encoded(value: str | bytes | None) -> str:
+    data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return "-" if data is None else b64encode(data).decode() or "~"
+
+
+def keys() -> list[bytes | None]:
+    """20 000: none, empty, binary and Unicode ones."""
+    rng = random.Random(55)
+    binary = [rng.randbytes(rng.randrange(1, 40)) for _ in range(10_000)]
+    texts = ["".join(chr(rng.choice((65, 228, 0x4E2D, 0x1F600)) + rng.randrange(26)) for _ in range(8)) for _ in binary]
+    return [None, b"", *binary[1:], *(text.encode() for text in texts[1:])]
+
+
+def test_keys_go_where_the_partitioners_of_this_package_put_them() -> None:
+    all_keys = keys()
+    found = answers([encoded(key) for key in all_keys], "keys", *map(str, COUNTS))
+    partitioners = [named(name).for_topic("orders") for name in HASHES]
+    differing = []
+    for key, line in zip(all_keys, found, strict=True):
+        expected = [
+            each.partition(key, count) if each.requires_consistency(key) else -1
+            for each in partitioners
+            for count in COUNTS
+        ]
+        if line.split() != [str(index) for index in expected]:
+            differing.append((key, line, expected))
+    assert differing == [], differing[:5]
+
+
+class PythonReader:
+    """The views in force after each step of a log, as the Java program prints them."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.store = ViewStore(lambda fresh, timeout_s: None, 300_000)
+        self.source = LogSource({}, ClientConfig(), self.store)
+        self.offset = 0
+
+    def step(self, entry: Entry | str) -> str:
+        if entry == "new":
+            self.restart()
+        elif entry == "begin":
+            self.source.begin()
+            self.offset = 0
+        elif entry == "end":
+            self.source.reached_end(self.offset)
+        else:
+            key, value = entry
+            data = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+            self.source.records([LogRecord(self.offset, data, value)])
+            self.offset += 1
+        return " ".join(self.text(view) for _, view in sorted(self.store.views().items(), key=by_utf16))
+
+    def text(self, view: TopicView) -> str:
+        writable = "all" if view.all_writable else str(list(view.writable)).replace(" ", "")
+        now = view.successor if view.is_replaced else None
+        names = ("-", "-") if now is None else (now.topic, now.topic_id)
+        written = written_topic(view.topic, self.store.view).topic
+        version = ".".join(map(str, view.version))
+        return "|".join(
+            (quoted(view.topic), quoted(str(view.topic_id)), version, writable, *map(quoted, names), quoted(written))
+        )
+
+
+def by_utf16(item: tuple[str, TopicView]) -> bytes:
+    """The order of Java's strings."""
+    return item[0].encode("utf-16-be", "surrogatepass")
+
+
+def quoted(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if 32 < code < 127 and chr(code) not in "|\\" else f"\\u{code:04x}" for code in codes)
+
+
+def differing(steps: list[Entry | str]) -> list[tuple[Entry | str, str, str]]:
+    """The steps after which the two readers have other views."""
+    lines = [step if isinstance(step, str) else f"{encoded(step[0])} {encoded(step[1])}" for step in steps]
+    python = PythonReader()
+    by_python = [python.step(step) for step in steps]
+    by_java = answers(lines, "views")
+    assert any(by_python), "some views are in force"
+    return [found for found in zip(steps, by_java, by_python, strict=True) if found[1] != found[2]]
+
+
+def test_every_phase_of_shrinks_growths_and_chains_of_replacements_gives_the_same_views() -> None:
+    """Logs of the simulator: each read to the middle, then followed; read again where its end is lost."""
+    steps: list[Entry | str] = []
+    for seed in (
+        first + number for first in (FIRST_SEED, REPLACE_FROM, DELETE_FROM, CHAIN_FROM) for number in range(SCHEDULES)
+    ):
+        with seams():
+            log: list[Entry] = list(run(seed, Report()).log.entries)
+        middle = len(log) // 2
+        steps += ["new", "begin", *log[:middle], "end", *log[middle:]]
+        steps += ["begin", *log[:middle], "end", *log[middle:], "begin", *log, "end"]
+    found = differing(steps)
+    assert found == [], found[:5]
+
+
+SHRUNK = topic_record(deletion=DeleteTopicPartitions(4, 0, False, 1_000, 12), waived={"audit": "OPS-1"})
+FULL = replace(
+    SHRUNK,
+    modes=(RW,) * 4 + (RO,) * 6 + (NONE, RO),
+    retired={p: replace(SHRUNK.retired[p], stragglers=p, straggler=Straggler(p)) for p in range(4, 11)},
+    opening={11: OpeningPartition(7)},
+    opening_since_ms=1,
+    opening_assignments=((1, 2), (3,)),
+    required_groups=("billing",),
+    replacement=Replacement(
+        "orders-v2",
+        4,
+        1_000,
+        configs={"retention.ms": "1"},
+        successor_id="id-of-v2",
+        announced_ms=1,
+        switched_ms=2,
+        own_configs={"max.message.bytes": None},
+    ),
+)
+CLAIM = ClaimRecord(1, "host:1", "c", 1_000, "host", "SASL_SSL", 4)
+VALUES = [
+    *(None, True, False, 0, 1, -1, 7, 1.0, 1e400, 2**70, "", "x", "1", "\ud800", [], [[]], [1], ["x"], [[0, 3]]),
+    *(
+        [[0, 11, 0]],
+        [[0, 3, 0], [4, 11, -1]],
+        [[0, 3, 0], [5, 11, 1]],
+        [[0, 11, 2]],
+        [[0, 99_999, 0]],
+        [[0, 100_000, 0]],
+    ),
+    *({}, {"partitions": []}, {"partitions": [[11, 11]]}, {"partitions": [[4, 4]], "offset": [1, 2]}, {"offset": 1}),
+    *({"x": None}, {"x": ["y"]}, {"x": 1}, {"partitions": [[0, 0]]}, {"partitions": [[4, 4], [4, 5]]}),
+]
+TEXTS = [
+    *(b"", b" ", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"{}", b"{} {}", b"{},", b'{"a":1,}', b"{,}"),
+    *(b"{'a':1}", b'{"a"}', b'{"a":01}', b'{"a":-}', b'{"a":1.}', b'{"a":.5}', b'{"a":1e}', b'{"a":NaN}', b'{"a":tru}'),
+    *(b'{"a":-Infinity}', b'{"a":"\x01"}', b'{"a":"\\x"}', b'{"a":"\\u12"}', b'{"a":"', b'{"a":"\\', b'{"a":[1,]}'),
+    *(b"\xef\xbb\xbf{}", b'{"a":' + b"[" * 100_000, b'{"a":"\xed\xa0\x80"}', b"[" * 100_000, b'{"a":+1}', b'{"a":1}\0'),
+]
+
+
+def variants(record: JsonRecord) -> Iterator[dict[str, Any]]:
+    """What may be wrong with ``record``: each field, at each level, with each of the values, or without it."""
+    known = json.loads(record.to_json())
+
+    def changed(found: Any) -> Iterator[dict[str, Any]]:
+        for name in list(found):
+            kept = found.pop(name)
+            yield known
+            for value in VALUES:
+                found[name] = value
+                yield known
+            found[name] = kept
+            if isinstance(kept, dict):
+                yield from changed(kept)
+
+    return changed(known)
+
+
+def test_malformed_and_newer_records_give_the_same_views() -> None:
+    whole = FULL.to_json()
+    fields = json.loads(whole)
+    steps: list[Entry | str] = ["new", "begin", "end"]
+    for epoch, each in enumerate(variants(FULL), 2):
+        risen = {**each, "epoch": epoch} if each.get("epoch") == fields["epoch"] else each  # one that is read shows
+        steps.append((FULL.topic_id, json.dumps(risen).encode()))
+    for each in variants(CLAIM):
+        steps += ["new", "begin", "end", (CLAIM_KEY, json.dumps(each).encode()), (FULL.topic_id, whole)]
+    texts = [
+        *TEXTS,
+        *(whole[:length] for length in range(0, len(whole), 37)),
+        for_newer_readers(FULL),
+        json.dumps({**fields, "later": [{"x": 1}], "version": 9}).encode(),
+        json.dumps({**fields, "later": "x" * MAX_READ_BYTES}).encode(),
+        json.dumps(
+            {**fields, "topic": "\u00e9\U0001f600 \\|", "later": '"\\/\b\f\n\r\t\u2028'}, ensure_ascii=False
+        ).encode(),
+        json.dumps({**fields, "min_reader": True}).encode(),
+        json.dumps(fields, indent=2).encode() + b"\r\n\t ",
+        whole[:-1] + b',"later":' + b"[" * 50 + b"]" * 50 + b"}",
+        whole[:-1] + b',"topic":"twice"}',
+        whole[:-1] + b',"later":[1.5e3,-0,-0.0E-7,true,false,null,""]}',
+    ]
+    for text in texts:
+        steps += [
+            "new",
+            "begin",
+            (FULL.topic_id, SHRUNK.to_json()),
+            "end",
+            (FULL.topic_id, text),
+            (b"\xff", text),
+            (None, text),
+        ]
+    steps += ["new", "begin", (FULL.topic_id, whole), "end", "begin", "end", (FULL.topic_id, None), ("x", None)]
+    found = differing(steps)
+    assert found == [], found[:5]
+
+
+DECISIONS = {
+    "shrunk": f"orders {murmur2(b'key-3', 4)}",
+    "created again": f"orders {murmur2(b'key-3', 12)}",
+    "replaced, partitioner alone": "InvalidTopicException",
+    "replaced": "orders-v2",
+    "renamed behind the interceptor": "InvalidTopicException",
+    "before the switch": "orders",
+    "switched between interceptor and partitioner": f"orders {murmur2(b'key-3', 4)}",
+    "after the switch": "orders-v2",
+    "block": "TimeoutException",
+    "error": "ApiException",
+    "writable": f"orders {murmur2(b'key-3', 12)}",
+    "no view, left to the partitioner": "orders",
+    "no view, refused by the partitioner": "TimeoutException",
+    "no view, named partition": "SendRefused",
+    "no view, another partitioner": "SendRefused",
+    "unknown setting": "ConfigException",
+    "tails of 24 producers": "1",
+    "tail after the last close": "false false",
+    "others in the consumer": "false",
+    "security in the consumer": "true",
+}
+LIVE_ID = "bGl2ZS10b3BpYy1pZC0wMQ"
+
+
+@pytest.fixture(scope="module")
+def decided() -> tuple[dict[str, str], str]:
+    """The decisions of ``Decisions``, and all that it printed."""
+    before = replace(SHRUNK, topic_id=LIVE_ID)
+    after = replace(FULL, topic_id=LIVE_ID, epoch=before.epoch + 1)
+    done = run_java("Decisions", LIVE_ID, *(b64encode(each.to_json()).decode() for each in (before, after)))
+    lines = (line.split("\t") for line in done.stdout.splitlines())
+    return {line[0]: line[1] for line in lines}, done.stdout + done.stderr
+
+
+def test_every_case_of_the_plug_ins_is_decided(decided: tuple[dict[str, str], str]) -> None:
+    assert decided[0].keys() == DECISIONS.keys()
+
+
+@pytest.mark.parametrize("case", DECISIONS)
+def test_a_record_never_goes_to_a_replaced_or_unknown_place(decided: tuple[dict[str, str], str], case: str) -> None:
+    assert decided[0][case] == DECISIONS[case]
+
+
+def test_no_secret_of_the_producer_is_logged(decided: tuple[dict[str, str], str]) -> None:
+    assert "sasl.jaas.config = [hidden]" in decided[1], "Kafka logs the settings of the tail's consumer"
+    assert "hunter2" not in decided[1]
+
+
+def test_equal_sources_are_an_equal_jar(tmp_path: Path) -> None:
+    again = tmp_path / "again.jar"
+    done = build_jar(again, MODEAWARE_KAFKA_JARS=str(kafka_jars()))
+    assert (done.returncode, done.stdout) == (0, f"{again}\n"), done.stderr
+    assert again.read_bytes() == plug_ins_jar().read_bytes()
+    assert {"modeaware/ModePartitioner.class", "modeaware/ModeInterceptor.class"} <= set(ZipFile(again).namelist())
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [({"PATH": "", "JAVA_HOME": ""}, "no javac"), ({"MODEAWARE_KAFKA_JARS": "nowhere"}, "no jars of kafka-clients")],
+)
+def test_a_build_without_its_tools_leaves_no_earlier_jar(tmp_path: Path, variables: dict[str, str], why: str) -> None:
+    jar = tmp_path / "modeaware.jar"
+    jar.write_bytes(b"of an earlier build")
+    done = build_jar(jar, **variables)
+    assert done.returncode == 1
+    assert why in done.stderr
+    assert not jar.exists()

@@ -1,0 +1,93 @@
+package modeaware;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.List;
+import java.util.TreeSet;
+
+/** What the plug-ins make of keys and of mode logs, without a Kafka: tests/contract/test_jvm.py compares it with Python. */
+final class Answers {
+    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.US_ASCII);
+
+    private Answers() { }
+
+    public static void main(String[] arguments) throws IOException {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        if (arguments[0].equals("keys")) {
+            keys(in, Arrays.stream(arguments).skip(1).mapToInt(Integer::parseInt).toArray());
+        } else {
+            views(in);
+        }
+        OUT.flush();
+    }
+
+    /** A key a line ({@code -}: none, {@code ~}: an empty one): where each hash puts it among each count. */
+    private static void keys(BufferedReader in, int[] counts) throws IOException {
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            List<String> found = new ArrayList<>();
+            byte[] key = bytes(line);
+            for (Hash hash : Hash.values()) {
+                for (int count : counts) {
+                    found.add(Integer.toString(hash.hashes(key) ? hash.index(key, count) : -1));
+                }
+            }
+            OUT.println(String.join(" ", found));
+        }
+    }
+
+    /**
+     * A step a line: {@code begin}: the log is read from its beginning; {@code end}: its end is reached; {@code new}:
+     * another cluster; else a record, its key and its value. Prints the views in force after each.
+     */
+    private static void views(BufferedReader in) throws IOException {
+        Views views = Views.NONE;
+        Replay replay = new Replay();
+        boolean follows = false;
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            if (line.equals("new")) {
+                views = Views.NONE;
+                follows = false;
+            } else if (line.equals("begin")) {
+                replay = new Replay();
+                follows = false;
+            } else if (line.equals("end")) {
+                follows = true;
+            } else {
+                String[] record = line.split(" ");
+                replay.apply(bytes(record[0]), bytes(record[1]));
+            }
+            views = follows ? views.after(replay) : views;
+            OUT.println(text(views));
+        }
+    }
+
+    private static String text(Views views) {
+        List<String> found = new ArrayList<>();
+        for (String topic : new TreeSet<>(views.topics())) {
+            TopicView view = views.held(topic);
+            String writable = view.writable == null ? "all" : Arrays.toString(view.writable);
+            found.add(String.join("|", quoted(topic), quoted(view.topicId), view.controllerEpoch + "." + view.epoch,
+                writable.replace(" ", ""), quoted(view.newTopic), quoted(view.newTopicId),
+                quoted(views.writtenTopic(topic))));
+        }
+        return String.join(" ", found);
+    }
+
+    private static String quoted(String text) {
+        StringBuilder found = new StringBuilder();
+        for (char c : (text == null ? "-" : text).toCharArray()) {
+            found.append(c > ' ' && c < 127 && c != '|' && c != '\\' ? String.valueOf(c) : String.format("\\u%04x", (int) c));
+        }
+        return found.toString();
+    }
+
+    private static byte[] bytes(String text) {
+        return text.equals("-") ? null : Base64.getDecoder().decode(text.replace("~", ""));
+    }
+}

@@ -1,0 +1,155 @@
+package modeaware;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.Cluster;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.PartitionInfo;
+import org.apache.kafka.common.Uuid;
+
+/**
+ * What the plug-ins decide about single records, without a Kafka: tests/contract/test_jvm.py has what is right.
+ *
+ * <p>Arguments: a topic's id, and its records before and after the switch to {@code orders-v2} in base64. Prints a line for
+ * each case: its name, a tab, and the decision or the error.
+ */
+final class Decisions {
+    private static final String SECRET = "hunter2";
+    private static final String PARTITIONER = ModePartitioner.class.getName();
+    private static final String INTERCEPTOR = ModeInterceptor.class.getName();
+    private static final Node NODE = new Node(0, "127.0.0.1", 1);
+
+    private final byte[] id;
+    private final byte[] before;
+    private final byte[] after;
+    private int clusters;
+
+    private Decisions(String[] arguments) {
+        id = arguments[0].getBytes(StandardCharsets.UTF_8);
+        before = Base64.getDecoder().decode(arguments[1]);
+        after = Base64.getDecoder().decode(arguments[2]);
+    }
+
+    public static void main(String[] arguments) {
+        Decisions decisions = new Decisions(arguments);
+        decisions.withViews();
+        decisions.withoutViews();
+        decisions.tails();
+        System.exit(0);
+    }
+
+    private void withViews() {
+        String live = new String(id, StandardCharsets.UTF_8);
+        Case shrunk = new Case(PARTITIONER, "", "block");
+        shrunk.publish(before);
+        say("shrunk", () -> shrunk.partition("orders", live));
+        say("created again", () -> shrunk.partition("orders", Uuid.randomUuid().toString()));
+        shrunk.publish(after);
+        say("replaced, partitioner alone", () -> shrunk.partition("orders", live));
+
+        Case both = new Case(PARTITIONER, INTERCEPTOR, "block");
+        both.publish(after);
+        say("replaced", () -> both.send("orders", null));
+        say("renamed behind the interceptor", () -> both.partition("orders", live));
+
+        Case race = new Case(PARTITIONER, INTERCEPTOR, "block");
+        race.publish(before);
+        say("before the switch", () -> race.send("orders", null));
+        race.publish(after);
+        say("switched between interceptor and partitioner", () -> race.partition("orders", live));
+        say("after the switch", () -> race.send("orders", null));
+    }
+
+    private void withoutViews() {
+        for (String onUnknown : List.of("block", "error", "writable")) {
+            Case alone = new Case(PARTITIONER, "", onUnknown);
+            say(onUnknown, () -> alone.partition("orders", Uuid.randomUuid().toString()));
+        }
+        Case both = new Case(PARTITIONER, INTERCEPTOR, "block");
+        say("no view, left to the partitioner", () -> both.send("orders", null));
+        say("no view, refused by the partitioner", () -> both.partition("orders", Uuid.randomUuid().toString()));
+        say("no view, named partition", () -> both.send("orders", 3));
+        say("no view, another partitioner", () -> new Case("", INTERCEPTOR, "block").send("orders", null));
+        say("unknown setting", () -> new Settings(Map.of("modeaware.on.unknwon", "block")).toString());
+    }
+
+    private void tails() {
+        Map<String, Object> configs = configs(PARTITIONER, INTERCEPTOR, "block");
+        List<PlugIn> users = Stream.generate(ModePartitioner::new).limit(24).collect(Collectors.toList());
+        users.forEach(each -> each.configure(configs));
+        say("tails of 24 producers", () -> Long.toString(users.stream().map(each -> each.tail).distinct().count()));
+        Tail tail = users.get(0).tail;
+        users.forEach(PlugIn::close);
+        users.forEach(PlugIn::close);
+        say("tail after the last close", () -> tail.isWanted() + " " + (Tail.acquire(new Settings(configs)) == tail));
+        Map<String, Object> consumer = new Settings(configs).consumer();
+        Set<String> others = Set.of("interceptor.classes", "partitioner.class", "client.id", "key.serializer", "acks");
+        say("others in the consumer", () -> Boolean.toString(others.stream().anyMatch(consumer::containsKey)));
+        say("security in the consumer", () -> Boolean.toString(consumer.containsKey("sasl.jaas.config")));
+    }
+
+    private Map<String, Object> configs(String partitioner, String interceptor, String onUnknown) {
+        return Map.ofEntries(
+            Map.entry("bootstrap.servers", "127.0.0.1:1"), Map.entry("client.id", "case-" + ++clusters),
+            Map.entry("modeaware.mode.log.topic", "modes-" + clusters), Map.entry("modeaware.view.timeout.ms", "50"),
+            Map.entry("modeaware.on.unknown", onUnknown), Map.entry("partitioner.class", partitioner),
+            Map.entry("interceptor.classes", interceptor), Map.entry("key.serializer", "a.Serializer"),
+            Map.entry("acks", "all"), Map.entry("security.protocol", "SASL_PLAINTEXT"),
+            Map.entry("sasl.mechanism", "PLAIN"), Map.entry("sasl.jaas.config",
+                "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"" + SECRET
+                + "\";"));
+    }
+
+    private static void say(String name, Supplier<String> decision) {
+        String said;
+        try {
+            said = decision.get();
+        } catch (RuntimeException | ModeInterceptor.SendRefused error) {
+            said = error.getClass().getSimpleName();
+        }
+        System.out.println(name + "\t" + said);
+    }
+
+    /** The plug-ins of one producer. */
+    private final class Case {
+        private final ModePartitioner partitioner = new ModePartitioner();
+        private final ModeInterceptor<String, String> interceptor = new ModeInterceptor<>();
+        private final Tail tail;
+
+        Case(String partitionerClass, String interceptorClass, String onUnknown) {
+            Map<String, Object> configs = new HashMap<>(configs(partitionerClass, interceptorClass, onUnknown));
+            partitioner.configure(configs);
+            interceptor.configure(configs);
+            tail = Tail.acquire(new Settings(configs));
+        }
+
+        void publish(byte[] record) {
+            Replay replay = new Replay();
+            replay.apply(id, record);
+            tail.publish(replay);
+        }
+
+        String send(String topic, Integer partition) {
+            return interceptor.onSend(new ProducerRecord<>(topic, partition, "k", "v")).topic();
+        }
+
+        String partition(String topic, String topicId) {
+            List<PartitionInfo> all = IntStream.range(0, 12).mapToObj(each ->
+                new PartitionInfo(topic, each, NODE, new Node[] {NODE}, new Node[] {NODE})).collect(
+                Collectors.toList());
+            Cluster cluster = new Cluster("c", List.of(NODE), all, Set.of(), Set.of(), Set.of(), NODE,
+                Map.of(topic, Uuid.fromString(topicId)));
+            byte[] key = "key-3".getBytes(StandardCharsets.UTF_8);
+            return topic + " " + partitioner.partition(topic, "key-3", key, null, null, cluster);
+        }
+    }
+}
