@@ -200,12 +200,13 @@ class _Paced(_Application):
         super().__init__(args, desired)
         self._pace = Pace(args.at_once, args.passes_trouble)
         self._left: dict[str, Watch] = {}
+        self._is_looked_at = False
         self.together = not args.passes_trouble
 
     def carry_out(self, begun: dict[str, Watch]) -> None:
         for topic in [topic for topic in begun if self.diffs[topic].status == PENDING]:
             del begun[topic]
-        self._left = begun
+        self._left, self._is_looked_at = begun, not begun
         self.wait(begun, self._begin_next)
         states = self._states()
         self.say(f"Topics: {pace_text(states)}.")
@@ -226,6 +227,9 @@ class _Paced(_Application):
     def _begin_next(self, progress: Progress) -> list[str]:
         """Begin the topics that are due, and return those that are under way then."""
         begun: list[str] = []
+        if not self._is_looked_at:  # one that an earlier run has begun may be in trouble
+            self._is_looked_at = True
+            return begun
         while not begun and (due := self._pace.due(self._states())):
             self._look_again(due)
             if not self._pace.is_stopped(self._states()):

@@ -17,6 +17,8 @@ from modeaware.cli.change import Change
 from modeaware.cli.progress import Progress, progress_on, wait_until_done
 from modeaware.errors import ModeAwareError
 from modeaware.lifecycle import reasons
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
 from modeaware.plan.diff import CurrentTopic
 from modeaware.plan.pace import Pace, State, pace_text
 from modeaware.reports.describe import TopicDescription
@@ -152,6 +154,15 @@ def test_the_first_alarm_stops_it_and_a_repetition_passes_it(fleet: Fleet, capsy
     assert fleet.run("--yes", "--at-once", "1", "--continue") == SOME_FAILED
     assert fleet.begun == [*"abcdef"]
     assert "Topics: 5 of 6 done, 1 in trouble." in capsys.readouterr().out
+
+
+def test_an_alarm_of_an_earlier_run_is_seen_before_another_topic_begins(fleet: Fleet) -> None:
+    shrinking = DeleteTopicPartitions(4, None, False, 0, 6)
+    modes = (PartitionMode.READ_WRITE,) * 4 + (PartitionMode.READ_ONLY,) * 2
+    record = TopicRecord("a", "id", 1, 1, modes, shrinking, {4: RetiredPartition(), 5: RetiredPartition()})
+    fleet.now["a"], fleet.alarms["a"] = CurrentTopic(6, record=record), "straggler"
+    assert fleet.run("--yes", "--at-once", "2") == SOME_FAILED
+    assert fleet.begun == []
 
 
 def test_left_and_repeated_it_goes_on(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
