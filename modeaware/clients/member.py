@@ -220,12 +220,14 @@ class Member:
         Within a group's assignment, what was never shown is not left out by that: it is shown when it may be.
         """
         self.manual = not self._is_assigned
-        unseen = {key for key, each in self.partitions.items() if each.state not in (State.SHOWN, State.DECLINED)}
+        unseen = {
+            key for key, partition in self.partitions.items() if partition.state not in (State.SHOWN, State.DECLINED)
+        }
         kept = set(self.partitions) if incremental else unseen if self._is_assigned else set()
         self._forget(self.partitions.keys() - kept | self.partitions.keys() & places.keys())
         if not incremental:
-            for each in self.partitions.values():
-                each.step = Step.START  # the library's assignment is replaced
+            for partition in self.partitions.values():
+                partition.step = Step.START  # the library's assignment is replaced
         self._add(places)
         for key, offset in places.items():
             self._choose(self.partitions[key], offset)
@@ -270,7 +272,7 @@ class Member:
 
     def watched(self) -> set[Key]:
         """Return the partitions whose positions decide something."""
-        shown = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
+        shown = {key for key, partition in self.partitions.items() if partition.state is State.SHOWN}
         new = {key for key in shown if self._new.waits_for(self.reading.topic_id(key[0]))}
         return new | {key for key in shown if self._ends.is_watched(self.reading, key, self.committing)}
 
@@ -286,13 +288,13 @@ class Member:
 
     def sought(self, key: Key, offset: int) -> None:
         """The application has sought ``offset`` (a number) in a partition, and the library has done it."""
-        if (each := self.partitions.get(key)) is not None:
-            each.sought(offset)
-            each.is_chosen = False
-            if each.step in (Step.PLACE, Step.SEEK):
-                each.step = Step.DONE
-            if each.state is not State.SHOWN:
-                self._choose(each, offset)
+        if (partition := self.partitions.get(key)) is not None:
+            partition.sought(offset)
+            partition.is_chosen = False
+            if partition.step in (Step.PLACE, Step.SEEK):
+                partition.step = Step.DONE
+            if partition.state is not State.SHOWN:
+                self._choose(partition, offset)
 
     def metadata(self, key: Key, offset: int, position: int | None, *, in_transaction: bool = False) -> str:
         """Return the metadata with which the application's commit of ``offset``, which has none, is to be sent.
@@ -300,37 +302,37 @@ class Member:
         Args:
             position: the library's, at this moment: more may have been given since the last poll.
         """
-        each, topic = self.partitions.get(key), self.reading.topic(key[0])
+        partition, topic = self.partitions.get(key), self.reading.topic(key[0])
         end = topic.ends.get(key[1])
-        if each is None or end is None or not self._is_assigned or not topic.awaits_word:
+        if partition is None or end is None or not self._is_assigned or not topic.awaits_word:
             return ""
         paused = key in self.paused
-        return each.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
+        return partition.rides(offset, position, end, self.committing, paused=paused, in_transaction=in_transaction)
 
     def committed(self, offsets: Mapping[Key, Committed]) -> None:
         """The application has sent commits, or has stored offsets that the library will commit."""
         for key, at in offsets.items():
-            if (each := self.partitions.get(key)) is not None:
-                each.committed, each.knows_commit = at, True
+            if (partition := self.partitions.get(key)) is not None:
+                partition.committed, partition.knows_commit = at, True
 
     def reported(self, offsets: Mapping[Key, Committed]) -> None:
         """The library reports what it has committed by its timer: it may have wiped a note."""
         for key, at in offsets.items():
-            if (each := self.partitions.get(key)) is not None:
-                each.committed, each.knows_commit = at, True
+            if (partition := self.partitions.get(key)) is not None:
+                partition.committed, partition.knows_commit = at, True
 
     def doubted(self, keys: Iterable[Key]) -> None:
         """Commits of the application have failed, or were not seen: what is committed is to be requested, where it
         matters."""
         for key in keys:
-            if (each := self.partitions.get(key)) is not None:
-                each.knows_commit = False
+            if (partition := self.partitions.get(key)) is not None:
+                partition.knows_commit = False
 
     def stored(self, keys: Iterable[Key]) -> None:
         """The application has stored offsets, which the library commits later."""
         for key in keys:
-            if (each := self.partitions.get(key)) is not None:
-                each.flushed = False
+            if (partition := self.partitions.get(key)) is not None:
+                partition.flushed = False
 
     def commits_with_transactions(self) -> None:
         """The application has taken the group's metadata."""
@@ -371,7 +373,7 @@ class Member:
         return frozenset(due)
 
     def _at(self, *steps: Step) -> Iterator[Key]:
-        return (key for key, each in self.partitions.items() if each.step in steps)
+        return (key for key, partition in self.partitions.items() if partition.step in steps)
 
     def _to_show(self, now_s: float) -> Action | None:
         return self._turns[0].show if self._turns else None
@@ -384,7 +386,11 @@ class Member:
         return Assign(places, is_whole) if places else None
 
     def _to_pause(self, now_s: float) -> Action | None:
-        placed = {key for key, each in self.partitions.items() if each.step.is_assigned or self.traits.waits_for_starts}
+        placed = {
+            key
+            for key, partition in self.partitions.items()
+            if partition.step.is_assigned or self.traits.waits_for_starts
+        }
         shown = {key for key in placed if self.partitions[key].state is State.SHOWN}
         if pause := placed - shown - self._held_back:
             return Pause(frozenset(pause))
@@ -414,18 +420,18 @@ class Member:
     def _to_change(self, now_s: float) -> Action | None:
         """Hide and show until what is held is what the views in force allow."""
         hides: set[Key] = set()
-        for key, each in self.partitions.items():
-            wanted = self._wanted(key, each.state)
-            if each.state is State.SHOWN:
+        for key, partition in self.partitions.items():
+            wanted = self._wanted(key, partition.state)
+            if partition.state is State.SHOWN:
                 if wanted is not State.SHOWN:
                     hides.add(key)
             elif wanted is not State.SHOWN:
-                each.state = wanted
-            elif each.state is not State.GIVEN:
-                each.state = State.GIVEN
-                if each.step is Step.DONE:
-                    each.step = Step.PLACE
-        given = [key for key, each in self.partitions.items() if each.state is State.GIVEN]
+                partition.state = wanted
+            elif partition.state is not State.GIVEN:
+                partition.state = State.GIVEN
+                if partition.step is Step.DONE:
+                    partition.step = Step.PLACE
+        given = [key for key, partition in self.partitions.items() if partition.state is State.GIVEN]
         for step, what in ((Step.REWIND, Asked.COMMITTED), (Step.PLACE, Asked.PLACES)):
             if keys := self._due((key for key in given if self.partitions[key].step is step), now_s):
                 return Request(what, keys)
@@ -436,7 +442,7 @@ class Member:
 
     def _change(self, hides: frozenset[Key], shows: frozenset[Key], rewinds: frozenset[Key] = frozenset()) -> None:
         """Have the callbacks show what goes and what comes, as under the protocol of the group."""
-        held = frozenset(key for key, each in self.partitions.items() if each.state is State.SHOWN)
+        held = frozenset(key for key, partition in self.partitions.items() if partition.state is State.SHOWN)
         eager = not self.traits.incremental
         goes = held if eager else hides | rewinds
         comes = (held - hides - rewinds) | shows if eager else shows
@@ -457,12 +463,12 @@ class Member:
         return Seek({key: self.partitions[key].place for key in keys}) if keys else None
 
     @staticmethod
-    def _choose(each: Partition, offset: int | None) -> None:
+    def _choose(partition: Partition, offset: int | None) -> None:
         """The application has chosen where to read a partition."""
         if offset is not None:
-            each.place, each.is_chosen = offset, True
-            if each.step in (Step.PLACE, Step.REWIND, Step.DONE):
-                each.step = Step.SEEK
+            partition.place, partition.is_chosen = offset, True
+            if partition.step in (Step.PLACE, Step.REWIND, Step.DONE):
+                partition.step = Step.SEEK
 
     # What is said
 
@@ -483,7 +489,7 @@ class Member:
             return None
         revoked, later_s = self._ends.to_revoke(self.reading, ended, now_s)
         if revoked and not self.traits.incremental:
-            revoked = {key for key, each in self.partitions.items() if each.state is State.SHOWN}
+            revoked = {key for key, partition in self.partitions.items() if partition.state is State.SHOWN}
         if revoked:
             self._change(frozenset(), frozenset(), frozenset(revoked))
         return self._or_later(self._to_show(now_s), later_s)
@@ -534,7 +540,7 @@ class Member:
 
     def begun(self, action: Commit | CommitStored) -> None:
         """``action`` is under way; :meth:`done` or :meth:`failed` follows later, and no other commit before."""
-        now = {key: (each, each.position, each.committed) for key, each in self.partitions.items()}
+        now = {key: (partition, partition.position, partition.committed) for key, partition in self.partitions.items()}
         self._begun = _Begun(action, now)
 
     def _same(self, action: Action) -> dict[Key, Partition]:
@@ -544,7 +550,11 @@ class Member:
         if begun is None or begun.action is not action:
             return dict(self.partitions)
         then, now = begun.partitions, self.partitions
-        return {k: each for k, each in now.items() if then.get(k) == (each, each.position, each.committed)}
+        return {
+            k: partition
+            for k, partition in now.items()
+            if then.get(k) == (partition, partition.position, partition.committed)
+        }
 
     def done(self, action: Action, answer: Any, now_s: float) -> None:
         """``action`` was carried out.
@@ -600,11 +610,11 @@ class Member:
 
     def _apply(self, turn: _Turn, choice: Mapping[Key, int | None] | None) -> None:
         for key in turn.hides | turn.rewinds:
-            if (each := self.partitions.get(key)) is not None:
-                each.state = State.GIVEN if key in turn.rewinds else self._wanted(key, each.state)
-                each.polled = False
+            if (partition := self.partitions.get(key)) is not None:
+                partition.state = State.GIVEN if key in turn.rewinds else self._wanted(key, partition.state)
+                partition.polled = False
                 if key in turn.rewinds:
-                    each.step = Step.REWIND
+                    partition.step = Step.REWIND
         self._forget(set(turn.leaves))
         for key in turn.shows & self.partitions.keys():
             is_taken = choice is None or key in choice
@@ -625,12 +635,12 @@ class Member:
 
     def _placed(self, places: Mapping[Key, int | None], placed: Collection[Key]) -> None:
         for key, place in places.items():
-            if (each := self.partitions.get(key)) is None or each.step not in (Step.ASSIGN, Step.SEEK):
+            if (partition := self.partitions.get(key)) is None or partition.step not in (Step.ASSIGN, Step.SEEK):
                 continue
             if key in placed:
-                each.reads_from(place)
+                partition.reads_from(place)
             else:
-                each.retry_s = self._again_s
+                partition.retry_s = self._again_s
 
     def _was_committed(
         self,
@@ -647,12 +657,12 @@ class Member:
             self._commit_later(now_s)
 
     def _was_flushed(self, stored: Mapping[Key, Committed], same: Mapping[Key, Partition]) -> None:
-        for key, each in same.items():
-            each.flushed = True
+        for key, partition in same.items():
+            partition.flushed = True
             if key in stored:
-                each.committed, each.knows_commit = stored[key], True
-            elif each.furthest >= 0:  # the library may have committed before, by its timer
-                each.knows_commit = False
+                partition.committed, partition.knows_commit = stored[key], True
+            elif partition.furthest >= 0:  # the library may have committed before, by its timer
+                partition.knows_commit = False
 
     def _was_answered(self, what: Asked, keys: frozenset[Key], answer: Mapping[Key, Any], now_s: float) -> None:
         match what:
@@ -668,30 +678,30 @@ class Member:
             case Asked.TOPICS:
                 self._joining.there(self.reading, keys & answer.keys(), max(now_s + ASK_S, self._again_s))
 
-    def _was_found(self, each: Partition, what: Asked, is_answered: bool, answer: Any) -> None:
-        if what is Asked.STARTS and each.step is Step.START:
+    def _was_found(self, partition: Partition, what: Asked, is_answered: bool, answer: Any) -> None:
+        if what is Asked.STARTS and partition.step is Step.START:
             if is_answered:
-                each.starts(answer)
+                partition.starts(answer)
             elif self.traits.waits_for_starts:
-                each.retry_s = self._again_s
+                partition.retry_s = self._again_s
             else:
-                each.step = Step.ASSIGN
-        elif what is Asked.PLACES and each.step is Step.PLACE:
+                partition.step = Step.ASSIGN
+        elif what is Asked.PLACES and partition.step is Step.PLACE:
             if is_answered:
-                each.goes_on(answer)
+                partition.goes_on(answer)
             else:
-                each.retry_s = self._again_s
+                partition.retry_s = self._again_s
 
     def _learn_commits(self, keys: frozenset[Key], answer: Mapping[Key, Committed | None], now_s: float) -> None:
         for key in keys & self.partitions.keys():
-            each = self.partitions[key]
+            partition = self.partitions[key]
             if key not in answer:
-                each.retry_s = self._again_s
+                partition.retry_s = self._again_s
                 continue
-            if each.step is Step.REWIND:
-                each.committed, each.knows_commit = answer[key], True
+            if partition.step is Step.REWIND:
+                partition.committed, partition.knows_commit = answer[key], True
                 at = answer[key]
-                each.place, each.step = each.start if at is None else at.offset, Step.SEEK
-            elif answer[key] is not None or not each.knows_commit:
-                each.learns_commit(answer[key])
+                partition.place, partition.step = partition.start if at is None else at.offset, Step.SEEK
+            elif answer[key] is not None or not partition.knows_commit:
+                partition.learns_commit(answer[key])
         self._new.committed(self.reading, self.partitions, self.committing, keys, answer, now_s)
