@@ -107,19 +107,19 @@ def advance_replacement(topic: Replaced, this: Pass) -> Advance:
     (record, replacement), facts = topic, this.facts
     if facts.gone or replacement.gone_ms is not None:
         return advance_gone(topic, this)
-    found = facts.successor
-    if facts.topic_id != record.topic_id or found is None:
+    new_topic = facts.successor
+    if facts.topic_id != record.topic_id or new_topic is None:
         return Advance()  # not confirmed yet: one broker's metadata may be stale
     if replacement.undone_ms is not None:
-        return _undo(topic, found)
+        return _undo(topic, new_topic)
     if replacement.successor_id is None:
-        return _create(topic, found, this.now_ms)
+        return _create(topic, new_topic, this.now_ms)
     if replacement.switched_ms is None:
-        return _switch(topic, found, this)
-    return _Move(topic, found, this).step()
+        return _switch(topic, new_topic, this)
+    return _Move(topic, new_topic, this).step()
 
 
-def _create(topic: Replaced, found: TopicFacts, now_ms: int) -> Advance:
+def _create(topic: Replaced, new_topic: TopicFacts, now_ms: int) -> Advance:
     """Create the successor. A topic found under its name, after a crash say, is it only if it is empty and exactly as
     intended (invariant I8).
 
@@ -127,54 +127,54 @@ def _create(topic: Replaced, found: TopicFacts, now_ms: int) -> Advance:
     take the second, and librdkafka counts both as acknowledged (confluent-kafka-go#921).
     """
     record, replacement = topic
-    if found.topic_id is None:
+    if new_topic.topic_id is None:
         return Advance(effects=(creation(record.topic, record.topic_id, replacement),))
-    doubt = found.any_doubt
-    if found.untouched is None or _is_doubtful(found):
+    doubt = new_topic.any_doubt
+    if new_topic.untouched is None or _is_doubtful(new_topic):
         if now_ms < replacement.requested_ms + COMING_MS:
             return Advance()
-        reason = reasons.UNAVAILABLE if found.untouched is None or doubt is None else doubt_reason(doubt)
+        reason = reasons.UNAVAILABLE if new_topic.untouched is None or doubt is None else doubt_reason(doubt)
         return Advance(topic.changed(reason=reason))
     given_up = f"topic {record.topic!r}: its replacement is given up, because "
-    if record.is_second_half and (found.offsets_left or not _as_intended(found, replacement)):
-        return _clear_the_way(topic, found)
-    if left := found.offsets_left:
-        why = f"groups have offsets on {found.topic!r} from an earlier topic of that name: {', '.join(left)}. To have "
-        alarm = f"{given_up}{why}them removed delete the topic, which is empty; then repeat the request"
+    if record.is_second_half and (new_topic.offsets_left or not _as_intended(new_topic, replacement)):
+        return _clear_the_way(topic, new_topic)
+    if left := new_topic.offsets_left:
+        why = f"groups have offsets on {new_topic.topic!r} from an earlier topic of that name: {', '.join(left)}."
+        alarm = f"{given_up}{why} To have them removed delete the topic, which is empty; then repeat the request"
         return Advance(_without(record), alarms=(alarm,))
-    if not _as_intended(found, replacement):
+    if not _as_intended(new_topic, replacement):
         alarm = (
             f"{given_up}another topic {replacement.successor!r} has appeared meanwhile, with records or with another "
             "count, replication factor or configs than requested"
         )
         return Advance(_without(record), alarms=(alarm,))
-    if overriding := _overriding(found, replacement):
-        return Advance(effects=(RemoveConfigs(found.topic, found.topic_id, overriding, record.topic_id),))
-    announced = topic.changed(successor_id=found.topic_id, announced_ms=now_ms, reason=None)
+    if overriding := _overriding(new_topic, replacement):
+        return Advance(effects=(RemoveConfigs(new_topic.topic, new_topic.topic_id, overriding, record.topic_id),))
+    announced = topic.changed(successor_id=new_topic.topic_id, announced_ms=now_ms, reason=None)
     return Advance(announced, due_ms=now_ms)
 
 
-def _clear_the_way(topic: Replaced, found: TopicFacts) -> Advance:
+def _clear_the_way(topic: Replaced, new_topic: TopicFacts) -> Advance:
     """Delete an untouched topic that cannot become the new topic of a second half, which is not given up: it was
     created by another client; or groups have offsets on it that go with it."""
-    left = found.offsets_left
+    left = new_topic.offsets_left
     reason = reasons.of_group(reasons.OFFSETS_LEFT, left[0]) if left else reasons.NAME_TAKEN
-    alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, found)
-    return Advance(topic.changed(reason=reason), effects=removal_of(found), alarms=alarms)
+    alarms = () if reason == topic.replacement.reason else _alarm(topic, reason, new_topic)
+    return Advance(topic.changed(reason=reason), effects=removal_of(new_topic), alarms=alarms)
 
 
-def _is_doubtful(found: TopicFacts) -> bool:
+def _is_doubtful(new_topic: TopicFacts) -> bool:
     """Return whether groups may have offsets on the topic, of an earlier one of its name, that do not show now."""
-    doubt = found.any_doubt
+    doubt = new_topic.any_doubt
     return doubt is not None and not doubt.hidden and doubt.settling is None
 
 
-def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
+def _as_intended(new_topic: TopicFacts, replacement: Replacement) -> bool:
     """Return whether a topic is what was to be created, and nothing was written to it."""
-    if not found.untouched or found.partition_count != replacement.num_partitions or found.offsets_left:
+    if not new_topic.untouched or new_topic.partition_count != replacement.num_partitions or new_topic.offsets_left:
         return False
-    factor, configs, overriding = replacement.replication_factor, found.configs, _overriding(found, replacement)
-    if factor != DEFAULT_FACTOR and found.replication_factor not in (None, factor):
+    factor, configs, overriding = replacement.replication_factor, new_topic.configs, _overriding(new_topic, replacement)
+    if factor != DEFAULT_FACTOR and new_topic.replication_factor not in (None, factor):
         return False
     if configs is None:
         return True
@@ -182,9 +182,9 @@ def _as_intended(found: TopicFacts, replacement: Replacement) -> bool:
     return _comparable(own) == _comparable(replacement.configs)
 
 
-def _overriding(found: TopicFacts, replacement: Replacement) -> tuple[str, ...]:
+def _overriding(new_topic: TopicFacts, replacement: Replacement) -> tuple[str, ...]:
     """Return which of a successor's configs are there to override a fence that brokers may have kept."""
-    configs = found.configs or {}
+    configs = new_topic.configs or {}
     return tuple(n for n, value in NO_FENCE.items() if configs.get(n) == value and n not in replacement.configs)
 
 
@@ -193,20 +193,20 @@ def _comparable(configs: Mapping[str, str]) -> dict[str, str]:
     return {name: "".join(value.split()).casefold() for name, value in configs.items()}
 
 
-def _undo(topic: Replaced, found: TopicFacts) -> Advance:
+def _undo(topic: Replaced, new_topic: TopicFacts) -> Advance:
     """Delete the successor, by its id, unless it was written to; then forget the replacement."""
     record, replacement = topic
-    if found.topic_id is None or found.topic_id != (replacement.successor_id or found.topic_id):
-        return Advance(_without(record) if found.gone else None)
-    if found.untouched is None:
+    if new_topic.topic_id is None or new_topic.topic_id != (replacement.successor_id or new_topic.topic_id):
+        return Advance(_without(record) if new_topic.gone else None)
+    if new_topic.untouched is None:
         return Advance()
-    is_own = replacement.successor_id is not None and found.untouched
-    if not (is_own or _as_intended(found, replacement)):
+    is_own = replacement.successor_id is not None and new_topic.untouched
+    if not (is_own or _as_intended(new_topic, replacement)):
         alarm = f"topic {replacement.successor!r} stays: it has records, or another partition count"
         return Advance(_without(record), alarms=(alarm,))
     if replacement.successor_id is None:
-        return Advance(topic.changed(successor_id=found.topic_id))
-    return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, found.topic_id),))
+        return Advance(topic.changed(successor_id=new_topic.topic_id))
+    return Advance(effects=(DeleteTopic(record.topic, record.topic_id, replacement.successor, new_topic.topic_id),))
 
 
 def give_up_successor(record: TopicRecord) -> TopicRecord | None:
@@ -219,15 +219,15 @@ def give_up_successor(record: TopicRecord) -> TopicRecord | None:
     return _without(record)
 
 
-def _switch(topic: Replaced, found: TopicFacts, this: Pass) -> Advance:
+def _switch(topic: Replaced, new_topic: TopicFacts, this: Pass) -> Advance:
     """Lead the name to the successor: one record, in which no partition of the predecessor takes writes any more.
 
     A group may have come since the groups were listed, and has to read the successor from its start, too (invariant
     I2): the first certain listing completes them.
     """
     (record, replacement), facts, requirement = topic, this.facts, this.requirement
-    if found.topic_id != replacement.successor_id:
-        if not found.gone:
+    if new_topic.topic_id != replacement.successor_id:
+        if not new_topic.gone:
             return Advance()
         alarm = f"topic {replacement.successor!r} was deleted before it replaced {record.topic!r}: it is created again"
         return Advance(topic.changed(successor_id=None, announced_ms=None), alarms=(alarm,))
@@ -297,7 +297,7 @@ def _alarm(topic: Replaced, reason: str | None, facts: TopicFacts) -> tuple[str,
 class _Move:
     """One pass after the switch: fence, seal, drain, let go, delete. Pure; made anew for each pass."""
 
-    def __init__(self, topic: Replaced, found: TopicFacts, this: Pass) -> None:
+    def __init__(self, topic: Replaced, new_topic: TopicFacts, this: Pass) -> None:
         record, replacement = topic
         facts = this.facts
         assert replacement.switched_ms is not None, "the name leads to the successor"
@@ -305,7 +305,7 @@ class _Move:
         self._switched_ms = replacement.switched_ms
         self._facts = facts
         self._fence = facts.fence or FenceFacts()
-        self._successor = found
+        self._successor = new_topic
         self._requirement = this.requirement
         self._config = this.config
         self._now_ms = this.now_ms
@@ -387,20 +387,24 @@ class _Move:
         Before it is let go alone: later, a topic at the end of a chain may go like any other. The first look shows that
         the topic of that id is gone, the next ones are at any topic of the name.
         """
-        found = self._successor
-        if replacement.let_go_ms is not None or found.topic_id == replacement.successor_id:
+        new_topic = self._successor
+        if replacement.let_go_ms is not None or new_topic.topic_id == replacement.successor_id:
             return replacement, (), None
         if replacement.reason != reasons.SUCCESSOR_GONE:
-            return replacement, (), reasons.SUCCESSOR_GONE if found.gone else replacement.reason or reasons.UNAVAILABLE
-        if found.topic_id is not None and _is_doubtful(found):
+            return (
+                replacement,
+                (),
+                reasons.SUCCESSOR_GONE if new_topic.gone else replacement.reason or reasons.UNAVAILABLE,
+            )
+        if new_topic.topic_id is not None and _is_doubtful(new_topic):
             return replacement, (), reasons.SUCCESSOR_GONE
-        if found.topic_id is not None and _as_intended(found, replacement):
-            if overriding := _overriding(found, replacement):
-                removal = RemoveConfigs(found.topic, found.topic_id, overriding, self._record.topic_id)
+        if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
+            if overriding := _overriding(new_topic, replacement):
+                removal = RemoveConfigs(new_topic.topic, new_topic.topic_id, overriding, self._record.topic_id)
                 return replacement, (removal,), reasons.SUCCESSOR_GONE
-            return replace(replacement, successor_id=found.topic_id, reason=None), (), None
+            return replace(replacement, successor_id=new_topic.topic_id, reason=None), (), None
         new = creation(self._record.topic, self._record.topic_id, replacement)
-        created = (new,) if found.topic_id is None and found.gone else ()
+        created = (new,) if new_topic.topic_id is None and new_topic.gone else ()
         return replacement, created, reasons.SUCCESSOR_GONE
 
     def _sealed(self, partition: int, before: RetiredPartition) -> RetiredPartition:
@@ -513,9 +517,9 @@ class _Move:
     def _is_coming(self, reason: str, replacement: Replacement) -> bool:
         """Return whether members of the group that has not moved are on the successor: their gate opens in a moment; or
         those of the group that is still subscribed, which unsubscribe in a moment."""
-        found, is_let_go = self._successor.groups.items(), replacement.let_go_ms is not None
+        groups, is_let_go = self._successor.groups.items(), replacement.let_go_ms is not None
         code = reasons.GROUP_SUBSCRIBED if is_let_go else reasons.GROUP_NOT_MOVED
-        coming = {reasons.of_group(code, name) for name, g in found if (g.subscribed if is_let_go else g.has_members)}
+        coming = {reasons.of_group(code, name) for name, g in groups if (g.subscribed if is_let_go else g.has_members)}
         return reason in coming and self._now_ms < (replacement.let_go_ms or self._switched_ms) + COMING_MS
 
     def _not_let_go(self, replacement: Replacement, retired_now: Mapping[int, RetiredPartition]) -> str | None:

@@ -184,7 +184,7 @@ rules for newer readers are left alone  I4 940
 a compacted topic is not shrunk  I1 43
     lifecycle.objections: if facts.compacted:\n
 only an empty topic is taken for the successor  I8 3000000027
-    lifecycle.replacement: if not _as_intended(found, replacement):\n        alarm = ( => if False:\n        alarm = (
+    lifecycle.replacement: if not _as_intended(new_topic, replacement):\n        alarm = ( => if False:\n        alarm = (
 the switch waits for a sure listing  I2 3000000073
     lifecycle.replacement: if requirement.doubt is not None:
 the switch waits for groups with state  I1 3000000169
@@ -212,7 +212,7 @@ a seal waits for the followers  seal 3000000140
 a record behind a seal is drained  I2 3500000001
     lifecycle.replacement: if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
 what overrides a fence of its name is removed before a successor is announced  fence 4000000000
-    lifecycle.replacement: if overriding := _overriding(found, replacement):\n        return
+    lifecycle.replacement: if overriding := _overriding(new_topic, replacement):\n        return
         => if False:\n        return
 a fence that was lifted is restored  I2 3000000140
     lifecycle.replacement: if self._in_force:\n => if self._in_force or replacement.fenced_ms is not None:\n
@@ -260,7 +260,7 @@ a record says first that its topic is being deleted  record 3500000000
     lifecycle.replacement: return replace(replacement, deleting_ms=deleting_ms), (deletion,)
         => return replacement, (deletion,)
 a successor that was deleted is created anew  I2 3000000008
-    lifecycle.replacement: if found.topic_id is not None and _as_intended(found, replacement):
+    lifecycle.replacement: if new_topic.topic_id is not None and _as_intended(new_topic, replacement):
 what arrives too late is read  I2 3000004310
     lifecycle.replacement: elif held_up and replacement.let_go_ms is not None: => elif False:
 partitions of another tool are drained  I2 3000032766
@@ -272,7 +272,7 @@ there is no undo after the switch  I8 3000000141
 an undo looks once more before it deletes  I1 3000000408
     tests.simulation.controller: if found is not None and found.touched:
 only an untouched successor is deleted  I1 3000000408
-    lifecycle.replacement: if not (is_own or _as_intended(found, replacement)): => if False:
+    lifecycle.replacement: if not (is_own or _as_intended(new_topic, replacement)): => if False:
     tests.simulation.controller: if found is not None and found.touched:
 a group reads the predecessor first  order 3000000134
     tests.simulation.succession.gate: or (has_read and is_next) or has_moved => or True or has_moved
