@@ -11,8 +11,9 @@ While work is pending, a call is made in slices, and the work is done between th
 is full or its timeout is over, as librdkafka's own. So a batch may be taken in several slices, and while the work is
 done the polling thread has records that librdkafka counts as delivered and that the application was not given:
 :attr:`PollHook.taken`. A rebalance within such a call leaves them in the batch, as it does within confluent_kafka's own
-``consume``, which takes a batch in calls of 0.2 s. They are given back where the call raises; there confluent_kafka
-drops them.
+``consume``, which takes a batch in calls of 0.2 s. With a shorter timeout that is one call, and its records are all of
+partitions that the application still holds: then the first slice that takes any is the last. Records are given back
+where the call raises; there confluent_kafka drops them.
 
 A client that is dropped ends at once, as confluent_kafka's do, not when the garbage collector runs. So nothing that a
 client holds refers back to it: targets take the client as their first argument, as functions of a class do, and other
@@ -334,6 +335,7 @@ class PollHook:
     def _sliced(self, call: Callable[..., Any], given: dict[str, Any], wait_s: float | None, longest_s: float) -> Any:
         """Return what all calls have returned together. Each has the arguments ``given``, but for what is left."""
         timeout, wanted = given.get("timeout", -1.0), given.get("num_messages", 1)
+        is_single = 0 <= timeout <= SINGLE_CALL_S
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
@@ -346,7 +348,7 @@ class PollHook:
                 result = result if isinstance(result, list) else None
             if isinstance(result, list):
                 self.taken += result
-                last = last or len(self.taken) >= wanted
+                last = last or len(self.taken) >= wanted or (is_single and bool(self.taken))
                 given["num_messages"] = wanted - len(self.taken)
                 result = self.taken if last else None
             # Not by its truth: a message's is that of its length, and a tombstone would be lost.

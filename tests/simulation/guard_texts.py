@@ -184,7 +184,7 @@ rules for newer readers are left alone  I4 940
 a compacted topic is not shrunk  I1 43
     lifecycle.objections: if facts.compacted:\n
 only an empty topic is taken for the successor  I8 3000000027
-    lifecycle.replacement: if not _as_intended(new_topic, replacement):\n        alarm = ( => if False:\n        alarm = (
+    lifecycle.replacement: if not _as_intended(new_topic, replacement):\n        alarm => if False:\n        alarm
 the switch waits for a sure listing  I2 3000000073
     lifecycle.replacement: if requirement.doubt is not None:
 the switch waits for groups with state  I1 3000000169
