@@ -131,6 +131,7 @@ def test_topics_that_are_deleted_are_never_shown_and_not_brought_up_again(
     assert consumer.modeaware_stats()["gates"] == []
     assert {partition.topic for partition in consumer.assignment()} == shown == {topic}
     assert not exists(successor)
+    served.wait_for(topic, lambda record: record.replacement is None)
 
     assert served.ask(replace(asked, pause_before_switch=False)).code is ErrorCode.NONE
     poll_until(lambda: {partition.topic for partition in consumer.assignment()} == {successor})

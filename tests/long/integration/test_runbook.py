@@ -36,6 +36,7 @@ def run(program: str, setting: Controlled, folder: Path) -> None:
 def lose(setting: Controlled) -> None:
     """Delete the mode log and make an empty one, once brokers know that it is gone."""
     setting.admin.delete_topics([setting.log])[setting.log].result(30)
+    eventually(lambda: setting.log not in setting.admin.list_topics(timeout=10).topics, 60)
 
     def is_made() -> bool:
         ensure_mode_log(setting.admin, setting.log)
