@@ -49,6 +49,19 @@ class Following:
         self.replace(to, pause_before_switch=True)
         eventually(lambda: load.fine() and sum(each["hidden"] for each in load.stats) == to, 90)
 
+    def replace_at_work(self, load: Load, slow: Reader, work_s: float) -> None:
+        """Replace the topic while ``slow`` works on its records for ``work_s``; nothing is lost or out of order."""
+        with load.running():
+            load.await_held(self.topic, 12)
+            load.await_given(self.topic, 300)
+            self.announce(load)
+            slow.work_s = work_s
+            self.replace()
+            load.await_given(self.successor, 1_000)
+            slow.work_s = 0.0
+            self.served.wait_done(self.topic)
+        load.check()
+
     def writer(self, load: Load, **settings: Any) -> Writer:
         """An aware, idempotent producer, under the topic's first name whatever that leads to."""
         conf = {**self.producer, "linger.ms": 2, "enable.idempotence": True, **settings}

@@ -14,26 +14,19 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from modeaware import librdkafka
 from modeaware.kafka_python import KafkaConsumer
 from modeaware.notes import READ
 from modeaware.testing import MockKafka
 from modeaware.topic_view import Moved
 from tests.support.fake_views import FakeViews, modes_of, switch
+from tests.support.mock_topics import COUNT, NEW, OLD, RECORDS, mock_with_records
 from tests.support.waiting import eventually
-
-OLD, NEW, COUNT, RECORDS = "orders", "orders-4", MockKafka.PARTITIONS, 3
 
 
 @pytest.fixture
 def mock() -> Iterator[MockKafka]:
-    with MockKafka() as mock, closing(librdkafka.Producer({"bootstrap.servers": mock.bootstrap_servers})) as producer:
-        for topic in (OLD, NEW):
-            mock.make_topic(topic)
-            for partition in range(COUNT):
-                for _ in range(RECORDS):
-                    producer.produce(topic, b"v", partition=partition)
-        yield mock
+    with mock_with_records() as made:
+        yield made
 
 
 class Application(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped

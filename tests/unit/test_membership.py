@@ -4,7 +4,6 @@ its own (``test_member.py``); this is what librdkafka makes of it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -12,27 +11,21 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import modeaware
-from modeaware import librdkafka
 from modeaware.notes import GIVEN, OPENED, READ, Note, kind_of
 from modeaware.testing import MockKafka
 from modeaware.topic_view import Moved
 from tests.support.fake_views import FakeViews, modes_of, switch
+from tests.support.mock_topics import COUNT, NEW, OLD, RECORDS, mock_with_records
 from tests.support.waiting import eventually
 
-OLD, NEW, COUNT, RECORDS = "orders", "orders-4", MockKafka.PARTITIONS, 3
 ENDS = dict.fromkeys(range(COUNT), RECORDS)
 PROTOCOLS = [{"partition.assignment.strategy": name} for name in ("range", "cooperative-sticky")]
 
 
 @pytest.fixture
 def mock() -> Iterator[MockKafka]:
-    with MockKafka() as mock, closing(librdkafka.Producer({"bootstrap.servers": mock.bootstrap_servers})) as producer:
-        for topic in (OLD, NEW):
-            mock.make_topic(topic)
-            for partition in range(COUNT):
-                for _ in range(RECORDS):
-                    producer.produce(topic, b"v", partition=partition)
-        yield mock
+    with mock_with_records() as made:
+        yield made
 
 
 class Application:

@@ -21,13 +21,4 @@ def test_keys_keep_their_order_where_members_differ_in_enable_auto_commit(
     by_itself = following.conf(strategy, enable_auto_commit=False)
     (slow,) = following.readers(load, following.conf(strategy, auto_commit_interval_ms=50), 0, kind=BatchWorker)
     following.readers(load, by_itself, 0, 0, kind=BatchWorker, every=1)
-    with load.running():
-        load.await_held(following.topic, 12)
-        load.await_given(following.topic, 300)
-        following.announce(load)
-        slow.work_s = WORK_S
-        following.replace()
-        load.await_given(following.successor, 1_000)
-        slow.work_s = 0.0
-        following.served.wait_done(following.topic)
-    load.check()
+    following.replace_at_work(load, slow, WORK_S)

@@ -32,16 +32,7 @@ def test_partition_that_is_paused_for_a_worker_is_not_read(following: Following,
     following.writer(load)
     (slow,) = following.readers(load, conf, 0, kind=Handover)
     following.readers(load, conf, 0)
-    with load.running():
-        load.await_held(following.topic, 12)
-        load.await_given(following.topic, 300)
-        following.announce(load)
-        slow.work_s = WORK_S
-        following.replace()
-        load.await_given(following.successor, 1_000)
-        slow.work_s = 0.0
-        following.served.wait_done(following.topic)
-    load.check()
+    following.replace_at_work(load, slow, WORK_S)
 
 
 def test_partition_that_is_paused_for_a_worker_is_not_read_by_kafka_python(
