@@ -37,7 +37,7 @@ Thread-safety: none; the polling thread alone uses a member.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -340,24 +340,27 @@ class Member:
 
     # Outputs
 
-    def next(self, now_s: float, *, rebalancing: bool = False) -> Action | None:
+    def next(self, now_s: float, *, rebalancing: bool = False, carrying: bool = False) -> Action | None:
         """Return what to do next; None: nothing before :attr:`due_s`. The same until it is answered.
 
         Args:
             now_s: the time, on any clock that does not go back.
             rebalancing: within a callback of the library that brings an assignment or takes one.
+            carrying: the library has returned records that the application will be given afterwards, as part of what
+                it holds now. So only what is requested or committed is done before: a seek would bring them again.
         """
         self.due_s, self._asked_s = None, now_s
-        for part in (self._to_show, self._to_assign, self._to_pause):
-            if (found := part(now_s)) is not None:
-                return found
-        if rebalancing:
+        found = self._first(self._to_show, self._to_assign, self._to_pause)
+        if found is None and not rebalancing:
+            found = self._first(self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow)
+        is_held = carrying and not isinstance(found, Request | Commit | CommitStored | None)
+        if is_held or (rebalancing and found is None):
             self.due_s = now_s
             return None
-        for part in (self._to_change, self._to_place, self._to_say, self._to_start, self._to_follow):
-            if (found := part(now_s)) is not None:
-                return found
-        return None
+        return found
+
+    def _first(self, *parts: Callable[[float], Action | None]) -> Action | None:
+        return next((found for part in parts if (found := part(self._asked_s)) is not None), None)
 
     def _wait(self, at_s: float) -> None:
         self.due_s = at_s if self.due_s is None else min(self.due_s, at_s)

@@ -365,12 +365,13 @@ class Membership:
 
     # Changes of views, and polls
 
-    def apply(self, *, inside: bool, taken: Iterable[Message] = ()) -> None:
+    def apply(self, *, inside: bool, taken: Collection[Message] = ()) -> None:
         """Do what is due, by the views in force.
 
         Args:
             inside: within a call of librdkafka, which may have taken records that the application was not given yet.
-            taken: what a call that is under way has of librdkafka, and the application was not given yet.
+            taken: what a call that is under way has of librdkafka, and the application was not given yet. What would
+                change the records that it is given is done afterwards; :meth:`due_s` is not later then.
         """
         self._inside = inside
         self._view()
@@ -379,12 +380,14 @@ class Membership:
         if not self.member.manual and self.given is not None and not self._conf.incremental:
             self._ownership.settle(self.given)
             if self._subscribed and self._ownership.needs_rejoin(self.given):
-                if self._ownership.my_turn(self.given):
+                if not taken and self._ownership.my_turn(self.given):
                     log.info("%s: requesting a rebalance, the readable partitions have changed", self._conf.group_id)
                     self._rejoin()
                 return
             self.member.settled(self._ownership.withheld)
-        self._run()
+        self._run(carrying=bool(taken))
+        if taken:
+            return
         if self._patterns.due_s is not None and self._now_s() >= self._patterns.due_s:
             reading = self.member.reading
             before, wanted = self._subscribed, Subscribe(reading.topics, reading.left_out)
@@ -439,9 +442,9 @@ class Membership:
 
     # Actions
 
-    def _run(self, *, rebalancing: bool = False) -> None:
+    def _run(self, *, rebalancing: bool = False, carrying: bool = False) -> None:
         """Carry out what is to be done now."""
-        while (action := self.member.next(self._now_s(), rebalancing=rebalancing)) is not None:
+        while (action := self.member.next(self._now_s(), rebalancing=rebalancing, carrying=carrying)) is not None:
             if isinstance(action, Show):
                 self._show(action)
                 continue

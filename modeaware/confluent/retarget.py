@@ -355,7 +355,8 @@ class PollHook:
             if last or result is not None:
                 return result
             wait_s = self.serve()
-            if self.taken and not self._may_wait(self.taken):
+            # What is due still, or again, changes what the caller reads: that begins after these.
+            if self.taken and (wait_s == 0.0 or not self._may_wait(self.taken)):
                 return self.taken
 
     def _call_finished(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import confluent_kafka
@@ -13,6 +15,7 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ViewTimeout
 from modeaware.librdkafka import Message
+from modeaware.modes import PartitionMode
 from modeaware.testing import MockKafka
 from tests.support.fake_views import FakeViews, announce, modes_of, switch
 from tests.support.offline import CONF, Acquired, is_librdkafkas_own
@@ -186,3 +189,27 @@ def test_records_of_a_batch_whose_call_raises_come_again(views: FakeViews, mock:
         again = consumer.consume(6, 60)
     assert sorted((m.partition(), m.value()) for m in again) == [(n % 2, b"%d" % n) for n in (0, 2, 4, 1, 3, 5)]
     assert raised == [6]
+
+
+def test_records_that_were_taken_are_given_before_a_change_is_shown(views: FakeViews, mock: MockKafka) -> None:
+    """The change may have librdkafka seek to what is committed, which would bring them again."""
+    announce(views, "orders", "orders-v2")
+    log: list[str] = []
+
+    def stats(figures: str) -> None:
+        if len(consumer._hook.taken) == 6 and not log:
+            log.append("changed")
+            announced = views.view("orders")
+            views.put(replace(announced, version=(1, 9), modes=modes_of(4, 3, PartitionMode.NONE)))
+
+    conf = {"statistics.interval.ms": 200, "stats_cb": stats, "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": mock.bootstrap_servers, "group.id": "g", **conf}) as consumer:
+        consumer.subscribe(["orders"], on_revoke=lambda *_: log.append("revoked"))
+        with Producer({"bootstrap.servers": mock.bootstrap_servers}) as producer:
+            for n in range(6):
+                producer.produce("orders", str(n), partition=n % 2)
+        began_s = time.monotonic()
+        log += [str(len(consumer.consume(7, 60)))]
+        assert time.monotonic() - began_s < 30, "they do not wait for the rest of their batch either"
+        consumer.poll(0)
+        assert log == ["changed", "6", "revoked"]

@@ -96,12 +96,12 @@ class Around:
         self.member.revoked(keys)
         self.run(rebalancing=True)
 
-    def poll(self, wait_s: float = 0.0, **positions: int) -> None:
+    def poll(self, wait_s: float = 0.0, *, carrying: bool = False, **positions: int) -> None:
         """``a0=5``: it was given records of partition 0 of topic a up to 5."""
         self.now_s += wait_s
         given = {(name[0], int(name[1])): at for name, at in positions.items()}
         self.member.polled({**dict.fromkeys(self.member.watched()), **given})
-        self.run()
+        self.run(carrying=carrying)
 
     def joins(self, joining: bool) -> None:
         """The library says whether it joins the group again."""
@@ -123,6 +123,9 @@ class Around:
         done, self.done = self.done, []
         assert done == list(expected)
 
+    def is_due(self) -> None:
+        assert self.member.due_s == self.now_s
+
     def rides(self, key: Key, offset: int, metadata: str, position: int | None = END, **how: bool) -> None:
         assert self.member.metadata(key, offset, position, **how) == metadata
 
@@ -131,8 +134,8 @@ class Around:
 
     # The shell
 
-    def run(self, *, rebalancing: bool = False) -> None:
-        while (action := self.member.next(self.now_s, rebalancing=rebalancing)) is not None:
+    def run(self, **how: bool) -> None:
+        while (action := self.member.next(self.now_s, **how)) is not None:
             self.done.append(text_of(action))
             assert len(self.done) < 50, self.done
             if self.answers_later and isinstance(action, Commit | CommitStored):
@@ -483,6 +486,23 @@ STORIES = {
         (do.joins(False), do.poll(a0=END), do.set(done=[]), do.poll(SHORT_S, a0=END)),
         do.does("show revoked a0", "pause a0", "committed a0", "show assigned a0", "seek a0=3", "resume a0"),
         automatic=False, sees_revocations=True, traits=COMMON,
+    ),
+    "records that are on their way are given before a revocation is shown": Story(
+        (*joined(A0, A1), do.call("committed", {A0: Committed(3)}), do.set(committed={A0: Committed(3)})),
+        (do.poll(a0=END, a1=END), do.poll(SHORT_S, carrying=True, a0=END, a1=END), do.does(), do.is_due()),
+        (do.poll(a0=END, a1=END), do.does("show revoked a0 a1", "pause a0 a1", "committed a0 a1",
+                                          "show assigned a0 a1", "seek a0=3 a1=0", "resume a0 a1")),
+        automatic=False, sees_revocations=True,
+    ),
+    "records that are on their way are given before partitions are hidden and shown": Story(
+        (*joined(A0, B0), do.view(replaced(moved=MOVED)), do.poll(carrying=True, a0=3), do.does("places b0")),
+        (do.is_due(), do.poll(carrying=True, a0=3), do.does(), do.is_due(), do.poll(a0=3)),
+        do.does("show revoked a0", "show assigned a0 b0", "seek b0=0", "resume b0",
+                "committed b0 b1", "commit b0=0 the gate is open"),
+    ),
+    "records that are on their way do not keep anything from being said": Story(
+        (*joined(A0), do.set(stored={A0: END}), do.poll(carrying=True, a0=END)),
+        do.does("CommitStored", "commit a0=5 read"),
     ),
     "partition that is taken up at its end is noted": Story(
         (do.set(committed={A0: Committed(END)}), *joined(A0), do.poll(), do.does()),

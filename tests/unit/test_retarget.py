@@ -174,7 +174,8 @@ def test_work_knows_whether_it_is_done_within_a_callback() -> None:
 @dataclass
 class Trickle:
     """A consumer that ``records`` trickle into, one every 0.06 s, and its clock. Work is due ``looks`` times, every
-    ``every_s``; a call that takes the record ``error`` raises."""
+    ``every_s``; at once where it ``holds_back`` for records that were taken. A call that takes the record ``error``
+    raises."""
 
     records: Iterator[str] = field(default_factory=lambda: (str(n) for n in range(1_000)))
     looks: int = 1_000_000
@@ -182,6 +183,7 @@ class Trickle:
     now_s: float = 0.0
     due_s: float = 0.0
     error: BaseException | None = None
+    holds_back: bool = False
     may_wait: Callable[[list[str]], bool] = lambda taken: True
     calls: list[tuple[int, float]] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
@@ -210,7 +212,7 @@ class Trickle:
 
     def _act(self) -> None:
         self.looks -= 1
-        self.due_s = self.now_s + self.every_s
+        self.due_s = self.now_s + (0.0 if self.holds_back and self.hook.taken else self.every_s)
         self.seen.append(len(self.hook.taken))
 
 
@@ -280,6 +282,14 @@ def test_records_that_may_not_wait_are_returned_at_once(trickle: Trickle) -> Non
     trickle.may_wait = lambda taken: "3" not in taken
     assert trickle.hook.consume.call(None, 500, 60.0) == ["0", "1", "2", "3"]
     assert trickle.hook.taken == []
+
+
+def test_records_are_returned_at_once_where_what_is_due_waits_for_that(trickle: Trickle) -> None:
+    trickle.holds_back = True
+    assert trickle.hook.consume.call(None, 500, 60.0) == ["0", "1"]
+    assert trickle.seen == [0, 2]
+    assert trickle.hook.consume.call(None, 500, 60.0) == ["2", "3"]
+    assert trickle.seen == [0, 2, 0, 2]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a callback's")])
